@@ -1,0 +1,83 @@
+#!lua flags=allow-oom
+-- ack: CLAIMED → PUBLISHED.
+--
+-- Guarantee: fenced; a claim that is gone changes nothing. The next event of an ordering line becomes available in the
+-- same step. With "delete on success" the event is removed instead of kept.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   relay    identifier of the caller
+-- ARGV[2]   delete   1 to remove at once, 0 to do as the box is set
+-- ARGV[3]   id       then for each claim the following
+-- ARGV[4]   number   its claim number
+--
+-- Returns   for each claim OK or LEASELOST
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "fence"
+--- @include "in_chunks"
+--- @include "successor"
+--- @include "leave_line"
+--- @include "parts"
+--- @include "erase"
+--- @include "count"
+
+local relay = ARGV[1]
+local settings, refusal = open_box()
+if refusal then
+  return refusal
+end
+local delete = ARGV[2] == "1" or settings.deletes
+local now = now_ms()
+local replies, settled, others, seen, fenced = {}, {}, {}, {}, 0
+for at = 3, #ARGV, 2 do
+  local id = ARGV[at]
+  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key")
+  if fence(event, relay, ARGV[at + 1]) and not seen[id] then
+    seen[id] = true
+    if delete then
+      parts(id, others)
+    end
+    if event[4] then
+      successor(event[4], others)
+    end
+    if event[5] then
+      others[#others + 1] = unique_key .. event[5]
+    end
+    settled[#settled + 1] = { id, event[4], event[5] }
+    replies[#replies + 1] = "OK"
+  else
+    fenced = fenced + 1
+    replies[#replies + 1] = "LEASELOST"
+  end
+end
+touch(others)
+
+local ids, published = {}, {}
+for position, event in ipairs(settled) do
+  local id = event[1]
+  ids[position] = id
+  if delete then
+    erase(id)
+  else
+    redis.call("HSET", event_key .. id, "state", "PUBLISHED", "published_at", now, "published_by", relay)
+    redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "company", "exhausted", "expiries")
+    published[2 * position - 1] = now
+    published[2 * position] = id
+  end
+  if event[2] then
+    leave_line(id, event[2], now)
+  end
+  if event[3] then
+    redis.call("ZREM", unique_key .. event[3], id)
+  end
+end
+in_chunks("ZADD", key.published, published)
+in_chunks("ZREM", key.claimed, ids)
+count("published", #settled)
+count("swept", delete and #settled or 0)
+count("fenced", fenced)
+return replies

@@ -1,0 +1,118 @@
+#!lua flags=allow-oom
+-- claim: PENDING → CLAIMED, under a lease.
+--
+-- Guarantee: only PENDING events whose available_at has come, oldest first, at most `limit` of them and `bytes` of
+-- bodies (but at least one). Each gets a claim number that never repeats in this box. Either ordinary events or
+-- exactly one suspect, and never a suspect while another is out. An event whose attempts are used up is handed out
+-- marked exhausted, and not counted again.
+--
+-- KEYS[1]   meta          hash; names the box
+-- ARGV[1]   relay         identifier of the caller
+-- ARGV[2]   limit         count
+-- ARGV[3]   lease         ms
+-- ARGV[4]   attempts      limit of attempts less excused ones; 0 for none
+-- ARGV[5]   bytes         of bodies
+-- ARGV[6]   holding       how many claims the relay has in hand already
+--
+-- Returns   {now, is a suspect (0 or 1), event...}, each event {id, number, attempts, excused, exhausted (0 or 1),
+--           created_at, available_at, event_type, ordering_key, unique_key, unique_scope, body}
+-- Errors    NEWERLAYOUT, PAUSED
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "in_chunks"
+--- @include "count"
+
+local relay, limit, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local attempt_limit, byte_limit, holding = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local settings, refusal = open_box()
+if refusal then
+  return refusal
+end
+if settings.paused then
+  return redis.error_reply("PAUSED the box is paused; resume it to claim again")
+end
+local now = now_ms()
+
+-- A suspect is out while the claim noted in `alone` still holds its event; nothing has to be cleared in time.
+local function suspect_out()
+  local number, id = string.match(redis.call("GET", key.alone) or "", "^(%d+) (.*)$")
+  if not id then
+    return false
+  end
+  local event = redis.call("HMGET", event_key .. id, "state", "claim")
+  return event[1] == "CLAIMED" and event[2] == number
+end
+
+local index, alone = key.pending, false
+local ids = redis.call("ZRANGEBYSCORE", key.pending, "-inf", now, "LIMIT", 0, limit)
+local suspect = redis.call("ZRANGEBYSCORE", key.suspect, "-inf", now, "WITHSCORES", "LIMIT", 0, 1)
+if suspect[1] and not suspect_out()
+  and (not ids[1] or tonumber(suspect[2]) <= tonumber(redis.call("ZSCORE", key.pending, ids[1]))) then
+  index, alone, ids = key.suspect, true, { suspect[1] }
+end
+
+local events, lost, taken_ids, others, bytes = {}, {}, {}, {}, 0
+for _, id in ipairs(ids) do
+  local event = redis.call("HMGET", event_key .. id, "state", "attempts", "excused", "created_at", "available_at",
+    "event_type", "ordering_key", "unique_key", "unique_scope")
+  local body = redis.call("GET", body_key .. id)
+  if event[1] ~= "PENDING" or not body then
+    lost[#lost + 1] = id
+  else
+    bytes = bytes + #body
+    if bytes > byte_limit and #events > 0 then
+      break
+    end
+    if event[8] then
+      others[#others + 1] = unique_key .. event[8]
+    end
+    events[#events + 1] = { id = id, fields = event, body = body }
+    taken_ids[#taken_ids + 1] = id
+  end
+end
+if #events == 0 and #lost == 0 then
+  return { now, 0 }
+end
+touch(others)
+
+local reply, leases, retried = { now, alone and 1 or 0 }, {}, {}
+local number = redis.call("HINCRBY", key.counters, "claimed", #events) - #events
+local company = #events > 1 or holding > 0
+for position, event in ipairs(events) do
+  local id, fields = event.id, event.fields
+  local attempts, excused = tonumber(fields[2] or 0), tonumber(fields[3] or 0)
+  local exhausted = attempt_limit > 0 and attempts - excused >= attempt_limit
+  number = number + 1
+  if attempts > 0 then
+    retried[#retried + 1] = id
+  end
+  if exhausted then
+    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", now, "claimed_by", relay, "claim", number,
+      "exhausted", 1)
+  else
+    attempts = attempts + 1
+    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", now, "claimed_by", relay, "claim", number,
+      "attempts", attempts, "company", company and 1 or 0)
+  end
+  if fields[8] then
+    redis.call("ZADD", unique_key .. fields[8], "+inf", id)
+  end
+  leases[2 * position - 1] = now + lease
+  leases[2 * position] = id
+  reply[position + 2] = { id, number, attempts, excused, exhausted and 1 or 0, fields[4], fields[5], fields[6],
+    fields[7], fields[8], fields[9], event.body }
+end
+in_chunks("ZADD", key.claimed, leases)
+in_chunks("ZREM", index, taken_ids)
+in_chunks("ZREM", key.retries, retried)
+for _, id in ipairs(lost) do
+  redis.call("ZADD", key.lost, now, id)
+  redis.call("ZREM", index, id)
+end
+if alone and events[1] then
+  redis.call("SET", key.alone, number .. " " .. taken_ids[1])
+end
+return reply

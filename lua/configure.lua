@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- configure: writes settings of the box, pausing among them. No event changes its state.
+--
+-- Guarantee: when the dead-head policy becomes "skip", lines that a dead head blocks go on, `limit` of them per call.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   action   configure | pause | resume, for the log
+-- ARGV[2]   who      the operator; "" writes no log
+-- ARGV[3]   why      the operator's reason
+-- ARGV[4]   limit    how many blocked lines to free
+-- ARGV[5]   field    then for each setting the following
+-- ARGV[6]   value    "" removes it
+--
+-- Returns   how many lines are still to be freed
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "leave_line"
+--- @include "record_action"
+
+local action, who, why, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+touch({})
+redis.call("HSETNX", key.meta, "layout", LAYOUT)
+local changes = {}
+for at = 5, #ARGV, 2 do
+  if ARGV[at + 1] == "" then
+    redis.call("HDEL", key.meta, ARGV[at])
+  else
+    redis.call("HSET", key.meta, ARGV[at], ARGV[at + 1])
+  end
+  changes[#changes + 1] = ARGV[at] .. "=" .. ARGV[at + 1]
+end
+record_action(action, who, why, {}, table.concat(changes, " "))
+if open_box().blocks then
+  return 0
+end
+local now = now_ms()
+for _, ordering in ipairs(redis.call("ZRANGE", key.blocked, 0, limit - 1)) do
+  redis.call("ZREM", key.blocked, ordering)
+  local head = redis.call("ZRANGE", line_key .. ordering, 0, 0)[1]
+  if head and redis.call("ZSCORE", key.dead, head) then
+    leave_line(head, ordering, now)
+  end
+end
+return redis.call("ZCARD", key.blocked)

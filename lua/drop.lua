@@ -1,0 +1,72 @@
+#!lua flags=allow-oom
+-- drop: a DEAD or PUBLISHED event is removed whole.
+--
+-- Guarantee: fenced by the claim number that the caller saw, so that what was replayed meanwhile stays. A dropped head
+-- that blocked its line lets it go on.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   who      the operator; "" writes no log
+-- ARGV[2]   why      the operator's reason
+-- ARGV[3]   id       then for each event the following
+-- ARGV[4]   number   the claim number it must still have; "" for any
+--
+-- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number) or UNKNOWN
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "successor"
+--- @include "leave_line"
+--- @include "parts"
+--- @include "erase"
+--- @include "record_action"
+--- @include "count"
+
+local who, why = ARGV[1], ARGV[2]
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+
+local function judge(event, number)
+  if not event[1] then
+    return "UNKNOWN"
+  end
+  if event[1] ~= "DEAD" and event[1] ~= "PUBLISHED" then
+    return "NOTTERMINAL"
+  end
+  return (number == "" or number == event[2]) and "OK" or "CHANGED"
+end
+
+local replies, dropped, ids, others, seen = {}, {}, {}, {}, {}
+for at = 3, #ARGV, 2 do
+  local id = ARGV[at]
+  local event = redis.call("HMGET", event_key .. id, "state", "claim", "ordering_key")
+  local word = seen[id] and "UNKNOWN" or judge(event, ARGV[at + 1])
+  if word == "OK" then
+    seen[id] = true
+    parts(id, others)
+    if event[3] then
+      successor(event[3], others)
+    end
+    dropped[#dropped + 1] = { id, event }
+    ids[#ids + 1] = id
+  end
+  replies[#replies + 1] = word
+end
+touch(others)
+
+for _, item in ipairs(dropped) do
+  local id, event = item[1], item[2]
+  redis.call("ZREM", event[1] == "DEAD" and key.dead or key.published, id)
+  if event[3] then
+    leave_line(id, event[3], now)
+  end
+  erase(id)
+end
+record_action("drop", who, why, ids)
+count("swept", #dropped)
+return replies

@@ -1,0 +1,26 @@
+#!lua flags=no-writes
+-- get: reads events by id, whole.
+--
+-- Guarantee: changes nothing. Each event is consistent in itself.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   id       then further ids
+--
+-- Returns   {now, event...}: each {id, fields and values, body, lease end,
+--           waiting | suspect | "", history} or false
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "describe"
+
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local reply = { now_ms() }
+for at = 1, #ARGV do
+  reply[#reply + 1] = describe(ARGV[at]) or false
+end
+return reply

@@ -1,0 +1,20 @@
+--- @include "keys"
+--- @include "enqueue"
+-- Makes the first event of a line its head: it moves from waiting to where claims look. An id without an event is
+-- moved to lost, and the next one is taken.
+local function advance_line(ordering_key, now)
+  while true do
+    local id = redis.call("ZRANGE", line_key .. ordering_key, 0, 0)[1]
+    if not id then
+      return
+    end
+    local event = redis.call("HMGET", event_key .. id, "available_at", "attempts", "expiries")
+    redis.call("ZREM", key.waiting, id)
+    if event[1] then
+      enqueue(id, event[1], tonumber(event[2] or 0), tonumber(event[3] or 0), ordering_key, false)
+      return
+    end
+    redis.call("ZREM", line_key .. ordering_key, id)
+    redis.call("ZADD", key.lost, now, id)
+  end
+end

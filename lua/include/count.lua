@@ -1,0 +1,7 @@
+--- @include "keys"
+-- Adds to one of the box's lifetime totals.
+local function count(total, by)
+  if by > 0 then
+    redis.call("HINCRBY", key.counters, total, by)
+  end
+end

@@ -1,0 +1,78 @@
+#!lua flags=no-writes
+-- page: reads a slice of one index in order, narrowed by filters.
+--
+-- Guarantee: changes nothing; bounded in events looked at and in bytes. The cursor is the last (score, id) looked at,
+-- so that events that come and go do not shift the pages.
+--
+-- KEYS[1]   meta          hash; names the box
+-- ARGV[1]   index         pending | waiting | suspect | claimed | published | dead
+-- ARGV[2]   limit         how many to look at
+-- ARGV[3]   bytes         of bodies
+-- ARGV[4]   score         cursor; "" to begin
+-- ARGV[5]   id            cursor
+-- ARGV[6]   since         lowest score, ms; "" for any
+-- ARGV[7]   until         highest score, ms; "" for any
+-- ARGV[8]   event_type    Lua pattern; "" for any
+-- ARGV[9]   key           ordering_key or unique_key; "" for any
+-- ARGV[10]  error         text that last_error holds, in lower case; "" for any
+-- ARGV[11]  ids_only      1 for ids instead of events
+--
+-- Returns   {now, 1 when there may be more, score, id, event...}: the next cursor, then events as in get, or ids
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "rank_after"
+--- @include "describe"
+
+local index, limit, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3])
+local pattern, wanted, text, ids_only = ARGV[8], ARGV[9], ARGV[10], ARGV[11] == "1"
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+
+local function matches(id)
+  if pattern == "" and wanted == "" and text == "" then
+    return true
+  end
+  local event = redis.call("HMGET", event_key .. id, "event_type", "ordering_key", "unique_key", "last_error")
+  return event[1]
+    and (pattern == "" or string.find(event[1], pattern))
+    and (wanted == "" or event[2] == wanted or event[3] == wanted)
+    and (text == "" or string.find(string.lower(event[4] or ""), text, 1, true))
+end
+
+local first = 0
+if ARGV[6] ~= "" then
+  first = redis.call("ZCOUNT", index, "-inf", "(" .. ARGV[6])
+end
+if ARGV[4] ~= "" then
+  first = math.max(first, rank_after(index, ARGV[4], ARGV[5]))
+end
+local final = redis.call("ZCOUNT", index, "-inf", ARGV[7] ~= "" and ARGV[7] or "+inf") - 1
+local last = math.min(first + limit - 1, final)
+local reply, bytes = { now_ms(), 0, ARGV[4], ARGV[5] }, 0
+if last < first then
+  return reply
+end
+
+local found, more = redis.call("ZRANGE", index, first, last, "WITHSCORES"), last < final
+for at = 1, #found, 2 do
+  local id = found[at]
+  if matches(id) then
+    local event = ids_only and id or describe(id)
+    if event then
+      bytes = bytes + (ids_only and 0 or #(event[3] or ""))
+      if bytes > byte_limit and #reply > 4 then
+        more = true
+        break
+      end
+      reply[#reply + 1] = event
+    end
+  end
+  reply[3], reply[4] = found[at + 1], id
+end
+reply[2] = more and 1 or 0
+return reply

@@ -1,0 +1,145 @@
+#!lua
+-- put: nothing → PENDING.
+--
+-- Guarantee: an id that exists is never written again. Every check comes before the first write. Events are put in
+-- the order given. In the mode "sure" nothing is refused, so that it can run inside EXEC after "check" under WATCH.
+--
+-- KEYS[1]   meta          hash; names the box
+-- ARGV[1]   mode          each | until (stop at the first refusal) | all (all or nothing) | check (write nothing) | sure
+-- ARGV[2]   id            then for each event the following
+-- ARGV[3]   event_type
+-- ARGV[4]   body          encoded immutable part
+-- ARGV[5]   available     "" now, "+ms" from now, or "ms" absolute
+-- ARGV[6]   ordering_key  "" for none
+-- ARGV[7]   unique_key    "" for none
+-- ARGV[8]   unique_scope  ALL_LIVE | UNTOUCHED
+--
+-- Returns   for each event {word, ...}: {"CREATED"}; {"EXISTS"} with the same content; {"DIFFERS", event_type,
+--           ordering_key, unique_key, body} of the stored one; {"CONFLICT", holder id}; {"FULL", max_pending};
+--           {"SKIPPED"} (not reached, or refused with the rest)
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "due"
+--- @include "holder"
+--- @include "in_chunks"
+--- @include "enqueue"
+--- @include "count"
+
+local mode = ARGV[1]
+local FIELDS = 7
+local settings, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local sure, replies, created, refused = mode == "sure", {}, {}, false
+local batch_ids, batch_unique, others = {}, {}, {}
+local room = math.huge
+if settings.max_pending > 0 and not sure then
+  room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting)
+    - redis.call("ZCARD", key.suspect)
+end
+
+local function compare_stored(id, at)
+  local stored = redis.call("HMGET", event_key .. id, "event_type", "ordering_key", "unique_key")
+  local body = redis.call("GET", body_key .. id)
+  if body == ARGV[at + 2] and stored[1] == ARGV[at + 1] and (stored[2] or "") == ARGV[at + 4]
+    and (stored[3] or "") == ARGV[at + 5] then
+    return { "EXISTS" }
+  end
+  return { "DIFFERS", stored[1], stored[2] or "", stored[3] or "", body or "" }
+end
+
+local function compare_in_batch(first, at)
+  for offset = 1, 5 do
+    if offset ~= 3 and ARGV[first + offset] ~= ARGV[at + offset] then
+      return { "DIFFERS", ARGV[first + 1], ARGV[first + 4], ARGV[first + 5], ARGV[first + 2] }
+    end
+  end
+  return { "EXISTS" }
+end
+
+-- A unique key is held by what is stored, or by an earlier event of this batch (which is untouched: in every scope).
+local function judge(at)
+  local id, ordering, unique = ARGV[at], ARGV[at + 4], ARGV[at + 5]
+  if batch_ids[id] then
+    return compare_in_batch(batch_ids[id], at)
+  end
+  if redis.call("EXISTS", event_key .. id) == 1 then
+    return compare_stored(id, at)
+  end
+  if not sure then
+    if unique ~= "" then
+      local held = batch_unique[unique] or holder(unique, ARGV[at + 6], now)
+      if held then
+        return { "CONFLICT", held }
+      end
+      batch_unique[unique] = id
+    end
+    if #created >= room then
+      return { "FULL", tostring(settings.max_pending) }
+    end
+  end
+  batch_ids[id] = at
+  created[#created + 1] = at
+  others[#others + 1] = body_key .. id
+  if ordering ~= "" then
+    redis.call("ZCARD", line_key .. ordering)
+  end
+  return { "CREATED" }
+end
+
+for at = 2, #ARGV, FIELDS do
+  local reply = { "SKIPPED" }
+  if not (refused and mode == "until") then
+    reply = judge(at)
+    refused = refused or (reply[1] ~= "CREATED" and reply[1] ~= "EXISTS")
+  end
+  replies[#replies + 1] = reply
+end
+if mode == "check" then
+  return replies
+end
+if mode == "all" and refused then
+  for _, reply in ipairs(replies) do
+    if reply[1] == "CREATED" then
+      reply[1] = "SKIPPED"
+    end
+  end
+  return replies
+end
+touch(others)
+
+if not settings.exists then
+  redis.call("HSETNX", key.meta, "layout", LAYOUT)
+end
+local plain = {}
+for _, at in ipairs(created) do
+  local id, ordering, unique = ARGV[at], ARGV[at + 4], ARGV[at + 5]
+  local available_at = due(ARGV[at + 3], now)
+  redis.call("SET", body_key .. id, ARGV[at + 2])
+  redis.call("HSET", event_key .. id, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", now,
+    "available_at", available_at)
+  if ordering == "" and unique == "" then
+    plain[#plain + 1] = available_at
+    plain[#plain + 1] = id
+  else
+    if ordering ~= "" then
+      redis.call("HSET", event_key .. id, "ordering_key", ordering)
+      redis.call("ZADD", line_key .. ordering, redis.call("HINCRBY", key.counters, "seq", 1), id)
+    end
+    if unique ~= "" then
+      redis.call("HSET", event_key .. id, "unique_key", unique, "unique_scope", ARGV[at + 6])
+    end
+    enqueue(id, available_at, 0, 0, ordering ~= "" and ordering, unique ~= "" and unique)
+  end
+end
+in_chunks("ZADD", key.pending, plain)
+count("put", #created)
+-- A put that created nothing still makes a write, so that waiting for replicas or the disk confirms something.
+count("repeated", #created == 0 and 1 or 0)
+return replies

@@ -1,0 +1,65 @@
+#!lua flags=allow-oom
+-- reap: CLAIMED → PENDING, for claims whose lease has ended.
+--
+-- Guarantee: bounded; any number of reapers may run. The attempt stays counted; it is excused when the event was
+-- claimed together with others, since then the expiry proves nothing against it. From the second expiry in a row the
+-- event is a suspect. No event dies here: that needs an owner.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   limit    count
+-- ARGV[2]   delay    ms until it is available again
+--
+-- Returns   the ids given back
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "enqueue"
+--- @include "unclaim"
+--- @include "remember"
+--- @include "count"
+
+local limit, delay = tonumber(ARGV[1]), tonumber(ARGV[2])
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local expired, lost, others = {}, {}, {}
+for _, id in ipairs(redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, limit)) do
+  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
+    "attempts", "excused", "expiries", "exhausted", "company")
+  if event[1] == "CLAIMED" then
+    others[#others + 1] = history_key .. id
+    if event[5] then
+      others[#others + 1] = unique_key .. event[5]
+    end
+    expired[#expired + 1] = { id, event }
+  else
+    lost[#lost + 1] = id
+  end
+end
+touch(others)
+
+local ids = {}
+for position, item in ipairs(expired) do
+  local id, event = item[1], item[2]
+  local expiries, why = tonumber(event[8] or 0) + 1, "lease expired while held by " .. event[2]
+  remember(id, now, event[3], "expired", event[2], why)
+  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", now + delay, "last_error", why,
+    "expiries", expiries)
+  if event[10] == "1" and not event[9] then
+    redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
+  end
+  unclaim(id)
+  enqueue(id, now + delay, tonumber(event[6] or 0), expiries, event[4], event[5])
+  ids[position] = id
+end
+for _, id in ipairs(lost) do
+  redis.call("ZADD", key.lost, now, id)
+  redis.call("ZREM", key.claimed, id)
+end
+count("expired", #expired)
+return ids

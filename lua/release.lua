@@ -1,0 +1,85 @@
+#!lua flags=allow-oom
+-- release: CLAIMED → PENDING, given back without having been tried.
+--
+-- Guarantee: a relay's release is fenced; an operator's takes the claim away, so that the relay is fenced from then
+-- on. The attempt is excused: it does not use up the limit. Without a delay the event keeps its place in time.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   relay    identifier of the caller; "" for an operator
+-- ARGV[2]   who      the operator; "" for a relay
+-- ARGV[3]   why      the operator's reason
+-- ARGV[4]   delay    ms from now; "" keeps available_at
+-- ARGV[5]   id       then for each event the following
+-- ARGV[6]   number   its claim number; "" for an operator
+--
+-- Returns   for each event OK, LEASELOST, NOTCLAIMED or UNKNOWN
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "fence"
+--- @include "enqueue"
+--- @include "unclaim"
+--- @include "remember"
+--- @include "record_action"
+--- @include "count"
+
+local relay, who, why, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local operator = relay == ""
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+
+local function judge(event, number)
+  if operator then
+    if not event[1] then
+      return "UNKNOWN"
+    end
+    return event[1] == "CLAIMED" and "OK" or "NOTCLAIMED"
+  end
+  return fence(event, relay, number) and "OK" or "LEASELOST"
+end
+
+local replies, settled, released, others, seen, fenced = {}, {}, {}, {}, {}, 0
+for at = 5, #ARGV, 2 do
+  local id = ARGV[at]
+  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
+    "attempts", "excused", "expiries", "available_at", "exhausted")
+  local word = judge(event, ARGV[at + 1])
+  if seen[id] then
+    word = operator and "NOTCLAIMED" or "LEASELOST"
+  end
+  if word == "OK" then
+    seen[id] = true
+    others[#others + 1] = history_key .. id
+    if event[5] then
+      others[#others + 1] = unique_key .. event[5]
+    end
+    settled[#settled + 1] = { id, event }
+    released[#released + 1] = id
+  elseif word == "LEASELOST" then
+    fenced = fenced + 1
+  end
+  replies[#replies + 1] = word
+end
+touch(others)
+
+for _, item in ipairs(settled) do
+  local id, event = item[1], item[2]
+  local available_at = delay == "" and event[9] or now + tonumber(delay)
+  remember(id, now, event[3], "released", operator and who or event[2], why)
+  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at)
+  if not event[10] then
+    redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
+  end
+  unclaim(id)
+  enqueue(id, available_at, tonumber(event[6] or 0), tonumber(event[8] or 0), event[4], event[5])
+end
+record_action("release", who, why, released)
+count("released", #settled)
+count("fenced", fenced)
+return replies

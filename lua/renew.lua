@@ -1,0 +1,44 @@
+#!lua flags=allow-oom
+-- renew: CLAIMED stays CLAIMED, with a later end of its lease.
+--
+-- Guarantee: fenced; a claim that is gone changes nothing.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   relay    identifier of the caller
+-- ARGV[2]   lease    ms from now
+-- ARGV[3]   id       then for each claim the following
+-- ARGV[4]   number   its claim number
+--
+-- Returns   {now, word...}: for each claim OK or LEASELOST
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "fence"
+--- @include "in_chunks"
+--- @include "count"
+
+local relay, lease = ARGV[1], tonumber(ARGV[2])
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local replies, leases, fenced = { now }, {}, 0
+for at = 3, #ARGV, 2 do
+  local event = redis.call("HMGET", event_key .. ARGV[at], "state", "claimed_by", "claim")
+  if fence(event, relay, ARGV[at + 1]) then
+    leases[#leases + 1] = now + lease
+    leases[#leases + 1] = ARGV[at]
+    replies[#replies + 1] = "OK"
+  else
+    fenced = fenced + 1
+    replies[#replies + 1] = "LEASELOST"
+  end
+end
+redis.call("ZCARD", key.claimed)
+redis.call("HLEN", key.counters)
+in_chunks("ZADD", key.claimed, leases)
+count("fenced", fenced)
+return replies

@@ -1,0 +1,106 @@
+#!lua
+-- replay: PUBLISHED → PENDING and DEAD → PENDING.
+--
+-- Guarantee: an event whose unique_key is held by another is refused and the holder named, unless forced. An ordered
+-- event joins the tail of its line; a dead head that still blocks its line returns to its own place. What happened
+-- before is kept in the history.
+--
+-- KEYS[1]   meta       hash; names the box
+-- ARGV[1]   reset      1 to clear attempts and last_error, 0 to keep them
+-- ARGV[2]   available  "" now, "+ms" from now, or "ms" absolute
+-- ARGV[3]   force      1 to ignore a held unique_key
+-- ARGV[4]   who        the operator; "" writes no log
+-- ARGV[5]   why        the operator's reason
+-- ARGV[6]   id         then further ids
+--
+-- Returns   for each id {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state} or {"CONFLICT", holder id}
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "due"
+--- @include "holder"
+--- @include "enqueue"
+--- @include "remember"
+--- @include "record_action"
+--- @include "count"
+
+local reset, force, who, why = ARGV[1] == "1", ARGV[3] == "1", ARGV[4], ARGV[5]
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local available_at = due(ARGV[2], now)
+local replies, replayed, ids, others, batch_unique, seen = {}, {}, {}, {}, {}, {}
+
+local function judge(id, event)
+  if not event[1] then
+    return { "UNKNOWN" }
+  end
+  if seen[id] then
+    return { "NOTTERMINAL", "PENDING" }
+  end
+  if event[1] ~= "PUBLISHED" and event[1] ~= "DEAD" then
+    return { "NOTTERMINAL", event[1] }
+  end
+  if event[3] and not force then
+    local earlier = batch_unique[event[3]]
+    local in_scope = earlier and (event[4] ~= "UNTOUCHED" or earlier.score <= now)
+    local held = in_scope and earlier.id or holder(event[3], event[4], now)
+    if held then
+      return { "CONFLICT", held }
+    end
+  end
+  return { "OK" }
+end
+
+for at = 6, #ARGV do
+  local id = ARGV[at]
+  local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "unique_scope",
+    "attempts", "published_at", "published_by", "claim")
+  local reply = judge(id, event)
+  if reply[1] == "OK" then
+    seen[id] = true
+    if event[2] then
+      redis.call("ZCARD", line_key .. event[2])
+    end
+    if event[3] then
+      local untouched = reset or tonumber(event[5] or 0) == 0
+      batch_unique[event[3]] = { id = id, score = untouched and 0 or available_at }
+    end
+    others[#others + 1] = history_key .. id
+    replayed[#replayed + 1] = { id, event }
+    ids[#ids + 1] = id
+  end
+  replies[#replies + 1] = reply
+end
+touch(others)
+
+for _, item in ipairs(replayed) do
+  local id, event = item[1], item[2]
+  local ordering, attempts = event[2], reset and 0 or tonumber(event[5] or 0)
+  if event[6] then
+    remember(id, event[6], event[8], "published", event[7], "")
+  end
+  remember(id, now, event[8], "replayed", who, why)
+  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at)
+  redis.call("HDEL", event_key .. id, "published_at", "published_by", "died_at", "expiries")
+  if reset then
+    redis.call("HDEL", event_key .. id, "attempts", "excused", "last_error")
+  end
+  redis.call("ZREM", event[1] == "DEAD" and key.dead or key.published, id)
+  if ordering then
+    if redis.call("ZSCORE", line_key .. ordering, id) then
+      redis.call("ZREM", key.blocked, ordering)
+    else
+      redis.call("ZADD", line_key .. ordering, redis.call("HINCRBY", key.counters, "seq", 1), id)
+    end
+  end
+  enqueue(id, available_at, attempts, 0, ordering, event[3])
+end
+record_action("replay", who, why, ids)
+count("replayed", #replayed)
+return replies

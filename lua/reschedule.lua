@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+-- reschedule: PENDING stays PENDING, with another available_at.
+--
+-- Guarantee: an event keeps its place in its ordering line.
+--
+-- KEYS[1]   meta       hash; names the box
+-- ARGV[1]   available  "" now, "+ms" from now, or "ms" absolute
+-- ARGV[2]   who        the operator
+-- ARGV[3]   why        the operator's reason
+-- ARGV[4]   id         then further ids
+--
+-- Returns   for each id OK, NOTPENDING or UNKNOWN
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "due"
+--- @include "enqueue"
+--- @include "record_action"
+
+local who, why = ARGV[2], ARGV[3]
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local available_at = due(ARGV[1], now)
+local replies, moved, ids, others = {}, {}, {}, {}
+for at = 4, #ARGV do
+  local id = ARGV[at]
+  local event = redis.call("HMGET", event_key .. id, "state", "attempts", "expiries", "ordering_key", "unique_key")
+  if event[1] == "PENDING" then
+    if event[5] then
+      others[#others + 1] = unique_key .. event[5]
+    end
+    moved[#moved + 1] = { id, event }
+    ids[#ids + 1] = id
+    replies[#replies + 1] = "OK"
+  else
+    replies[#replies + 1] = event[1] and "NOTPENDING" or "UNKNOWN"
+  end
+end
+touch(others)
+
+for _, item in ipairs(moved) do
+  local id, event = item[1], item[2]
+  redis.call("HSET", event_key .. id, "available_at", available_at)
+  enqueue(id, available_at, tonumber(event[2] or 0), tonumber(event[3] or 0), event[4], event[5])
+end
+record_action("reschedule", who, why, ids, available_at)
+return replies

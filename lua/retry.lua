@@ -1,0 +1,64 @@
+#!lua flags=allow-oom
+-- retry: CLAIMED → PENDING, after a failure.
+--
+-- Guarantee: fenced; a claim that is gone changes nothing. The attempt was counted when it was claimed. The delay is
+-- the caller's: the store has no retry policy.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   relay    identifier of the caller
+-- ARGV[2]   id       then for each claim the following
+-- ARGV[3]   number   its claim number
+-- ARGV[4]   delay    ms from now
+-- ARGV[5]   error    text, bounded by the caller
+--
+-- Returns   for each claim OK or LEASELOST
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "fence"
+--- @include "enqueue"
+--- @include "unclaim"
+--- @include "remember"
+--- @include "count"
+
+local relay = ARGV[1]
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local replies, settled, others, seen, fenced = {}, {}, {}, {}, 0
+for at = 2, #ARGV, 4 do
+  local id = ARGV[at]
+  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
+    "attempts")
+  if fence(event, relay, ARGV[at + 1]) and not seen[id] then
+    seen[id] = true
+    others[#others + 1] = history_key .. id
+    if event[5] then
+      others[#others + 1] = unique_key .. event[5]
+    end
+    settled[#settled + 1] = { at, event }
+    replies[#replies + 1] = "OK"
+  else
+    fenced = fenced + 1
+    replies[#replies + 1] = "LEASELOST"
+  end
+end
+touch(others)
+
+for _, item in ipairs(settled) do
+  local at, event = item[1], item[2]
+  local id, available_at, why = ARGV[at], now + tonumber(ARGV[at + 2]), ARGV[at + 3]
+  remember(id, now, event[3], "retried", relay, why)
+  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "last_error", why)
+  redis.call("HDEL", event_key .. id, "expiries")
+  unclaim(id)
+  enqueue(id, available_at, tonumber(event[6]), 0, event[4], event[5])
+end
+count("retried", #settled)
+count("fenced", fenced)
+return replies

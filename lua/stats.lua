@@ -1,0 +1,60 @@
+#!lua flags=no-writes
+-- stats: counts by phase, the oldest of each, and the lifetime totals.
+--
+-- Guarantee: changes nothing; O(log n) in the number of events.
+--
+-- KEYS[1]   meta     hash; names the box
+--
+-- Returns   {now, meta fields and values, counts, oldest, totals}, each a flat list of names and values; `oldest` holds
+--           moments in ms: available (longest due), scheduled (next due), waiting, in_flight (the lease that ends
+--           first), dead, completed
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local later = "(" .. now
+
+local function due_and_later(index)
+  local all, ahead = redis.call("ZCARD", index), redis.call("ZCOUNT", index, later, "+inf")
+  return all - ahead, ahead
+end
+
+local available, ahead = due_and_later(key.pending)
+local suspects_due, suspects_ahead = due_and_later(key.suspect)
+local retrying = redis.call("ZCOUNT", key.retries, later, "+inf")
+local counts = {
+  "AVAILABLE", available + suspects_due,
+  "SCHEDULED", ahead + suspects_ahead - retrying,
+  "RETRY_SCHEDULED", retrying,
+  "IN_FLIGHT", redis.call("ZCARD", key.claimed),
+  "DEAD", redis.call("ZCARD", key.dead),
+  "COMPLETED", redis.call("ZCARD", key.published),
+  "waiting", redis.call("ZCARD", key.waiting),
+  "suspects", suspects_due + suspects_ahead,
+  "overdue", redis.call("ZCOUNT", key.claimed, "-inf", now),
+  "blocked", redis.call("ZCARD", key.blocked),
+  "lost", redis.call("ZCARD", key.lost),
+}
+local oldest = {}
+local function note(name, index, from, upto)
+  local first = redis.call("ZRANGEBYSCORE", index, from, upto, "WITHSCORES", "LIMIT", 0, 1)
+  if first[2] then
+    oldest[#oldest + 1] = name
+    oldest[#oldest + 1] = first[2]
+  end
+end
+note("available", key.pending, "-inf", now)
+note("suspect", key.suspect, "-inf", now)
+note("scheduled", key.pending, later, "+inf")
+note("waiting", key.waiting, "-inf", "+inf")
+note("in_flight", key.claimed, "-inf", "+inf")
+note("dead", key.dead, "-inf", "+inf")
+note("completed", key.published, "-inf", "+inf")
+return { now, redis.call("HGETALL", key.meta), counts, oldest, redis.call("HGETALL", key.counters) }

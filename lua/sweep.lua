@@ -1,0 +1,64 @@
+#!lua flags=allow-oom
+-- sweep: PUBLISHED or DEAD events past their retention are removed whole.
+--
+-- Guarantee: bounded per call; goes on where the cursor says. What to keep comes in as arguments. A dead head that
+-- blocks its line is left alone.
+--
+-- KEYS[1]   meta          hash; names the box
+-- ARGV[1]   index         published | dead
+-- ARGV[2]   age           ms; older ones go; "" for no limit
+-- ARGV[3]   keep          count; the newest so many stay; "" for no limit
+-- ARGV[4]   limit         how many to look at
+-- ARGV[5]   dry           1 to count only
+-- ARGV[6]   score         cursor; "" to begin
+-- ARGV[7]   id            cursor
+--
+-- Returns   {how many were removed, 1 when there may be more, score, id}: the last two are the next cursor
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "in_chunks"
+--- @include "rank_after"
+--- @include "parts"
+--- @include "erase"
+--- @include "count"
+
+local index, limit, dry = key[ARGV[1]], tonumber(ARGV[4]), ARGV[5] == "1"
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local going = 0
+if ARGV[2] ~= "" then
+  going = redis.call("ZCOUNT", index, "-inf", now - tonumber(ARGV[2]))
+end
+if ARGV[3] ~= "" then
+  going = math.max(going, redis.call("ZCARD", index) - tonumber(ARGV[3]))
+end
+local first = ARGV[6] ~= "" and rank_after(index, ARGV[6], ARGV[7]) or 0
+local last = math.min(first + limit, going) - 1
+if last < first then
+  return { 0, 0, ARGV[6], ARGV[7] }
+end
+
+local found, gone, others = redis.call("ZRANGE", index, first, last, "WITHSCORES"), {}, {}
+for at = 1, #found, 2 do
+  local ordering = redis.call("HGET", event_key .. found[at], "ordering_key")
+  if not (ordering and redis.call("ZSCORE", line_key .. ordering, found[at])) then
+    gone[#gone + 1] = found[at]
+    parts(found[at], others)
+  end
+end
+if not dry then
+  touch(others)
+  for _, id in ipairs(gone) do
+    erase(id)
+  end
+  in_chunks("ZREM", index, gone)
+  count("swept", #gone)
+end
+return { #gone, last + 1 < going and 1 or 0, found[#found], found[#found - 1] }

@@ -1,0 +1,49 @@
+#!lua
+-- advance: for tests; moves a box's past further back, as if time had gone by.
+--
+-- Guarantee: every stored moment moves by the same amount; nothing else changes. Not bounded: for small boxes.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   by       ms
+--
+-- Returns   how many events moved
+
+--- @include "keys"
+
+local by = tonumber(ARGV[1])
+local moved = 0
+
+local function shift(zset)
+  local found = redis.call("ZRANGE", zset, 0, -1, "WITHSCORES")
+  for at = 1, #found, 2 do
+    local score = tonumber(found[at + 1])
+    if score > 0 and score < math.huge then
+      redis.call("ZADD", zset, score - by, found[at])
+    end
+  end
+  return found
+end
+
+for _, name in ipairs({ "pending", "waiting", "suspect", "claimed", "published", "dead" }) do
+  local found = shift(key[name])
+  for at = 1, #found, 2 do
+    local id = found[at]
+    moved = moved + 1
+    for _, field in ipairs({ "created_at", "available_at", "claimed_at", "published_at", "died_at" }) do
+      local value = redis.call("HGET", event_key .. id, field)
+      if value then
+        redis.call("HSET", event_key .. id, field, value - by)
+      end
+    end
+    local unique = redis.call("HGET", event_key .. id, "unique_key")
+    if unique then
+      local score = redis.call("ZSCORE", unique_key .. unique, id)
+      if score and tonumber(score) > 0 and tonumber(score) < math.huge then
+        redis.call("ZADD", unique_key .. unique, score - by, id)
+      end
+    end
+  end
+end
+shift(key.retries)
+shift(key.blocked)
+return moved

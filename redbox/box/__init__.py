@@ -1,0 +1,5 @@
+"""What an application holds."""
+
+from redbox.box.box import Box
+
+__all__ = ["Box"]

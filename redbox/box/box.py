@@ -1,0 +1,503 @@
+"""Box: what an application holds. Puts events, reads them, and makes every transition of their lifecycle."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from redbox.box import bulk
+from redbox.box.lane import Lane
+from redbox.box.operate import Operate, available_argument
+from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
+from redbox.box.selection import select
+from redbox.box.transaction import Transaction
+from redbox.errors import BatchRefused, BoxFull, Conflict, IdReused, Refused, StoreError, UsageError
+from redbox.events import Claim, Event, Receipt, Record, State, as_event, check_key, duration_ms
+from redbox.settings import (
+    BATCH_BYTES,
+    BATCH_COUNT,
+    ERROR_LENGTH,
+    LEASE,
+    MAX_PAYLOAD,
+    NEWER_EVENT_DELAY,
+    PAGE_LIMIT,
+    Settings,
+)
+from redbox.store import connect
+from redbox.store.codec import decode_claim, decode_record, difference, encode_event, pairs
+from redbox.store.durability import Durability
+from redbox.store.store import Store
+from redbox.telemetry import current_traceparent
+
+logger = logging.getLogger("redbox")
+
+T = TypeVar("T")
+Duration = float | timedelta
+OnConflict = Literal["raise", "skip"]
+OnBatchConflict = Literal["raise", "skip", "all_or_nothing"]
+_UNSET: Any = object()
+
+
+class Box:
+    """A named outbox on a Redis. Make one with `Box.open`; it connects when first used."""
+
+    def __init__(self, store: Store, durability: str, max_payload: int) -> None:
+        self._store = store
+        self._durability = Durability.parse(durability)
+        self._max_payload = max_payload
+        self._lanes: dict[Durability, Lane] = {}
+        self._closed = False
+        self.operate = Operate(store, self._ensure_open)
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        name: str = "default",
+        client: Any = None,
+        durability: str = "server",
+        max_payload: int = MAX_PAYLOAD,
+    ) -> Box:
+        """A box by URL, or on a `redis.asyncio` client of the application's own. No I/O happens yet.
+
+        `durability`: what a put waits for: "server" (as the server is configured), "fsync" or "replicas=N".
+        """
+        if (url is None) == (client is None):
+            raise UsageError("give either a URL such as 'redis://localhost:6379/0' or client=your_redis")
+        if not 0 < max_payload <= BATCH_BYTES:
+            raise UsageError(f"max_payload must be between 1 and {BATCH_BYTES} bytes")
+        endpoint = connect.from_url(url) if url is not None else connect.from_client(client)
+        return cls(Store(endpoint, name), durability, max_payload)
+
+    @property
+    def name(self) -> str:
+        return self._store.box
+
+    def __repr__(self) -> str:
+        return f"Box({self.name!r} on {self._store.endpoint.description})"
+
+    async def __aenter__(self) -> Box:
+        self._ensure_open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Waits for puts under way, then closes redbox's own connections. A client that was given stays open."""
+        self._closed = True
+        for lane in self._lanes.values():
+            await lane.drain()
+        await self._store.close()
+
+    def _ensure_open(self) -> None:
+        if self._closed:
+            raise UsageError("this box was closed; open it again with Box.open")
+
+    # --- putting -------------------------------------------------------------------------------------------------
+
+    async def put(self, event: Any, *, on_conflict: OnConflict = "raise", durability: str | None = None) -> Receipt:
+        """Stores an event; returns when it is persisted. Concurrent puts share one round trip.
+
+        Putting an id again with the same content changes nothing and is told by `created=False`.
+        """
+        self._ensure_open()
+        event = as_event(event)
+        arguments = self._encode(event)
+        level = self._level(durability)
+        lane = self._lanes.get(level)
+        if lane is None:
+            lane = self._lanes[level] = Lane(self._store, level)
+        return self._receipt(event, await lane.put(arguments), level, on_conflict == "raise")
+
+    async def put_many(
+        self, events: Iterable[Any], *, on_conflict: OnBatchConflict = "raise", durability: str | None = None
+    ) -> list[Receipt]:
+        """Stores events in the order given; returns a receipt for each.
+
+        "raise" stops at the first refusal with BatchRefused, which carries the receipts so far; "skip" puts as many as
+        possible; "all_or_nothing" puts all or none, in one step, up to 1,000 events or 8 MiB.
+        """
+        self._ensure_open()
+        if on_conflict not in ("raise", "skip", "all_or_nothing"):
+            raise UsageError(f"on_conflict {on_conflict!r}: use 'raise', 'skip' or 'all_or_nothing'")
+        level = self._level(durability)
+        encoded = [(event := as_event(item), self._encode(event)) for item in events]
+        chunks = _chunks(encoded)
+        if on_conflict == "all_or_nothing" and len(chunks) > 1:
+            raise UsageError(
+                f"all_or_nothing takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes; give fewer, or use another mode"
+            )
+        mode = {"raise": "until", "skip": "each", "all_or_nothing": "all"}[on_conflict]
+        receipts: list[Receipt] = []
+        for chunk in chunks:
+            replies = await self._store.put(mode, [arguments for _, arguments in chunk], level)
+            if mode == "all":
+                self._raise_refusals(chunk, replies, level)
+            for (event, _), reply in zip(chunk, replies, strict=True):
+                try:
+                    receipts.append(self._receipt(event, reply, level, on_conflict == "raise"))
+                except Refused as refusal:
+                    raise BatchRefused(
+                        f"event {len(receipts)} of the batch was refused: {refusal}", receipts, len(receipts)
+                    ) from refusal
+        return receipts
+
+    def transaction(self, *, durability: str | None = None) -> Transaction:
+        """Events and the caller's own Redis writes in one MULTI/EXEC."""
+        self._ensure_open()
+        return Transaction(self._store, self._level(durability), self._encode, self._receipt)
+
+    def _encode(self, event: Event) -> tuple[Any, ...]:
+        traceparent = current_traceparent()
+        metadata = event.metadata
+        if traceparent is not None and "traceparent" not in metadata:
+            metadata = {**metadata, "traceparent": traceparent}
+        return encode_event(event, self._max_payload, metadata)
+
+    def _level(self, durability: str | None) -> Durability:
+        return self._durability if durability is None else Durability.parse(durability)
+
+    def _raise_refusals(self, chunk: list[tuple[Event, Any]], replies: list[Any], level: Durability) -> None:
+        """In all-or-nothing, one refusal refuses the whole batch."""
+        for index, ((event, _), reply) in enumerate(zip(chunk, replies, strict=True)):
+            try:
+                if reply[0] != b"SKIPPED":
+                    self._receipt(event, reply, level)
+            except Refused as refusal:
+                raise BatchRefused(f"nothing was put: event {index} was refused: {refusal}", [], index) from refusal
+
+    def _receipt(self, event: Event, reply: list[Any], level: Durability, raises: bool = True) -> Receipt:
+        """The script's reply for one event as a receipt, or as the error that it means."""
+        word, *detail = reply
+        refusal: Refused
+        if word == b"CREATED":
+            return Receipt(event.event_id, True, level.name)
+        if word == b"EXISTS":
+            return Receipt(event.event_id, False, level.name)
+        if word == b"DIFFERS":
+            field = difference(detail, event, self._max_payload)
+            if field is None:
+                return Receipt(event.event_id, False, level.name)
+            refusal = IdReused(event.event_id, field)
+        elif word == b"CONFLICT":
+            refusal = Conflict(event.event_id, detail[0].decode(), event.unique_key)
+        elif word == b"FULL":
+            refusal = BoxFull(f"box {self.name!r} holds max_pending ({detail[0].decode()}) events already")
+        else:  # SKIPPED: an earlier event of its batch was refused
+            refusal = Refused(f"event {event.event_id} was not put, since an earlier one was refused")
+        if raises:
+            raise refusal
+        holder = refusal.holder if isinstance(refusal, Conflict) else None
+        return Receipt(event.event_id, False, level.name, str(refusal), holder)
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    async def get(self, event_id: str) -> Record | None:
+        """Everything the box knows of one event, or None."""
+        self._ensure_open()
+        now, described = await self._store.get([event_id])
+        return None if described is None else decode_record(described, now)
+
+    async def page(self, *, limit: int = 100, cursor: str | None = None, **filters: Any) -> Page:
+        """A slice of `list`, and a cursor to go on."""
+        self._ensure_open()
+        return await bulk.page(self._store, select(**filters), limit, cursor)
+
+    async def stats(self) -> Stats:
+        """Counts by phase, ages and totals, at one moment."""
+        self._ensure_open()
+        return decode_stats(self.name, await self._store.stats())
+
+    async def settings(self) -> Settings:
+        self._ensure_open()
+        return Settings.from_meta(pairs(await self._store.meta()))
+
+    async def exists(self) -> bool:
+        """Whether anything was ever put into this box."""
+        self._ensure_open()
+        return bool(await self._store.meta())
+
+    async def names(self) -> list[str]:
+        """The names of all boxes on the same server."""
+        self._ensure_open()
+        return await self._store.boxes()
+
+    # --- the lifecycle -------------------------------------------------------------------------------------------
+
+    async def claim(
+        self,
+        relay: str,
+        *,
+        limit: int = 100,
+        lease: Duration = LEASE,
+        attempts: int | None = None,
+        holding: int = 0,
+        max_bytes: int = BATCH_BYTES,
+    ) -> list[Claim]:
+        """Takes available events under a lease: at most `limit`, oldest first.
+
+        With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
+        relay has in hand: an expiry in company proves nothing against an event.
+        """
+        self._ensure_open()
+        check_key("relay", relay)
+        if not 0 < limit <= BATCH_COUNT:
+            raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
+        lease_ms = _positive_ms(lease, "lease")
+        now, suspect, *found = await self._store.claim(relay, limit, lease_ms, attempts or 0, max_bytes, holding)
+        claims, unreadable = [], []
+        for reply in found:
+            try:
+                claims.append(decode_claim(reply, relay, now, lease_ms, suspect == 1))
+            except StoreError as error:  # a newer redbox can read it: give it back, do not burn its attempts
+                logger.error("%s; given back for %g s", error, NEWER_EVENT_DELAY)
+                unreadable.append((reply[0].decode(), reply[1]))
+        if unreadable:
+            await self._store.release(relay, unreadable, delay=int(NEWER_EVENT_DELAY * 1000))
+        return claims
+
+    async def renew(self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE) -> list[bool]:
+        """Makes leases end `lease` from now. False where the claim was gone."""
+        lease_ms = _positive_ms(lease, "lease")
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            return (await self._store.renew(relay, lease_ms, [_fence(claim) for claim in batch]))[1:]
+
+        return await self._settle(claims, send)
+
+    async def ack(self, claims: Claim | Iterable[Claim], *, delete: bool = False) -> list[bool]:
+        """Published. False where the claim was gone: nothing was changed. `delete` removes them at once."""
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            return await self._store.ack(relay, delete, [_fence(claim) for claim in batch], self._durability)
+
+        return await self._settle(claims, send)
+
+    async def retry(
+        self,
+        claims: Claim | Iterable[Claim],
+        *,
+        error: str | Sequence[str] = "",
+        delay: Duration | Sequence[Duration] = 0.0,
+    ) -> list[bool]:
+        """Failed: PENDING again, available after the delay. One error and delay for all, or one for each."""
+        held = _claims(claims)
+        errors, delays = _per_claim(error, held, "error"), _per_claim(delay, held, "delay")
+        told = {id(claim): (duration_ms(d, "delay"), str(e)[:ERROR_LENGTH])
+                for claim, e, d in zip(held, errors, delays, strict=True)}  # fmt: skip
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            return await self._store.retry(
+                relay, [(*_fence(claim), *told[id(claim)]) for claim in batch], self._durability
+            )
+
+        return await self._settle(held, send)
+
+    async def kill(
+        self, claims: Claim | Iterable[Claim], *, reason: str | Sequence[str] = "", drop: bool = False
+    ) -> list[bool]:
+        """Dead: never tried again by itself. `drop` removes them at once."""
+        held = _claims(claims)
+        told = {id(claim): str(text)[:ERROR_LENGTH]
+                for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            items = [(*_fence(claim), told[id(claim)]) for claim in batch]
+            return await self._store.kill(relay, items, drop=drop, durability=self._durability)
+
+        return await self._settle(held, send)
+
+    async def release(self, claims: Claim | Iterable[Claim], *, delay: Duration | None = None) -> list[bool]:
+        """Given back untried: the attempt does not count against the limit."""
+        wait = None if delay is None else duration_ms(delay, "delay")
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            fences = [_fence(claim) for claim in batch]
+            return await self._store.release(relay, fences, delay=wait, durability=self._durability)
+
+        return await self._settle(claims, send)
+
+    async def reap(self, *, limit: int = 100, delay: Duration = 0.0) -> list[str]:
+        """Gives back claims whose lease has ended; returns their ids, at most `limit`."""
+        self._ensure_open()
+        if not 0 < limit <= BATCH_COUNT:
+            raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
+        return [raw.decode() for raw in await self._store.reap(limit, duration_ms(delay, "delay"))]
+
+    async def _settle(self, claims: Claim | Iterable[Claim], send: Any) -> list[bool]:
+        """Sends claims in batches of one relay each; the results come in the order of the claims."""
+        self._ensure_open()
+        held = _claims(claims)
+        results: dict[int, bool] = {}
+        by_relay: dict[str, list[tuple[int, Claim]]] = {}
+        for position, claim in enumerate(held):
+            by_relay.setdefault(claim.claimed_by, []).append((position, claim))
+        for relay, mine in by_relay.items():
+            for batch in bulk.batches(mine):
+                words = await send(relay, [claim for _, claim in batch])
+                results.update({position: word == b"OK" for (position, _), word in zip(batch, words, strict=True)})
+        return [results[position] for position in range(len(held))]
+
+    # --- bulk ----------------------------------------------------------------------------------------------------
+
+    async def replay(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        state: State | str | None = None,
+        event_type: str | None = None,
+        key: str | None = None,
+        error: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        reset: bool = True,
+        delay: Duration | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+        rate: float | None = None,
+        who: str = "",
+        why: str = "",
+        progress: bulk.Progress | None = None,
+    ) -> Replayed:
+        """Sends PUBLISHED or DEAD events back to PENDING: by ids, or by filter (DEAD unless `state` says otherwise).
+
+        All of them: `state="DEAD"` alone. Attempts and last_error start anew unless `reset=False`. A unique_key that
+        another event holds refuses the replay unless `force`. `rate` is events per second.
+        """
+        self._ensure_open()
+        filters = {
+            "state": state, "event_type": event_type, "key": key, "error": error, "since": since, "until": until,
+        }  # fmt: skip
+        filtered = any(value is not None for value in filters.values())
+        if (ids is None) == (not filtered):
+            raise UsageError("say what to replay: ids, or a filter; all dead events: state='DEAD'")
+        if isinstance(ids, str):
+            raise UsageError("ids must be a list of event ids, not one string")
+        if rate is not None and rate <= 0:
+            raise UsageError("rate must be positive: events per second")
+        if filters["state"] is None:
+            filters["state"] = State.DEAD
+        selection = select(**filters)
+        if selection.state not in (State.PUBLISHED, State.DEAD):
+            raise UsageError("only PUBLISHED and DEAD events can be replayed")
+        return await bulk.replay(
+            self._store,
+            ids,
+            selection,
+            reset=reset,
+            available=available_argument(delay, None),
+            force=force,
+            dry_run=dry_run,
+            rate=rate,
+            who=who,
+            why=why,
+            durability=self._durability,
+            progress=progress,
+        )
+
+    async def sweep(
+        self,
+        *,
+        keep_published: Duration | None = _UNSET,
+        keep_published_count: int | None = _UNSET,
+        keep_dead: Duration | None = _UNSET,
+        keep_dead_count: int | None = _UNSET,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Swept:
+        """Removes PUBLISHED and DEAD events past their retention; what is not given comes from the box's settings."""
+        self._ensure_open()
+        settings = await self.settings()
+
+        def seconds(given: Any, setting: float | None) -> float | None:
+            value = setting if given is _UNSET else given
+            return None if value is None else duration_ms(value, "keep") / 1000
+
+        def count(given: Any, setting: int | None) -> int | None:
+            return setting if given is _UNSET else given
+
+        keep = {
+            State.PUBLISHED: (
+                seconds(keep_published, settings.keep_published),
+                count(keep_published_count, settings.keep_published_count),
+            ),
+            State.DEAD: (seconds(keep_dead, settings.keep_dead), count(keep_dead_count, settings.keep_dead_count)),
+        }
+        return await bulk.sweep(self._store, keep=keep, dry_run=dry_run, limit=limit)
+
+    # --- last in the class, since its name hides the builtin one -------------------------------------------------
+
+    async def list(
+        self,
+        *,
+        state: State | str | None = None,
+        event_type: str | None = None,
+        key: str | None = None,
+        error: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[Record]:
+        """Records in order of time within their state; `event_type` is a glob. Changes nothing.
+
+        An event that changes state meanwhile may be seen once, twice or not at all; one that does not, exactly once.
+        """
+        filters = {
+            "state": state, "event_type": event_type, "key": key, "error": error, "since": since, "until": until,
+        }  # fmt: skip
+        left, cursor = limit, None
+        while left is None or left > 0:
+            found = await self.page(
+                limit=PAGE_LIMIT if left is None else min(left, PAGE_LIMIT), cursor=cursor, **filters
+            )
+            for record in found.records:
+                yield record
+            cursor = found.cursor
+            left = None if left is None else left - len(found.records)
+            if cursor is None:
+                return
+
+
+def _fence(claim: Claim) -> tuple[str, int]:
+    return claim.event_id, claim.number
+
+
+def _claims(claims: Claim | Iterable[Claim]) -> list[Claim]:
+    return [claims] if isinstance(claims, Claim) else list(claims)
+
+
+def _per_claim(value: Any, claims: list[Claim], name: str) -> list[Any]:
+    """One value for all claims, or one for each."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return [value] * len(claims)
+    if len(value) != len(claims):
+        raise UsageError(f"{name}: {len(value)} values for {len(claims)} claims; give one, or one for each")
+    return list(value)
+
+
+def _positive_ms(value: Duration, name: str) -> int:
+    milliseconds = duration_ms(value, name)
+    if milliseconds < 1:
+        raise UsageError(f"{name} must be positive")
+    return milliseconds
+
+
+def _chunks(encoded: list[tuple[Event, Any]]) -> list[list[tuple[Event, Any]]]:
+    """The batch in pieces that one script call may take, in count and bytes."""
+    chunks: list[list[tuple[Event, Any]]] = []
+    size = 0
+    for item in encoded:
+        length = len(item[1][2])
+        if not chunks or len(chunks[-1]) >= BATCH_COUNT or size + length > BATCH_BYTES:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(item)
+        size += length
+    return chunks

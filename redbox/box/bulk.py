@@ -1,0 +1,153 @@
+"""Listing, replay and sweep: many events, in bounded steps, each an atomic script."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from redbox.box.reports import Page, Replayed, Swept
+from redbox.box.selection import Selection, decode_cursor, encode_cursor
+from redbox.errors import UsageError
+from redbox.events import Outcome, State, from_ms
+from redbox.settings import BATCH_BYTES, BATCH_COUNT, PAGE_LIMIT
+from redbox.store.codec import decode_record
+from redbox.store.durability import Durability
+from redbox.store.store import Store
+
+T = TypeVar("T")
+Progress = Callable[[int], None]
+
+
+def batches(items: Iterable[T], size: int = BATCH_COUNT) -> Iterable[list[T]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+async def page(store: Store, selection: Selection, limit: int, cursor: str | None) -> Page:
+    """Up to `limit` records, and where to go on."""
+    if limit < 1:
+        raise UsageError("limit must be at least 1")
+    indexes = selection.indexes
+    index, score, event_id = decode_cursor(cursor, indexes) if cursor else (indexes[0], "", "")
+    records: list[Any] = []
+    for current in indexes[indexes.index(index) :]:
+        more = True
+        while more:
+            now, flag, raw_score, raw_id, *found = await store.page(
+                current, min(limit - len(records), PAGE_LIMIT), BATCH_BYTES, score, event_id, *selection.arguments(), 0
+            )
+            more = flag == 1
+            records += [decode_record(described, now) for described in found]
+            if len(records) >= limit:
+                last = current == indexes[-1] and not more
+                return Page(records, None if last else encode_cursor(current, raw_score, raw_id))
+            score, event_id = raw_score.decode(), raw_id.decode()
+        score, event_id = "", ""
+    return Page(records, None)
+
+
+async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list[str]]:
+    """The ids of the selection, a slice at a time."""
+    for index in selection.indexes:
+        score: Any = ""
+        event_id: Any = ""
+        more = 1
+        while more:
+            _, more, score, event_id, *found = await store.page(
+                index, BATCH_COUNT, BATCH_BYTES, score, event_id, *selection.arguments(), 1
+            )
+            yield [raw.decode() for raw in found]
+
+
+async def store_time(store: Store) -> int:
+    """The store's clock, in ms."""
+    ((seconds, microseconds),) = await store.exchange([("TIME",)], repeat=True)
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+async def up_to_now(store: Store, selection: Selection) -> Selection:
+    """The selection as it stands now: what enters a state later is left out, or a bulk operation beside a running
+    relay would never end."""
+    start = from_ms(await store_time(store))
+    until = start if selection.until is None else min(selection.until, start)
+    return Selection(**{**_fields(selection), "until": until})
+
+
+def _fields(selection: Selection) -> dict[str, Any]:
+    return {name: getattr(selection, name) for name in selection.__struct_fields__}
+
+
+async def replay(
+    store: Store,
+    ids: Sequence[str] | None,
+    selection: Selection,
+    *,
+    reset: bool,
+    available: str,
+    force: bool,
+    dry_run: bool,
+    rate: float | None,
+    who: str,
+    why: str,
+    durability: Durability,
+    progress: Progress | None,
+) -> Replayed:
+    """Sends terminal events back to PENDING, `rate` of them per second."""
+    report = Replayed(dry_run=dry_run)
+    size = BATCH_COUNT if rate is None else max(1, min(BATCH_COUNT, int(rate / 5)))
+    started = time.monotonic()
+
+    async def send(batch: list[str]) -> None:
+        if rate is not None:
+            await asyncio.sleep(max(0.0, started + report.matched / rate - time.monotonic()))
+        report.matched += len(batch)
+        if dry_run:
+            return
+        replies = await store.replay(
+            batch, reset=reset, available=available, force=force, who=who, why=why, durability=durability
+        )
+        for event_id, (word, *detail) in zip(batch, replies, strict=True):
+            if word == b"OK":
+                report.replayed += 1
+            else:
+                report.refused.append((event_id, Outcome(word.decode()), detail[0].decode() if detail else ""))
+        if progress is not None:
+            progress(report.matched)
+
+    if ids is not None:
+        for batch in batches(ids, size):
+            await send(batch)
+    else:
+        async for found in selected_ids(store, await up_to_now(store, selection)):
+            for batch in batches(found, size):
+                await send(batch)
+    return report
+
+
+async def sweep(
+    store: Store,
+    *,
+    keep: dict[State, tuple[float | None, int | None]],
+    dry_run: bool,
+    limit: int | None,
+) -> Swept:
+    """Removes PUBLISHED and DEAD events past their retention: older than so many seconds, or beyond so many."""
+    report = Swept(dry_run=dry_run)
+    left = limit
+    for state, (age, count) in keep.items():
+        cursor: tuple[Any, Any] = ("", "")
+        more, removed = 1, 0
+        while more and left != 0:
+            step = BATCH_COUNT if left is None else min(left, BATCH_COUNT)
+            gone, more, *following = await store.sweep(
+                state.value.lower(), None if age is None else int(age * 1000), count, step, dry_run, cursor
+            )
+            cursor = (following[0], following[1])
+            removed += gone
+            left = None if left is None else left - step
+        setattr(report, state.value.lower(), removed)
+    return report

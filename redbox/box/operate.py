@@ -1,0 +1,123 @@
+"""What an operator does by hand, by id. Each action is recorded with who, when and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from redbox.box.bulk import batches
+from redbox.box.reports import LogEntry
+from redbox.errors import UsageError
+from redbox.events import Outcome, check_moment, duration_ms, from_ms, to_ms
+from redbox.settings import ERROR_LENGTH, Settings, to_meta
+from redbox.store.codec import pairs
+from redbox.store.store import Store
+
+LINES_PER_STEP = 100
+
+
+def available_argument(delay: float | timedelta | None, available_at: datetime | None) -> str:
+    """A delay or a moment as the scripts take it."""
+    if delay is not None and available_at is not None:
+        raise UsageError("give either delay or available_at, not both")
+    if available_at is not None:
+        check_moment("available_at", available_at)
+        return str(to_ms(available_at))
+    return "" if delay is None else f"+{duration_ms(delay, 'delay')}"
+
+
+class Operate:
+    """`box.operate`: actions by id; each returns an Outcome for each id."""
+
+    def __init__(self, store: Store, ensure_open: Callable[[], None]) -> None:
+        self._store = store
+        self._ensure_open = ensure_open
+
+    async def kill(self, ids: Iterable[str], *, who: str, why: str, drop: bool = False) -> list[Outcome]:
+        """PENDING or CLAIMED events become DEAD; a relay that holds one is fenced from then on."""
+        reason = f"killed by {who}: {why}"[:ERROR_LENGTH]
+        return await self._each(
+            ids,
+            who,
+            lambda batch: self._store.kill("", [(id_, "", reason) for id_ in batch], who=who, why=why, drop=drop),
+        )
+
+    async def release(
+        self, ids: Iterable[str], *, who: str, why: str, delay: float | timedelta | None = None
+    ) -> list[Outcome]:
+        """Takes claims away from whoever holds them; the events are PENDING again."""
+        wait = None if delay is None else duration_ms(delay, "delay")
+        return await self._each(
+            ids,
+            who,
+            lambda batch: self._store.release("", [(id_, "") for id_ in batch], who=who, why=why, delay=wait),
+        )
+
+    async def reschedule(
+        self,
+        ids: Iterable[str],
+        *,
+        who: str,
+        why: str,
+        delay: float | timedelta | None = None,
+        available_at: datetime | None = None,
+    ) -> list[Outcome]:
+        """Gives PENDING events another available_at; without one they are due at once."""
+        available = available_argument(delay, available_at)
+        return await self._each(
+            ids, who, lambda batch: self._store.reschedule(batch, available=available, who=who, why=why)
+        )
+
+    async def drop(self, ids: Iterable[str], *, who: str, why: str) -> list[Outcome]:
+        """Removes DEAD or PUBLISHED events for good."""
+        return await self._each(
+            ids, who, lambda batch: self._store.drop([(id_, "") for id_ in batch], who=who, why=why)
+        )
+
+    async def pause(self, *, who: str, why: str) -> None:
+        """Nothing is claimed any more until resumed; puts go on, and what is claimed can still be settled."""
+        await self._configure("pause", {"paused": "1"}, who, why)
+
+    async def resume(self, *, who: str, why: str) -> None:
+        await self._configure("resume", {"paused": ""}, who, why)
+
+    async def configure(self, *, who: str, why: str, **changes: Any) -> Settings:
+        """Changes settings of the box, for everyone who uses it; returns all of them."""
+        await self._configure("configure", to_meta(changes), who, why)
+        return Settings.from_meta(pairs(await self._store.meta()))
+
+    async def log(self, limit: int = 100) -> list[LogEntry]:
+        """What operators did, newest first."""
+        self._ensure_open()
+        return [_entry(id_, pairs(flat)) for id_, flat in await self._store.log(limit)]
+
+    async def _configure(self, action: str, changes: dict[str, str], who: str, why: str) -> None:
+        self._named(who)
+        left = await self._store.configure(action, changes.items(), who=who, why=why, limit=LINES_PER_STEP)
+        while left:  # lines that a dead head blocked, when the policy becomes "skip"
+            left = await self._store.configure("configure", (), who="", why="", limit=LINES_PER_STEP)
+
+    async def _each(self, ids: Iterable[str], who: str, act: Callable[[list[str]], Any]) -> list[Outcome]:
+        self._named(who)
+        if isinstance(ids, str):
+            raise UsageError("ids must be a list of event ids, not one string")
+        replies: Sequence[bytes] = [word for batch in batches(ids) for word in await act(batch)]
+        return [Outcome(word.decode()) for word in replies]
+
+    def _named(self, who: str) -> None:
+        self._ensure_open()
+        if not who:
+            raise UsageError("who: say who does this; every action of an operator is recorded")
+
+
+def _entry(raw_id: bytes, fields: dict[str, str]) -> LogEntry:
+    return LogEntry(
+        at=from_ms(int(raw_id.decode().partition("-")[0])),
+        action=fields["action"],
+        who=fields["who"],
+        why=fields["why"],
+        count=int(fields["count"]),
+        ids=tuple(fields["ids"].split()),
+        detail=fields["detail"],
+    )

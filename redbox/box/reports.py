@@ -1,0 +1,112 @@
+"""What bulk operations and inspection report."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from redbox.events import Outcome, Phase, Record, from_ms
+from redbox.settings import Settings
+from redbox.store.codec import pairs
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A slice of a listing; `cursor` continues it, None at its end."""
+
+    records: list[Record]
+    cursor: str | None
+
+
+class Replayed(msgspec.Struct):
+    """What a replay did, or would do in a dry run: how many events matched, how many went back to PENDING, and why
+    the others did not."""
+
+    matched: int = 0
+    replayed: int = 0
+    refused: list[tuple[str, Outcome, str]] = []
+    dry_run: bool = False
+
+
+class Swept(msgspec.Struct):
+    """How many events a sweep removed, or would remove in a dry run."""
+
+    published: int = 0
+    dead: int = 0
+    dry_run: bool = False
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """One action of an operator."""
+
+    at: datetime
+    action: str
+    who: str
+    why: str
+    count: int
+    ids: tuple[str, ...]
+    detail: str
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """A box at one moment: counts by phase, what stands apart from them, ages, and lifetime totals.
+
+    `waiting` are PENDING events behind the head of their ordering line: no relay can take them yet. `overdue` are
+    claims whose lease has ended and that nobody has reaped. `oldest_available` is how long the longest due event has
+    been waiting to be claimed.
+    """
+
+    box: str
+    at: datetime
+    phases: dict[Phase, int]
+    waiting: int
+    suspects: int
+    overdue: int
+    blocked: int
+    lost: int
+    paused: bool
+    oldest_available: timedelta | None
+    next_due: timedelta | None
+    oldest_waiting: timedelta | None
+    first_lease_ends: timedelta | None
+    oldest_dead: timedelta | None
+    oldest_completed: timedelta | None
+    totals: dict[str, int]
+    settings: Settings
+    layout: int
+
+
+def decode_stats(box: str, reply: list[Any]) -> Stats:
+    now, flat_meta, flat_counts, flat_oldest, flat_totals = reply
+    meta, totals = pairs(flat_meta), pairs(flat_totals)
+    counts = {flat_counts[at].decode(): flat_counts[at + 1] for at in range(0, len(flat_counts), 2)}
+    oldest = {name: int(float(score)) for name, score in pairs(flat_oldest).items()}
+    due = [oldest[name] for name in ("available", "suspect") if name in oldest]
+
+    def since(name: str) -> timedelta | None:
+        return timedelta(milliseconds=now - oldest[name]) if name in oldest else None
+
+    def until(name: str) -> timedelta | None:
+        return timedelta(milliseconds=oldest[name] - now) if name in oldest else None
+
+    return Stats(
+        box=box,
+        at=from_ms(now),
+        phases={phase: counts[phase.value] for phase in Phase},
+        waiting=counts["waiting"],
+        suspects=counts["suspects"],
+        overdue=counts["overdue"],
+        blocked=counts["blocked"],
+        lost=counts["lost"],
+        paused="paused" in meta,
+        oldest_available=timedelta(milliseconds=now - min(due)) if due else None,
+        next_due=until("scheduled"),
+        oldest_waiting=since("waiting"),
+        first_lease_ends=until("in_flight"),
+        oldest_dead=since("dead"),
+        oldest_completed=since("completed"),
+        totals={name: int(value) for name, value in totals.items() if name != "seq"},
+        settings=Settings.from_meta(meta),
+        layout=int(meta.get("layout", 0)),
+    )

@@ -1,0 +1,78 @@
+"""Which events: by state, type, key, error text and time, as a listing or a bulk operation asks for them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from redbox.errors import UsageError
+from redbox.events import State, check_moment, to_ms
+from redbox.keys import INDEXES, PENDING_INDEXES
+
+_INDEXES_OF: Final = {
+    State.PENDING: PENDING_INDEXES,
+    State.CLAIMED: ("claimed",),
+    State.PUBLISHED: ("published",),
+    State.DEAD: ("dead",),
+}
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """A filter. `event_type` is a glob such as `user.*`; `key` is an ordering_key or a unique_key; `error` is text
+    that last_error holds, in any case; `since` and `until` bound the time the event entered its state: available_at
+    for PENDING, the lease's end for CLAIMED, published_at, died_at."""
+
+    state: State | None = None
+    event_type: str | None = None
+    key: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        return INDEXES if self.state is None else _INDEXES_OF[self.state]
+
+    def arguments(self) -> tuple[Any, ...]:
+        """The filter as the page script takes it."""
+        return (
+            "" if self.since is None else to_ms(self.since),
+            "" if self.until is None else to_ms(self.until),
+            "" if self.event_type is None else lua_pattern(self.event_type),
+            self.key or "",
+            (self.error or "").lower(),
+        )
+
+
+def select(**filters: Any) -> Selection:
+    """A checked Selection."""
+    state = filters.get("state")
+    if state is not None:
+        try:
+            filters["state"] = State(str(state).upper())
+        except ValueError:
+            raise UsageError(f"state {state!r}: use one of {', '.join(State)}") from None
+    for name in ("since", "until"):
+        if filters.get(name) is not None:
+            check_moment(name, filters[name])
+    return Selection(**filters)
+
+
+def lua_pattern(glob: str) -> str:
+    """A glob (`*`, `?`) as an anchored Lua pattern."""
+    wild = {"*": ".*", "?": "."}
+    return "^" + "".join(wild.get(char) or (char if char.isalnum() else f"%{char}") for char in glob) + "$"
+
+
+def encode_cursor(index: str, score: bytes, event_id: bytes) -> str:
+    return f"{index}:{score.decode()}:{event_id.decode()}"
+
+
+def decode_cursor(cursor: str, indexes: tuple[str, ...]) -> tuple[str, str, str]:
+    index, _, rest = cursor.partition(":")
+    score, _, event_id = rest.partition(":")
+    if index not in indexes or not (score == "" or score.lstrip("-").replace(".", "", 1).isdigit()):
+        raise UsageError(f"cursor {cursor!r} does not belong to this listing; start again without one")
+    return index, score, event_id

@@ -1,0 +1,82 @@
+"""Events and the caller's own Redis writes, committed together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from redis.asyncio import ConnectionPool
+from redis.asyncio.client import Pipeline
+
+from redbox import keys
+from redbox.errors import TransactionFailed, UsageError
+from redbox.events import Event, Receipt, as_event
+from redbox.store.durability import Durability
+from redbox.store.store import Store
+from redbox.store.transact import Committed, transact
+
+Encode = Callable[[Event], tuple[Any, ...]]
+AsReceipt = Callable[[Event, list[Any], Durability], Receipt]
+
+
+class Transaction:
+    """`async with box.transaction() as tx:` one MULTI/EXEC.
+
+    `tx.redis` takes the caller's commands and only queues them: nothing is sent before the block ends, and nothing at
+    all when it raises. After the block, `tx.results` holds the replies to the caller's commands and `tx.receipts` a
+    receipt for each event. On a cluster the caller's keys must be in the box's slot: `tx.key("user:42")` names one.
+    """
+
+    def __init__(self, store: Store, durability: Durability, encode: Encode, as_receipt: AsReceipt) -> None:
+        self._store = store
+        self._durability = durability
+        self._encode = encode
+        self._as_receipt = as_receipt
+        self._events: list[tuple[Event, tuple[Any, ...]]] = []
+        #: Only records: a pipeline over a pool that is never connected.
+        self.redis = Pipeline(ConnectionPool(), {}, transaction=True, shard_hint=None)
+        self.results: list[Any] = []
+        self.receipts: list[Receipt] = []
+
+    def put(self, event: Any) -> str:
+        """Adds an event; returns its id. It is validated here and written when the block ends."""
+        checked = as_event(event)
+        self._events.append((checked, self._encode(checked)))
+        return checked.event_id
+
+    def key(self, name: str) -> str:
+        """A key name of the caller's own that is in the box's cluster slot."""
+        return f"{name}:{keys.prefix(self._store.box)}"
+
+    async def __aenter__(self) -> Transaction:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self._commit()
+
+    async def _commit(self) -> None:
+        commands: list[tuple[Any, ...]] = [tuple(args) for args, _ in self.redis.command_stack]
+        if any(str(command[0]).upper() in ("WATCH", "MULTI", "EXEC", "DISCARD") for command in commands):
+            raise UsageError("tx.redis takes plain commands only; MULTI, EXEC and WATCH are the transaction's own")
+        if not commands and not self._events:
+            return
+        outcome = await transact(self._store, commands, [arguments for _, arguments in self._events], self._durability)
+        events = [event for event, _ in self._events]
+        if not isinstance(outcome, Committed):
+            for event, reply in zip(events, outcome, strict=True):
+                self._as_receipt(event, reply, self._durability)  # raises for the one that was refused
+            raise TransactionFailed
+        self.receipts = [
+            self._as_receipt(event, reply, self._durability) for event, reply in zip(events, outcome.puts, strict=True)
+        ]
+        self.results = outcome.replies
+        for command, reply in zip(commands, self.results, strict=True):
+            if isinstance(reply, Exception):
+                raise TransactionFailed(
+                    f"your own command {command[0]} failed ({reply}); Redis does not roll back: the events and your "
+                    "other commands are committed"
+                ) from reply

@@ -1,0 +1,185 @@
+"""Everything redbox raises, in one tree::
+
+    RedboxError
+    ├── UsageError                  the call itself is wrong; nothing was sent
+    │   ├── InvalidEvent            a field of an event; names the field
+    │   │   └── PayloadTooLarge
+    │   ├── InvalidSetting
+    │   ├── InvalidURL
+    │   └── MissingExtra            an optional dependency; prints the pip command
+    ├── Refused                     the box said no; nothing was changed
+    │   ├── Conflict                unique_key is held by another event
+    │   ├── IdReused                this event_id exists with different content
+    │   ├── BatchRefused            put_many stopped or was refused as a whole
+    │   ├── BoxFull
+    │   ├── BoxPaused
+    │   ├── UnknownBox
+    │   └── TransactionFailed
+    └── StoreError                  the server, or what is between us and it
+        ├── StoreUnavailable        not reachable, loading, read-only replica, not authorised
+        ├── StoreFull               out of memory or disk
+        ├── ForeignKey              something else uses one of our key names
+        ├── NewerLayout             the box was written by a newer redbox
+        ├── NewerEvent              one event was written by a newer redbox
+        ├── DurabilityNotReached    it may be there, but not as safely as asked for
+        ├── DurabilityUnsupported   this server cannot give the asked-for durability
+        └── EmbeddedServerFailed    the embedded server did not start
+
+Each class's docstring is its default message. A script's error begins with a word; `WORDS` maps it to its class.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from redbox.events import Receipt
+
+
+class RedboxError(Exception):
+    """Something went wrong in redbox."""
+
+    def __init__(self, message: str | None = None, *args: Any) -> None:
+        super().__init__(message or (type(self).__doc__ or "").split("\n")[0], *args)
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return self.message
+
+
+# --- the call is wrong -----------------------------------------------------------------------------------------
+
+
+class UsageError(RedboxError, ValueError):
+    """This call cannot be right."""
+
+
+class InvalidEvent(UsageError):
+    """This is not a valid event."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
+class PayloadTooLarge(InvalidEvent):
+    """The payload is larger than the box takes."""
+
+
+class InvalidSetting(UsageError):
+    """This setting is not valid."""
+
+
+class InvalidURL(UsageError):
+    """This is not a URL that redbox can open."""
+
+
+class MissingExtra(UsageError, ImportError):
+    """An optional part of redbox is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional part: pip install 'redbox-outbox[{extra}]'")
+        self.extra = extra
+
+
+# --- the box said no -------------------------------------------------------------------------------------------
+
+
+class Refused(RedboxError):
+    """The box refused this; nothing was changed."""
+
+
+class Conflict(Refused):
+    """Another live event holds this unique_key."""
+
+    def __init__(self, event_id: str, holder: str, unique_key: str | None = None) -> None:
+        named = f"unique_key {unique_key!r}" if unique_key else "its unique_key"
+        super().__init__(f"event {event_id} was not put: {named} is held by event {holder}")
+        self.event_id = event_id
+        self.holder = holder
+
+
+class IdReused(Refused):
+    """This event_id already belongs to an event with different content."""
+
+    def __init__(self, event_id: str, difference: str) -> None:
+        super().__init__(
+            f"event_id {event_id} already belongs to an event with a different {difference}; "
+            "the stored event was not changed. Use a new event_id for new content"
+        )
+        self.event_id = event_id
+        self.difference = difference
+
+
+class BatchRefused(Refused):
+    """The batch was not put as a whole; `receipts` tells what was."""
+
+    def __init__(self, message: str, receipts: list[Receipt], index: int) -> None:
+        super().__init__(message)
+        self.receipts = receipts
+        self.index = index
+
+
+class BoxFull(Refused):
+    """The box holds max_pending events already; let a relay drain it, or raise the limit."""
+
+
+class BoxPaused(Refused):
+    """The box is paused; resume it to claim again."""
+
+
+class UnknownBox(Refused):
+    """There is no such box."""
+
+
+class TransactionFailed(Refused):
+    """The transaction did not commit; nothing was written."""
+
+
+# --- the server ------------------------------------------------------------------------------------------------
+
+
+class StoreError(RedboxError):
+    """The store answered with an error."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached."""
+
+
+class StoreFull(StoreError):
+    """The server is out of memory or disk; nothing was written. Free some, raise maxmemory, or sweep the box."""
+
+
+class ForeignKey(StoreError):
+    """Something else uses one of this box's key names with another type; choose another box name."""
+
+
+class NewerLayout(StoreError):
+    """This box was written by a newer redbox; upgrade this one."""
+
+
+class NewerEvent(StoreError):
+    """This event was written by a newer redbox; upgrade this one."""
+
+
+class DurabilityNotReached(StoreError):
+    """The write was made, but was not confirmed as safely as asked for; repeating it with the same id is safe."""
+
+
+class DurabilityUnsupported(StoreError):
+    """This server cannot give the durability that was asked for."""
+
+
+class EmbeddedServerFailed(StoreError):
+    """The embedded server did not start."""
+
+
+#: First word of a script's error → the exception it becomes.
+WORDS: dict[str, type[RedboxError]] = {
+    "NEWERLAYOUT": NewerLayout,
+    "PAUSED": BoxPaused,
+}

@@ -1,0 +1,128 @@
+"""The name of every key of a box.
+
+All begin with `{redbox:<box>:0}`: the braces put a whole box into one cluster slot. `lua/include/keys.lua` holds the
+same names for the scripts; a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from redbox.errors import InvalidSetting
+
+BOX_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+#: Matches the meta key of every box of a server, for SCAN.
+EVERY_META: Final = "{redbox:*:0}:meta"
+_META: Final = re.compile(rb"\{redbox:([A-Za-z0-9_.-]+):0\}:meta")
+
+#: The indexes: an event's id is in exactly one of them, the one that agrees with its state.
+PENDING_INDEXES: Final = ("pending", "waiting", "suspect")
+INDEXES: Final = (*PENDING_INDEXES, "claimed", "published", "dead")
+
+
+def check_box_name(name: str) -> str:
+    if not isinstance(name, str) or not BOX_NAME.fullmatch(name):
+        raise InvalidSetting(f"box name {name!r}: use 1 to 64 letters, digits, '_', '.' and '-'")
+    return name
+
+
+def prefix(box: str) -> str:
+    return f"{{redbox:{box}:0}}"
+
+
+def box_of_meta(key: bytes) -> str | None:
+    """The box whose meta key this is."""
+    match = _META.fullmatch(key)
+    return match[1].decode() if match else None
+
+
+def meta(box: str) -> str:
+    """Hash: layout, settings, paused."""
+    return f"{prefix(box)}:meta"
+
+
+def pending(box: str) -> str:
+    """Sorted set: id → available_at; what claim reads."""
+    return f"{prefix(box)}:pending"
+
+
+def waiting(box: str) -> str:
+    """Sorted set: id → available_at; PENDING, but behind the head of its line."""
+    return f"{prefix(box)}:waiting"
+
+
+def suspect(box: str) -> str:
+    """Sorted set: id → available_at; PENDING after two expired leases in a row, given out alone."""
+    return f"{prefix(box)}:suspect"
+
+
+def claimed(box: str) -> str:
+    """Sorted set: id → end of its lease; what the reaper reads."""
+    return f"{prefix(box)}:claimed"
+
+
+def published(box: str) -> str:
+    """Sorted set: id → published_at."""
+    return f"{prefix(box)}:published"
+
+
+def dead(box: str) -> str:
+    """Sorted set: id → died_at."""
+    return f"{prefix(box)}:dead"
+
+
+def retries(box: str) -> str:
+    """Sorted set: id → available_at of those in pending or suspect that were attempted before; for counting."""
+    return f"{prefix(box)}:retries"
+
+
+def blocked(box: str) -> str:
+    """Sorted set: ordering key → when its dead head blocked it."""
+    return f"{prefix(box)}:blocked"
+
+
+def lost(box: str) -> str:
+    """Sorted set: id found in an index without a fitting event → when; never expected."""
+    return f"{prefix(box)}:lost"
+
+
+def counters(box: str) -> str:
+    """Hash: lifetime totals. `claimed` doubles as the claim number, `seq` numbers the places in lines."""
+    return f"{prefix(box)}:counters"
+
+
+def alone(box: str) -> str:
+    """String: claim number and id of the suspect that was given out last."""
+    return f"{prefix(box)}:alone"
+
+
+def log(box: str) -> str:
+    """Stream, capped: what operators did."""
+    return f"{prefix(box)}:log"
+
+
+def event(box: str, event_id: str) -> str:
+    """Hash: state and everything scripts and filters look at."""
+    return f"{prefix(box)}:e:{event_id}"
+
+
+def body(box: str, event_id: str) -> str:
+    """String: the rest of the immutable part, payload included."""
+    return f"{prefix(box)}:b:{event_id}"
+
+
+def history(box: str, event_id: str) -> str:
+    """List: the last attempts."""
+    return f"{prefix(box)}:h:{event_id}"
+
+
+def line(box: str, ordering_key: str) -> str:
+    """Sorted set: id → place in the line."""
+    return f"{prefix(box)}:line:{ordering_key}"
+
+
+def unique(box: str, unique_key: str) -> str:
+    """Sorted set: live id → 0 (never attempted), available_at (waiting for its retry) or +inf (in flight)."""
+    return f"{prefix(box)}:unique:{unique_key}"

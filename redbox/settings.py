@@ -1,0 +1,70 @@
+"""Settings of a box, as they stand in its meta hash, and the defaults of everything that is bounded."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+import msgspec
+
+from redbox.errors import InvalidSetting
+
+MAX_PAYLOAD: Final = 1024 * 1024
+BATCH_COUNT: Final = 1000
+BATCH_BYTES: Final = 8 * 1024 * 1024
+PAGE_LIMIT: Final = 500
+LEASE: Final = 30.0
+ERROR_LENGTH: Final = 2000
+NEWER_EVENT_DELAY: Final = 60.0
+KEEP_PUBLISHED: Final = timedelta(hours=24)
+KEEP_PUBLISHED_COUNT: Final = 100_000
+
+DeadHead = Literal["skip", "block"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a box keeps and how it treats its lines; the same for everyone who uses the box.
+
+    `dead_head`: a dead event at the head of an ordering line lets the line go on ("skip") or stops it ("block").
+    `max_pending`: puts beyond so many PENDING events raise BoxFull; 0 for no limit.
+    `keep_published`, `keep_dead`: how long terminal events stay, in seconds; None for ever; keep_published=0 deletes
+    on success. `keep_published_count`, `keep_dead_count`: at most so many; None for no limit.
+    """
+
+    dead_head: DeadHead = "skip"
+    max_pending: int = 0
+    keep_published: float | None = KEEP_PUBLISHED.total_seconds()
+    keep_published_count: int | None = KEEP_PUBLISHED_COUNT
+    keep_dead: float | None = None
+    keep_dead_count: int | None = None
+
+    @classmethod
+    def from_meta(cls, meta: dict[str, str]) -> Settings:
+        known = {
+            name: None if text == FOREVER else text for name, text in meta.items() if name in cls.__struct_fields__
+        }
+        return msgspec.convert(known, cls, strict=False)
+
+
+#: How "no limit" is written in the meta hash, where an absent field means the default.
+FOREVER: Final = "forever"
+
+
+def to_meta(changes: dict[str, Any]) -> dict[str, str]:
+    """Validated changes as they are written into the meta hash."""
+    for name, value in changes.items():
+        if name not in Settings.__struct_fields__:
+            raise InvalidSetting(f"{name}: there is no such setting; there are {', '.join(Settings.__struct_fields__)}")
+        if isinstance(value, timedelta):
+            changes = {**changes, name: value.total_seconds()}
+    try:
+        settings = msgspec.convert(changes, Settings)
+    except msgspec.ValidationError as error:
+        raise InvalidSetting(str(error)) from error
+    written = {}
+    for name in changes:
+        value = getattr(settings, name)
+        if isinstance(value, int | float) and value < 0:
+            raise InvalidSetting(f"{name}: must not be negative")
+        written[name] = FOREVER if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return written

@@ -1,0 +1,212 @@
+"""Between structs and what scripts take and return.
+
+The immutable part that no script looks at is one versioned MessagePack array, the body; it is written once, by `put`,
+and is never rewritten. Everything else stands in the event's hash under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from redbox.errors import NewerEvent, PayloadTooLarge, StoreError
+from redbox.events import (
+    Attempt,
+    Claim,
+    Event,
+    Phase,
+    Record,
+    State,
+    UniqueScope,
+    duration_ms,
+    from_ms,
+    stored_event,
+    to_ms,
+)
+from redbox.payloads import JSON
+
+BODY_VERSION: Final = 1
+
+
+class Body(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    payload: bytes
+    content_type: str | None  # None is JSON, the usual case
+    headers: dict[str, str]
+    metadata: dict[str, str]
+    partition_key: str | None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Body).decode
+_version = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_SCOPES = {scope.value.encode(): scope for scope in UniqueScope}
+
+
+def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) -> tuple[Any, ...]:
+    """The arguments that the put script takes for one event."""
+    payload, content_type = event.encode()
+    if len(payload) > max_payload:
+        raise PayloadTooLarge(
+            "payload",
+            f"is {len(payload):,} bytes, and this box takes at most {max_payload:,}; "
+            "store it elsewhere and send a reference, or raise max_payload",
+        )
+    body = _encode(
+        Body(
+            BODY_VERSION,
+            payload,
+            None if content_type == JSON else content_type,
+            event.headers,  # type: ignore[arg-type]  # any mapping encodes as one
+            metadata,  # type: ignore[arg-type]
+            event.partition_key,
+        )
+    )
+    if event.delay is not None:
+        available = f"+{duration_ms(event.delay, 'delay')}"
+    else:
+        available = "" if event.available_at is None else str(to_ms(event.available_at))
+    return (
+        event.event_id,
+        event.event_type,
+        body,
+        available,
+        event.ordering_key or "",
+        event.unique_key or "",
+        str(event.unique_scope),
+    )
+
+
+def decode_body(event_id: str, body: bytes) -> Body:
+    try:
+        decoded = _decode(body)
+        version = decoded.version
+    except msgspec.DecodeError as error:
+        version = _version_of(body)
+        if version <= BODY_VERSION:
+            raise StoreError(f"event {event_id} cannot be read: its stored body is damaged") from error
+    if version > BODY_VERSION:
+        raise NewerEvent(
+            f"event {event_id} was written by a newer redbox (body version {version}, this one reads up to "
+            f"{BODY_VERSION}); upgrade this redbox"
+        )
+    return decoded
+
+
+def _version_of(body: bytes) -> int:
+    try:
+        return msgspec.msgpack.decode(_version(body)[0], type=int)
+    except (msgspec.DecodeError, IndexError):
+        return 0
+
+
+def decode_claim(reply: list[Any], relay: str, now: int, lease: int, suspect: bool) -> Claim:
+    """One event of a claim's reply."""
+    (id_, number, attempts, excused, exhausted, created, available, type_, ordering, unique, scope, raw) = reply
+    event_id = id_.decode()
+    body = decode_body(event_id, raw)
+    event = stored_event(
+        event_type=type_.decode(),
+        payload=body.payload,
+        event_id=event_id,
+        headers=body.headers,
+        metadata=body.metadata,
+        partition_key=body.partition_key,
+        ordering_key=None if ordering is None else ordering.decode(),
+        available_at=from_ms(int(available)),
+        unique_key=None if unique is None else unique.decode(),
+        unique_scope=UniqueScope.ALL_LIVE if scope is None else _SCOPES[scope],
+        content_type=body.content_type or JSON,
+    )
+    return Claim(
+        event, event_id, number, relay, attempts, excused, exhausted == 1, suspect, int(created), now, now + lease
+    )
+
+
+def pairs(flat: Iterable[bytes]) -> dict[str, str]:
+    """A flat list of names and values as a dict."""
+    items = iter(flat)
+    return {name.decode(): value.decode(errors="replace") for name, value in zip(items, items, strict=True)}
+
+
+def decode_record(described: list[Any], now: int) -> Record:
+    """One event as the `describe` include tells it."""
+    raw_id, flat, raw, lease_end, place, history = described
+    fields, event_id = pairs(flat), raw_id.decode()
+    body = decode_body(event_id, raw or b"")
+    state, attempts = State(fields["state"]), int(fields.get("attempts", 0))
+    available_at = from_ms(int(fields["available_at"]))
+
+    def moment(name: str) -> Any:
+        return from_ms(int(fields[name])) if name in fields else None
+
+    event = stored_event(
+        event_type=fields["event_type"],
+        payload=body.payload,
+        event_id=event_id,
+        headers=body.headers,
+        metadata=body.metadata,
+        partition_key=body.partition_key,
+        ordering_key=fields.get("ordering_key"),
+        available_at=available_at,
+        unique_key=fields.get("unique_key"),
+        unique_scope=UniqueScope(fields.get("unique_scope", UniqueScope.ALL_LIVE)),
+        content_type=body.content_type or JSON,
+    )
+    return Record(
+        event=event,
+        event_id=event_id,
+        state=state,
+        phase=phase_of(state, attempts, int(fields["available_at"]), now),
+        created_at=from_ms(int(fields["created_at"])),
+        available_at=available_at,
+        attempts=attempts,
+        excused=int(fields.get("excused", 0)),
+        expiries=int(fields.get("expiries", 0)),
+        number=int(fields.get("claim", 0)),
+        last_error=fields.get("last_error"),
+        claimed_at=moment("claimed_at"),
+        claimed_by=fields.get("claimed_by"),
+        lease_until=None if lease_end is None else from_ms(int(float(lease_end))),
+        published_at=moment("published_at"),
+        published_by=fields.get("published_by"),
+        died_at=moment("died_at"),
+        waiting=place == b"waiting",
+        suspect=place == b"suspect",
+        history=tuple(_attempt(entry) for entry in history),
+    )
+
+
+def phase_of(state: State, attempts: int, available_at: int, now: int) -> Phase:
+    if state is State.CLAIMED:
+        return Phase.IN_FLIGHT
+    if state is State.PUBLISHED:
+        return Phase.COMPLETED
+    if state is State.DEAD:
+        return Phase.DEAD
+    if available_at <= now:
+        return Phase.AVAILABLE
+    return Phase.RETRY_SCHEDULED if attempts > 0 else Phase.SCHEDULED
+
+
+def _attempt(entry: bytes) -> Attempt:
+    at, number, outcome, by, error = entry.decode(errors="replace").split("\t", 4)
+    return Attempt(from_ms(int(at)), outcome, by, int(number), error)
+
+
+def difference(stored: list[bytes], event: Event, max_payload: int) -> str | None:
+    """Which immutable field of an event differs from the one stored under its id; metadata does not count."""
+    event_type, ordering_key, unique_key, raw = stored
+    if event_type.decode() != event.event_type:
+        return "event_type"
+    if ordering_key.decode() != (event.ordering_key or ""):
+        return "ordering_key"
+    if unique_key.decode() != (event.unique_key or ""):
+        return "unique_key"
+    there, here = decode_body(event.event_id, raw), _decode(encode_event(event, max_payload, {})[2])
+    for field in ("payload", "content_type", "headers", "partition_key"):
+        if getattr(there, field) != getattr(here, field):
+            return field
+    return None

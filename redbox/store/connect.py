@@ -1,0 +1,198 @@
+"""From a URL, or a client the application already has, to a wire. Nothing here does I/O before `open`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import anyio.to_thread
+import msgspec
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from redbox.errors import InvalidURL, MissingExtra, UsageError
+from redbox.store import embedded
+from redbox.store.wire import ClusterWire, SingleWire, Wire
+
+SCHEMES: Final = (
+    "redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://", "embedded:<dir>", "memory:",
+)  # fmt: skip
+_USERINFO = re.compile(r"(?<=://).*@")
+_SECRET_OPTION = re.compile(r"(?i)(password|secret|token)=[^&]*")
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a box is, in words without secrets, and how to get there."""
+
+    description: str
+    open: Callable[[], Awaitable[Wire]]
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.description})"
+
+
+def describe(url: str) -> str:
+    """The URL without its secrets."""
+    return _SECRET_OPTION.sub(r"\1=***", _USERINFO.sub("***@", url))
+
+
+def from_url(url: str) -> Endpoint:
+    """The endpoint that a URL names; a URL that cannot be right is refused here."""
+    if not isinstance(url, str) or ":" not in url:
+        raise InvalidURL(f"{url!r} is not a store URL; use one of {', '.join(SCHEMES)}")
+    scheme, _, rest = url.partition(":")
+    try:
+        if scheme in ("redis", "rediss", "unix"):
+            return _single(url)
+        if scheme in ("redis+cluster", "rediss+cluster"):
+            return _cluster(url, tls=scheme.startswith("rediss"))
+        if scheme in ("redis+sentinel", "rediss+sentinel"):
+            return _sentinel(url, tls=scheme.startswith("rediss"))
+    except (ValueError, RedisError) as error:
+        raise InvalidURL(f"{describe(url)} is not a valid store URL: {error}") from None
+    if scheme == "embedded":
+        return _embedded(rest.removeprefix("//"))
+    if scheme == "memory":
+        return _memory(rest.removeprefix("//"))
+    raise InvalidURL(f"unknown scheme {scheme!r} in {describe(url)}; use one of {', '.join(SCHEMES)}")
+
+
+def from_client(client: Any) -> Endpoint:
+    """The endpoint of a redis-py client that belongs to the application; redbox never closes it."""
+    if not isinstance(client, Redis | RedisCluster):
+        raise UsageError(
+            f"client must be a redis.asyncio client, not {type(client).__module__}.{type(client).__name__}"
+        )
+    if client.get_encoder().decode_responses:
+        raise UsageError(
+            "this client decodes responses (decode_responses=True), and payloads are bytes; give redbox a client without it"
+        )
+
+    async def open_wire() -> Wire:
+        if isinstance(client, RedisCluster):
+            return ClusterWire(client)
+        return SingleWire(client, shebang=not _is_fake(client))
+
+    return Endpoint(f"the application's {type(client).__name__} client", open_wire)
+
+
+def _is_fake(client: Redis) -> bool:
+    return any(cls.__module__.startswith("fakeredis") for cls in type(client).__mro__)
+
+
+def _no_retry() -> Retry:
+    return Retry(NoBackoff(), 0)
+
+
+def _single(url: str) -> Endpoint:
+    options: dict[str, Any] = {"retry": _no_retry(), "decode_responses": False}
+    Redis.from_url(url, **options)  # so that a wrong URL fails here and not at the first put
+
+    async def open_wire() -> Wire:
+        client = Redis.from_url(url, **options)
+        return SingleWire(client, on_close=client.aclose)
+
+    return Endpoint(describe(url), open_wire)
+
+
+def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
+    hosts = []
+    for part in netloc.rpartition("@")[2].split(","):
+        split = urlsplit(f"//{part}")
+        if not split.hostname:
+            raise ValueError("a host is missing")
+        hosts.append((split.hostname, split.port or default_port))
+    return hosts
+
+
+def _credentials(netloc: str) -> dict[str, Any]:
+    userinfo, found, _ = netloc.rpartition("@")
+    if not found:
+        return {}
+    user, _, password = userinfo.partition(":")
+    return {"username": unquote(user) or None, "password": unquote(password) or None}
+
+
+def _options(query: str) -> dict[str, Any]:
+    """Options after the `?`, by redis-py's names; numbers become numbers."""
+    options: dict[str, Any] = {}
+    for name, (value, *_) in parse_qs(query).items():
+        options[name] = float(value) if re.fullmatch(r"\d+(\.\d+)?", value) and "timeout" in name else value
+    return options
+
+
+def _cluster(url: str, *, tls: bool) -> Endpoint:
+    parts = urlsplit(url)
+    hosts = _hosts(parts.netloc, 6379)
+    options = {**_credentials(parts.netloc), **_options(parts.query), **({"ssl": True} if tls else {})}
+
+    async def open_wire() -> Wire:
+        client = RedisCluster(
+            startup_nodes=[ClusterNode(host, port) for host, port in hosts], retry=_no_retry(), **options
+        )
+        return ClusterWire(client, on_close=client.aclose)
+
+    return Endpoint(describe(url), open_wire)
+
+
+def _sentinel(url: str, *, tls: bool) -> Endpoint:
+    parts = urlsplit(url)
+    hosts = _hosts(parts.netloc, 26379)
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service:
+        raise ValueError("the name of the service is missing: redis+sentinel://host:port/service/db")
+    options = {**_credentials(parts.netloc), **_options(parts.query), **({"ssl": True} if tls else {})}
+    db = int(database or 0)
+
+    async def open_wire() -> Wire:
+        sentinel = Sentinel(hosts, **({"sentinel_kwargs": {"ssl": True}} if tls else {}))
+        client = sentinel.master_for(service, db=db, retry=_no_retry(), **options)
+
+        async def close() -> None:
+            await client.aclose()
+            for one in sentinel.sentinels:
+                await one.aclose()
+
+        return SingleWire(client, on_close=close)
+
+    return Endpoint(describe(url), open_wire)
+
+
+def _embedded(directory: str) -> Endpoint:
+    if not directory:
+        raise InvalidURL("embedded: names no directory; use embedded:./data")
+
+    async def open_wire() -> Wire:
+        path = await anyio.to_thread.run_sync(embedded.acquire, directory)
+        client = Redis(unix_socket_path=path, retry=_no_retry())
+
+        async def close() -> None:
+            await client.aclose()
+            await anyio.to_thread.run_sync(embedded.release, directory)
+
+        return SingleWire(client, on_close=close)
+
+    return Endpoint(f"embedded:{directory}", open_wire)
+
+
+_shared_memory: dict[str, Any] = {}
+
+
+def _memory(name: str) -> Endpoint:
+    try:
+        from fakeredis import FakeAsyncRedis, FakeServer
+    except ImportError as error:
+        raise MissingExtra("memory:", "testing") from error
+    server = _shared_memory.setdefault(name, FakeServer(version=(7,))) if name else FakeServer(version=(7,))
+
+    async def open_wire() -> Wire:
+        client = FakeAsyncRedis(server=server)
+        return SingleWire(client, shebang=False, on_close=client.aclose)
+
+    return Endpoint(f"memory:{name}", open_wire)

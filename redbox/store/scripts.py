@@ -1,0 +1,128 @@
+"""Loads the Lua scripts: finds them, pulls in their includes, and knows what each takes.
+
+`REGISTRY` is what the Python side believes of every script; a test compares it with the scripts' headers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from redbox.errors import StoreError
+
+_INCLUDE = re.compile(r'^--- @include "([^"]+)"[ \t]*$', re.MULTILINE)
+_SHEBANG = re.compile(r"\A#!lua[^\n]*\n")
+
+ALLOW_OOM: Final = "allow-oom"
+NO_WRITES: Final = "no-writes"
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """What a script takes: named arguments, then groups of `each` for every event; and its flag and error words."""
+
+    argv: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()
+    flag: str | None = ALLOW_OOM
+    errors: tuple[str, ...] = ("NEWERLAYOUT",)
+
+
+REGISTRY: Final[dict[str, Signature]] = {
+    "put": Signature(
+        ("mode",),
+        ("id", "event_type", "body", "available", "ordering_key", "unique_key", "unique_scope"),
+        flag=None,
+    ),
+    "claim": Signature(
+        ("relay", "limit", "lease", "attempts", "bytes", "holding"), errors=("NEWERLAYOUT", "PAUSED")
+    ),
+    "renew": Signature(("relay", "lease"), ("id", "number")),
+    "ack": Signature(("relay", "delete"), ("id", "number")),
+    "retry": Signature(("relay",), ("id", "number", "delay", "error")),
+    "kill": Signature(("relay", "who", "why", "drop"), ("id", "number", "error")),
+    "release": Signature(("relay", "who", "why", "delay"), ("id", "number")),
+    "reap": Signature(("limit", "delay")),
+    "replay": Signature(("reset", "available", "force", "who", "why"), ("id",), flag=None),
+    "reschedule": Signature(("available", "who", "why"), ("id",)),
+    "drop": Signature(("who", "why"), ("id", "number")),
+    "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
+    "configure": Signature(("action", "who", "why", "limit"), ("field", "value")),
+    "get": Signature((), ("id",), flag=NO_WRITES),
+    "page": Signature(
+        (
+            "index", "limit", "bytes", "score", "id", "since", "until", "event_type", "key", "error", "ids_only",
+        ),
+        flag=NO_WRITES,
+    ),
+    "stats": Signature(flag=NO_WRITES),
+}  # fmt: skip
+
+
+class Script(msgspec.Struct, frozen=True):
+    """A script, ready to be sent."""
+
+    name: str
+    text: str
+    sha: str
+
+
+def lua_root() -> Traversable:
+    """Where the scripts are: inside the installed package, or beside it in a checkout."""
+    packaged = files("redbox") / "_lua"
+    if packaged.is_dir():
+        return packaged
+    checkout = Path(__file__).resolve().parents[2]
+    if (checkout / "pyproject.toml").is_file() and (checkout / "lua").is_dir():
+        return checkout / "lua"
+    raise StoreError("this redbox was built without its Lua scripts; install it again from a wheel or a checkout")
+
+
+def assemble(root: Traversable, name: str) -> str:
+    """The script's text with every include put in once, before its first use."""
+    placed: set[str] = set()
+
+    def expand(path: str, chain: tuple[str, ...]) -> str:
+        if path in chain:
+            raise StoreError(f"lua include cycle: {' → '.join((*chain, path))}")
+        try:
+            text = (root / f"{path}.lua").read_text()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise StoreError(
+                f"lua script {path}.lua is missing (included by {chain[-1] if chain else 'redbox'})"
+            ) from error
+        wanted = _INCLUDE.findall(text)
+        twice = {include for include in wanted if wanted.count(include) > 1}
+        if twice:
+            raise StoreError(f"{path}.lua includes {', '.join(sorted(twice))} twice")
+
+        def replace(match: re.Match[str]) -> str:
+            include = f"include/{match[1]}"
+            if include in placed:
+                return ""
+            expanded = expand(include, (*chain, path))
+            placed.add(include)
+            return expanded.rstrip("\n")
+
+        return _INCLUDE.sub(replace, text)
+
+    return expand(name, ())
+
+
+@cache
+def load(name: str, *, shebang: bool = True, root: Traversable | None = None) -> Script:
+    """One script by name. Without its `#!lua` line for servers that do not parse it."""
+    text = _compact(assemble(root or lua_root(), name))
+    if not shebang:
+        text = _SHEBANG.sub("", text)
+    return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _compact(text: str) -> str:
+    """Without comment lines and blank lines: a transaction sends the whole text each time."""
+    return "\n".join(line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("--")) + "\n"

@@ -1,0 +1,260 @@
+"""The store: one method per script, each a single atomic step on the server.
+
+A put and a read may be repeated after a broken connection, a claim or a settlement may not: nobody can tell whether
+the script ran before the reply was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ConnectionError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+)
+
+from redbox import keys
+from redbox.errors import (
+    WORDS,
+    DurabilityNotReached,
+    ForeignKey,
+    RedboxError,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
+from redbox.store.connect import Endpoint
+from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
+from redbox.store.scripts import Script, load
+from redbox.store.wire import Command, Wire
+
+REPEAT_PAUSES: Final = (0.05, 0.25)
+MAYBE: Final = "; it may or may not have been carried out"
+
+Fence = tuple[str, int]  # event id, claim number
+Replies = Any  # a list, as each script's header describes it
+
+
+class Store:
+    """A box on a server. Connects when first used."""
+
+    def __init__(self, endpoint: Endpoint, box: str) -> None:
+        self.box = keys.check_box_name(box)
+        self.endpoint = endpoint
+        self._meta = keys.meta(box)
+        self._wire: Wire | None = None
+        self._opening = asyncio.Lock()
+        self._confirmations: dict[Durability, Confirmation] = {SERVER: NOTHING}
+
+    # --- one method per script -----------------------------------------------------------------------------------
+
+    async def put(self, mode: str, events: Iterable[tuple[Any, ...]], durability: Durability = SERVER) -> Replies:
+        arguments: list[Any] = [mode]
+        for event in events:
+            arguments.extend(event)
+        return await self._run("put", arguments, durability=durability, repeat=True)
+
+    async def claim(self, relay: str, limit: int, lease: int, attempts: int, size: int, holding: int) -> Replies:
+        return await self._run("claim", (relay, limit, lease, attempts, size, holding))
+
+    async def renew(self, relay: str, lease: int, claims: Iterable[Fence]) -> Replies:
+        return await self._run("renew", (relay, lease, *_flat(claims)))
+
+    async def ack(self, relay: str, delete: bool, claims: Iterable[Fence], durability: Durability = SERVER) -> Replies:
+        return await self._run("ack", (relay, int(delete), *_flat(claims)), durability=durability)
+
+    async def retry(
+        self, relay: str, items: Iterable[tuple[str, int, int, str]], durability: Durability = SERVER
+    ) -> Replies:
+        return await self._run("retry", (relay, *_flat(items)), durability=durability)
+
+    async def kill(
+        self,
+        relay: str,
+        items: Iterable[tuple[str, int | str, str]],
+        *,
+        who: str = "",
+        why: str = "",
+        drop: bool = False,
+        durability: Durability = SERVER,
+    ) -> Replies:
+        return await self._run("kill", (relay, who, why, int(drop), *_flat(items)), durability=durability)
+
+    async def release(
+        self,
+        relay: str,
+        claims: Iterable[tuple[str, int | str]],
+        *,
+        who: str = "",
+        why: str = "",
+        delay: int | None = None,
+        durability: Durability = SERVER,
+    ) -> Replies:
+        wait = "" if delay is None else delay
+        return await self._run("release", (relay, who, why, wait, *_flat(claims)), durability=durability)
+
+    async def reap(self, limit: int, delay: int) -> Replies:
+        return await self._run("reap", (limit, delay))
+
+    async def replay(
+        self,
+        ids: Iterable[str],
+        *,
+        reset: bool,
+        available: str,
+        force: bool,
+        who: str,
+        why: str,
+        durability: Durability = SERVER,
+    ) -> Replies:
+        return await self._run("replay", (int(reset), available, int(force), who, why, *ids), durability=durability)
+
+    async def reschedule(self, ids: Iterable[str], *, available: str, who: str, why: str) -> Replies:
+        return await self._run("reschedule", (available, who, why, *ids))
+
+    async def drop(self, items: Iterable[tuple[str, int | str]], *, who: str, why: str) -> Replies:
+        return await self._run("drop", (who, why, *_flat(items)))
+
+    async def sweep(
+        self, index: str, age: int | None, keep: int | None, limit: int, dry: bool, cursor: tuple[Any, Any]
+    ) -> Replies:
+        return await self._run(
+            "sweep", (index, "" if age is None else age, "" if keep is None else keep, limit, int(dry), *cursor)
+        )
+
+    async def configure(
+        self, action: str, changes: Iterable[tuple[str, str]], *, who: str, why: str, limit: int
+    ) -> int:
+        return int(await self._run("configure", (action, who, why, limit, *_flat(changes)), repeat=True))
+
+    async def get(self, ids: Iterable[str]) -> Replies:
+        return await self._run("get", tuple(ids), repeat=True)
+
+    async def page(self, *arguments: Any) -> Replies:
+        return await self._run("page", arguments, repeat=True)
+
+    async def stats(self) -> Replies:
+        return await self._run("stats", (), repeat=True)
+
+    # --- reads without a script ----------------------------------------------------------------------------------
+
+    async def meta(self) -> Any:
+        """The meta hash as a flat list; empty when the box does not exist."""
+        (reply,) = await self.exchange([("HGETALL", self._meta)], repeat=True)
+        return [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+
+    async def log(self, count: int) -> list[Any]:
+        (reply,) = await self.exchange([("XREVRANGE", keys.log(self.box), "+", "-", "COUNT", count)], repeat=True)
+        return list(reply)
+
+    async def boxes(self) -> list[str]:
+        """The names of all boxes of this server, or of this cluster."""
+        try:
+            found = await (await self.wire()).scan(keys.EVERY_META)
+        except (RedisError, OSError) as error:
+            raise self.translate(error, maybe=False) from error
+        return sorted(box for key in found if (box := keys.box_of_meta(key)))
+
+    # --- connection ----------------------------------------------------------------------------------------------
+
+    async def wire(self) -> Wire:
+        if self._wire is None:
+            async with self._opening:
+                if self._wire is None:
+                    self._wire = await self.endpoint.open()
+        return self._wire
+
+    async def close(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+
+    async def script(self, name: str) -> Script:
+        return load(name, shebang=(await self.wire()).shebang)
+
+    async def exchange(self, commands: Sequence[Command], *, repeat: bool = False) -> list[Any]:
+        """Sends commands on one connection; any error, also an error reply, is raised as a RedboxError."""
+        replies = await self._exchange(commands, repeat=repeat)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise self.translate(reply, maybe=False) from reply
+        return replies
+
+    async def confirmation(self, durability: Durability) -> Confirmation:
+        """How this server confirms a durability; asked once."""
+        known = self._confirmations.get(durability)
+        if known is None:
+
+            async def exchange(commands: Sequence[Command]) -> list[Any]:
+                return await self._exchange(commands, repeat=True)
+
+            known = await confirm_by(durability, exchange, keys.counters(self.box))
+            self._confirmations[durability] = known
+        return known
+
+    async def _run(
+        self, name: str, arguments: Sequence[Any], *, durability: Durability = SERVER, repeat: bool = False
+    ) -> Any:
+        script = await self.script(name)
+        confirmation = NOTHING if durability is SERVER else await self.confirmation(durability)
+        trailer = () if confirmation.command is None else (confirmation.command,)
+        replies = await self._exchange([("EVALSHA", script.sha, 1, self._meta, *arguments), *trailer], repeat=repeat)
+        if isinstance(replies[0], NoScriptError):  # flushed, restarted or failed over: send the text, which loads it
+            replies = await self._exchange([("EVAL", script.text, 1, self._meta, *arguments), *trailer], repeat=repeat)
+        if isinstance(replies[0], Exception):
+            raise self.translate(replies[0], maybe=False) from replies[0]
+        if trailer and (isinstance(replies[1], Exception) or not confirmation.reached(replies[1])):
+            raise DurabilityNotReached(
+                f"{name} was carried out, but {durability.name} was not confirmed in time ({replies[1]}); "
+                "repeating it with the same event_id is safe"
+            )
+        return replies[0]
+
+    async def _exchange(self, commands: Sequence[Command], *, repeat: bool) -> list[Any]:
+        wire = await self.wire()
+        for pause in (*(REPEAT_PAUSES if repeat else ()), None):
+            try:
+                return await wire.exchange(self._meta, commands)
+            except (ConnectionError, TimeoutError, OSError) as error:
+                if pause is None or isinstance(error, AuthenticationError | BusyLoadingError):
+                    raise self.translate(error, maybe=True) from error
+                await asyncio.sleep(pause)
+            except RedisError as error:
+                raise self.translate(error, maybe=True) from error
+        raise AssertionError("unreachable")
+
+    def translate(self, error: Exception, *, maybe: bool) -> RedboxError:
+        """A redis-py error as one of ours: a sentence that says what to do, without secrets."""
+        where, text = self.endpoint.description, str(error)
+        word, _, rest = text.partition(" ")
+        if word in WORDS:
+            return WORDS[word](rest)
+        if isinstance(error, BusyLoadingError):
+            return StoreUnavailable(f"{where} is still loading its data; try again in a moment")
+        if isinstance(error, AuthenticationError | NoPermissionError) or word in ("NOAUTH", "WRONGPASS", "NOPERM"):
+            return StoreUnavailable(f"{where} did not let us in: check user, password and permissions ({text})")
+        if isinstance(error, ReadOnlyError):
+            return StoreUnavailable(f"{where} is a read-only replica; connect to its master")
+        if isinstance(error, OutOfMemoryError) or word in ("OOM", "MISCONF"):
+            return StoreFull(
+                f"{where} is out of {'disk' if word == 'MISCONF' else 'memory'}; nothing was written ({text})"
+            )
+        if word == "WRONGTYPE" or "WRONGTYPE" in text:
+            return ForeignKey(f"something else uses the key names of box {self.box!r} on {where}; choose another name")
+        if isinstance(error, ResponseError):
+            return StoreError(f"{where} answered: {text}")
+        return StoreUnavailable(f"{where} cannot be reached ({text or type(error).__name__}){MAYBE if maybe else ''}")
+
+
+def _flat(items: Iterable[tuple[Any, ...]]) -> list[Any]:
+    return [part for item in items for part in item]

@@ -1,0 +1,81 @@
+"""An event and the caller's own writes in one MULTI/EXEC.
+
+Everything that could refuse is asked first, under WATCH; what runs inside EXEC cannot refuse any more. When a watched
+key changed in between, the whole exchange is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
+
+from redbox import keys
+from redbox.errors import DurabilityNotReached, TransactionFailed
+from redbox.store.durability import Durability
+from redbox.store.store import Store
+from redbox.store.wire import Command, redirection
+
+TURNS: Final = 20
+
+
+class Committed:
+    """What a transaction did: the put script's replies, and the replies to the caller's own commands."""
+
+    def __init__(self, puts: list[Any], replies: list[Any]) -> None:
+        self.puts = puts
+        self.replies = replies
+
+
+async def transact(
+    store: Store, commands: Sequence[Command], events: Sequence[tuple[Any, ...]], durability: Durability
+) -> Committed | list[Any]:
+    """Commits, or returns the replies of the put script that refused; then nothing was written."""
+    wire, script = await store.wire(), await store.script("put")
+    confirmation = await store.confirmation(durability)
+    meta, box = keys.meta(store.box), store.box
+    arguments = [part for event in events for part in event]
+    watched = [meta, *(keys.event(box, event[0]) for event in events)]
+    watched += [keys.unique(box, event[5]) for event in events if event[5]]
+    asking = [("WATCH", *watched), ("EVAL", script.text, 1, meta, "check", *arguments)]
+    writing: list[Command] = [("MULTI",), *commands]
+    if events:
+        writing.append(("EVAL", script.text, 1, meta, "sure", *arguments))
+    writing.append(("EXEC",))
+    if confirmation.command is not None:
+        writing.append(confirmation.command)
+
+    for _ in range(TURNS):
+        sent = False
+        try:
+            async with wire.session(meta) as talk:
+                replies = await talk(asking)
+                if moved := redirection(replies):
+                    await wire.follow(moved)
+                    continue
+                _, checked = replies
+                if isinstance(checked, Exception):
+                    await talk([("UNWATCH",)])
+                    raise store.translate(checked, maybe=False) from checked
+                if any(reply[0] not in (b"CREATED", b"EXISTS") for reply in checked):
+                    await talk([("UNWATCH",)])
+                    return list(checked)
+                sent = True
+                replies = await talk(writing)
+        except (ConnectionError, TimeoutError, OSError, RedisError) as error:
+            raise store.translate(error, maybe=sent) from error
+        outcome = replies[len(commands) + 1 + bool(events)]
+        if outcome is None:  # a watched key changed in between
+            continue
+        if isinstance(outcome, Exception):
+            cause = next((reply for reply in replies if isinstance(reply, Exception)), outcome)
+            raise TransactionFailed(f"the transaction did not commit, nothing was written: {cause}") from cause
+        if events and isinstance(outcome[-1], Exception):
+            raise store.translate(outcome[-1], maybe=False) from outcome[-1]
+        if confirmation.command is not None and not confirmation.reached(replies[-1]):
+            raise DurabilityNotReached(
+                f"the transaction was committed, but {durability.name} was not confirmed in time"
+            )
+        return Committed(outcome[-1] if events else [], outcome[: len(commands)])
+    raise TransactionFailed(f"the transaction met others {TURNS} times in a row and gave up; nothing was written")

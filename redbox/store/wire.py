@@ -1,0 +1,192 @@
+"""One exchange with the server that holds a box: commands out, replies in, on one connection.
+
+redis-py's pools and parsers do the work; its retries are left out, since repeating a claim or a settlement would be
+wrong. What may be repeated is decided above, in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Final, Protocol
+
+import anyio
+from redis.asyncio import Redis, RedisCluster
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    ConnectionError,
+    MovedError,
+    ReadOnlyError,
+    ResponseError,
+    TimeoutError,
+    TryAgainError,
+)
+
+Command = tuple[Any, ...]
+Talk = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+REDIRECTS: Final = 8
+REDIRECT_PAUSE: Final = 0.05
+
+
+#: A command answered with one of these was not run: it may be sent again, elsewhere or later.
+_REDIRECTIONS: Final = (MovedError, AskError, TryAgainError, ClusterDownError)
+
+
+def redirection(replies: Sequence[Any]) -> Exception | None:
+    return next((reply for reply in replies if isinstance(reply, _REDIRECTIONS)), None)
+
+
+class Wire(Protocol):
+    """A way to the server, or the node of a cluster, that holds a key."""
+
+    #: Whether the server understands the `#!lua` line of a script.
+    shebang: bool
+
+    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        """Sends the commands on one connection and returns a reply for each; an error reply is returned as its
+        exception, a broken connection is raised."""
+
+    def session(self, key: str) -> AbstractAsyncContextManager[Talk]:
+        """One connection for several exchanges, as a transaction needs; redirections are the caller's to follow."""
+
+    async def follow(self, redirect: Exception) -> None:
+        """Learns from a redirection where the slot is now."""
+
+    async def scan(self, pattern: str) -> list[bytes]:
+        """Every key of the server, or of all nodes, that matches."""
+
+    async def close(self) -> None: ...
+
+
+async def talk(connection: Any, commands: Sequence[Command]) -> list[Any]:
+    """Writes commands to a connection and reads a reply for each. A connection left with unread replies is closed."""
+    try:
+        await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        replies: list[Any] = []
+        for _ in commands:
+            try:
+                replies.append(await connection.read_response())
+            except ResponseError as error:
+                replies.append(error)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await connection.disconnect(nowait=True)
+        raise
+    if any(isinstance(reply, ReadOnlyError) for reply in replies):
+        await connection.disconnect()  # after a failover: the next connection finds the new master
+    return replies
+
+
+class SingleWire:
+    """One server, or the master that sentinels name, or an in-memory stand-in."""
+
+    def __init__(self, client: Redis, *, shebang: bool = True, on_close: Callable[[], Any] | None = None) -> None:
+        self._client = client
+        self._on_close = on_close
+        self.shebang = shebang
+
+    @asynccontextmanager
+    async def session(self, key: str) -> AsyncIterator[Talk]:
+        pool = self._client.connection_pool
+        connection = await pool.get_connection()
+        try:
+            yield partial(talk, connection)
+        finally:
+            await pool.release(connection)
+
+    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        pool = self._client.connection_pool
+        connection = await pool.get_connection()
+        try:
+            return await talk(connection, commands)
+        finally:
+            await pool.release(connection)
+
+    async def follow(self, redirect: Exception) -> None:
+        raise redirect  # one server never redirects
+
+    async def scan(self, pattern: str) -> list[bytes]:
+        return [key async for key in self._client.scan_iter(match=pattern, count=1000)]
+
+    async def close(self) -> None:
+        if self._on_close is not None:
+            await self._on_close()
+
+
+class ClusterWire:
+    """The node of a cluster that serves a key's slot; follows the slot when it moves."""
+
+    shebang = True
+
+    def __init__(self, client: RedisCluster, *, on_close: Callable[[], Any] | None = None) -> None:
+        self._client = client
+        self._on_close = on_close
+        self._stale = False
+
+    async def _refresh(self) -> None:
+        await self._client.initialize()
+        if self._stale:
+            await self._client.nodes_manager.initialize()
+            self._stale = False
+
+    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        await self._refresh()
+        for _ in range(REDIRECTS):
+            async with self._connection(key) as connection:
+                replies = await talk(connection, commands)
+            redirect = redirection(replies)
+            if isinstance(redirect, AskError):
+                replies = await self._ask(redirect, commands)
+                redirect = redirection(replies)
+            if redirect is None:
+                break
+            await self.follow(redirect)
+        return replies
+
+    async def _ask(self, redirect: AskError, commands: Sequence[Command]) -> list[Any]:
+        """Sends to the node that is taking the slot over, for this once."""
+        asking = [part for command in commands for part in (("ASKING",), command)]
+        async with self._connection_to(self._client.get_node(redirect.host, redirect.port)) as connection:
+            return (await talk(connection, asking))[1::2]
+
+    async def follow(self, redirect: Exception) -> None:
+        if isinstance(redirect, MovedError) and not isinstance(redirect, AskError):
+            await self._client.nodes_manager.move_slot(redirect)
+        else:
+            await asyncio.sleep(REDIRECT_PAUSE)
+            await self._client.nodes_manager.initialize()
+
+    @asynccontextmanager
+    async def session(self, key: str) -> AsyncIterator[Talk]:
+        await self._refresh()
+        async with self._connection(key) as connection:
+            yield partial(talk, connection)
+
+    def _connection(self, key: str) -> AbstractAsyncContextManager[Any]:
+        return self._connection_to(self._client.get_node_from_key(key))
+
+    @asynccontextmanager
+    async def _connection_to(self, node: Any) -> AsyncIterator[Any]:
+        if node is None:
+            raise ConnectionError("no node of the cluster serves this box's slot")
+        connection = node.acquire_connection()
+        try:
+            if connection.is_connected and await connection.can_read_destructive():
+                await connection.disconnect()
+            yield connection
+        except (ConnectionError, TimeoutError, OSError):
+            self._stale = True
+            raise
+        finally:
+            node.release(connection)
+
+    async def scan(self, pattern: str) -> list[bytes]:
+        await self._client.initialize()
+        return [key async for key in self._client.scan_iter(match=pattern, count=1000)]
+
+    async def close(self) -> None:
+        if self._on_close is not None:
+            await self._on_close()

@@ -1,0 +1,11 @@
+"""For tests of applications that use redbox, and of redbox itself.
+
+`redbox_box` is a pytest fixture: a fresh box in memory. `advance(box, minutes=10)` moves time on in a box without
+sleeping. `python -m pytest --pyargs redbox.testing.conformance --redbox-url URL`, or `redbox conform --url URL`, runs
+the conformance suite against any server.
+"""
+
+from redbox.testing.clock import advance
+from redbox.testing.inspect import check_invariants
+
+__all__ = ["advance", "check_invariants"]

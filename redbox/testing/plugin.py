@@ -1,0 +1,75 @@
+"""The pytest plugin: the fixture `redbox_box` for everyone, and what the conformance suite needs.
+
+Loaded in every pytest run where redbox is installed, so it imports redbox only when a fixture is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from redbox import Box
+
+pytest.register_assert_rewrite("redbox.testing.conformance")
+
+_names = (f"test-{os.getpid()}-{number}" for number in itertools.count())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("redbox")
+    group.addoption("--redbox-url", action="append", default=[], help="a store to run the conformance suite against")
+    group.addoption("--redbox-table", action="store_true", help="print the requirements with the tests that prove them")
+    group.addoption("--redbox-lua", help="a directory with the Lua scripts to use instead of redbox's own")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "req(*ids): the requirement lines that a test proves")
+    config.addinivalue_line("markers", "needs(feature): what a store must have for this test: server, replicas, ...")
+    if config.getoption("--redbox-lua"):
+        from redbox.testing.mutated import use_scripts
+
+        use_scripts(config.getoption("--redbox-lua"))
+    if config.getoption("--redbox-table"):
+        from redbox.testing.table import Table
+
+        config.pluginmanager.register(Table(), "redbox-table")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs the conformance suite's async tests, and any test that asks for `redbox_box`, without a further plugin."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or "redbox_runner" not in pyfuncitem.fixturenames:
+        return None
+    runner: asyncio.Runner = pyfuncitem.funcargs["redbox_runner"]
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    runner.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted if name in pyfuncitem.funcargs}))
+    return True
+
+
+@pytest.fixture
+def redbox_runner() -> Iterator[asyncio.Runner]:
+    """The event loop of one test."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def redbox_box(redbox_runner: asyncio.Runner) -> Iterator[Box]:
+    """A fresh box in memory, running the real scripts."""
+    from redbox import Box
+
+    box = Box.open("memory:", name="test")
+    yield box
+    redbox_runner.run(box.aclose())
+
+
+def new_box_name() -> str:
+    """A box name that no other test of this run, or of another run on the same server, uses."""
+    return next(_names)

@@ -1,0 +1,68 @@
+"""Prints the requirements with the tests that prove them, on each store."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from redbox.testing.requirements import REQUIREMENTS
+
+EVERYWHERE = "any"
+
+
+class Table:
+    """A pytest plugin that collects outcomes by requirement line and store."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, tuple[tuple[str, ...], str]] = {}
+        self._outcomes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        self._reasons: dict[tuple[str, str], str] = {}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            lines = tuple(line for mark in item.iter_markers("req") for line in mark.args)
+            unknown = [line for line in lines if line not in REQUIREMENTS]
+            if unknown:
+                raise pytest.UsageError(f"{item.nodeid} names requirement lines that do not exist: {unknown}")
+            spec: Any = getattr(item, "callspec", None)
+            store = spec.params.get("store", EVERYWHERE) if spec else EVERYWHERE
+            self._lines[item.nodeid] = (lines, str(store))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        lines, store = self._lines.get(report.nodeid, ((), EVERYWHERE))
+        if report.when == "call" or report.outcome != "passed":
+            for line in lines:
+                self._outcomes[line][store].append(report.outcome)
+                if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
+                    self._reasons[line, store] = report.longrepr[2].removeprefix("Skipped: ")
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        stores = sorted({store for found in self._outcomes.values() for store in found} - {EVERYWHERE})
+        write = terminalreporter.write_line
+        terminalreporter.section("conformance")
+        write(f"{'line':6}  {EVERYWHERE:>8}  " + "  ".join(f"{store:>8}" for store in stores) + "  what")
+        notes = []
+        for line, text in REQUIREMENTS.items():
+            cells = [self._cell(line, store) for store in (EVERYWHERE, *stores)]
+            proven = any(cell not in ("", "n/a") for cell in cells)
+            write(f"{line:6}  " + "  ".join(f"{cell:>8}" for cell in (cells if proven else ["open", *cells[1:]])) + f"  {text}")
+            notes += [
+                f"{line} on {store}: n/a, {self._reasons[line, store]}"
+                for store, cell in zip((EVERYWHERE, *stores), cells, strict=True)
+                if cell == "n/a" and (line, store) in self._reasons
+            ]
+        write("")
+        write("numbers: tests that passed; FAIL: at least one did not; open: no test yet")
+        for note in notes:
+            write(note)
+
+    def _cell(self, line: str, store: str) -> str:
+        outcomes = self._outcomes.get(line, {}).get(store, [])
+        if "failed" in outcomes:
+            return "FAIL"
+        passed = outcomes.count("passed")
+        if passed:
+            return str(passed)
+        return "n/a" if outcomes else ""

@@ -1,0 +1,48 @@
+"""Real servers for tests, each started once, when the first test asks for it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import servers
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """Debian's Redis 7."""
+    with servers.redis_server() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def cluster_url() -> Iterator[str]:
+    """A cluster of three nodes."""
+    with servers.cluster() as cluster:
+        yield cluster.url
+
+
+@pytest.fixture(scope="session")
+def embedded_url() -> Iterator[str]:
+    """The embedded server, kept up for the whole run."""
+    from redbox.store import embedded
+
+    with tempfile.TemporaryDirectory(prefix="redbox-") as directory:
+        data = Path(directory) / "data"
+        embedded.acquire(data)
+        yield f"embedded:{data}"
+        embedded.release(data)
+        assert embedded.wait_stopped(data)
+
+
+@pytest.fixture(params=["memory", "embedded", "redis", "cluster"])
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest, store: str) -> str:
+    return "memory:" if store == "memory" else str(request.getfixturevalue(f"{store}_url"))
