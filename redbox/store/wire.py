@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -174,8 +174,9 @@ class ClusterWire:
             raise ConnectionError("no node of the cluster serves this box's slot")
         connection = node.acquire_connection()
         try:
-            if connection.is_connected and await connection.can_read_destructive():
-                await connection.disconnect()
+            with suppress(ConnectionError):  # unread data or a closed socket: start afresh, as redis-py's own pool does
+                if connection.is_connected and await connection.can_read():
+                    await connection.disconnect()
             yield connection
         except (ConnectionError, TimeoutError, OSError):
             self._stale = True

@@ -1,0 +1,299 @@
+"""OP: ordering keys, dead heads, and what waits behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from redbox import Box, Claim, Event, Outcome, State
+from redbox.testing import advance, check_invariants
+
+
+async def put_line(box: Box, count: int, key: str = "a", **fields: Any) -> list[str]:
+    """Events n0, n1, ... of one line."""
+    events = [Event(f"n{n}", ordering_key=key, **fields) for n in range(count)]
+    return [receipt.event_id for receipt in await box.put_many(events)]
+
+
+async def claim_types(box: Box, relay: str = "relay") -> list[str]:
+    return [claim.event.event_type for claim in await box.claim(relay)]
+
+
+async def the_one(box: Box, **options: Any) -> Claim:
+    (claim,) = await box.claim("relay", **options)
+    return claim
+
+
+async def block(box: Box) -> None:
+    await box.operate.configure(dead_head="block", who="me", why="order matters")
+
+
+@pytest.mark.req("OP-1", "EM-7")
+async def test_one_at_a_time_in_put_order(box: Box):
+    await put_line(box, 5)
+    seen = []
+    while claims := await box.claim("relay", limit=10):
+        assert len(claims) == 1
+        assert await box.claim("another") == []
+        seen.append(claims[0].event.event_type)
+        await box.ack(claims)
+        assert await check_invariants(box) == []
+    assert seen == ["n0", "n1", "n2", "n3", "n4"]
+
+
+@pytest.mark.req("OP-1")
+async def test_different_keys_run_in_parallel_and_free_events_do_not_wait(box: Box):
+    await put_line(box, 2, "a")
+    await put_line(box, 2, "b")
+    await box.put_many([Event("free"), Event("free")])
+    assert sorted(await claim_types(box)) == ["free", "free", "n0", "n0"]
+
+
+@pytest.mark.req("OP-1", "EM-6")
+async def test_partition_keys_do_not_order(box: Box):
+    await box.put_many([Event("n", partition_key="p") for _ in range(3)])
+    assert [claim.event.partition_key for claim in await box.claim("relay")] == ["p", "p", "p"]
+
+
+@pytest.mark.req("OP-1")
+async def test_put_order_wins_over_ids_and_over_the_batch(box: Box):
+    await box.put(Event("first", event_id="z", ordering_key="a"))
+    await asyncio.gather(*(box.put(Event(f"m{n}", event_id=f"y{9 - n}", ordering_key="a")) for n in range(5)))
+    await box.put_many([Event("last", event_id="a", ordering_key="a")])
+    seen = []
+    while claims := await box.claim("relay"):
+        seen += [claim.event.event_type for claim in claims]
+        await box.ack(claims)
+    assert seen == ["first", "m0", "m1", "m2", "m3", "m4", "last"]
+
+
+@pytest.mark.req("OP-2", "OP-1")
+@pytest.mark.parametrize("how", ["retry", "release", "expiry"])
+async def test_what_comes_back_keeps_the_head(box: Box, how: str):
+    await put_line(box, 3)
+    claim = await the_one(box, lease=30)
+    if how == "retry":
+        await box.retry(claim, error="503", delay=60)
+    elif how == "release":
+        await box.release(claim, delay=60)
+    else:
+        await advance(box, seconds=31)
+        await box.reap(delay=60)
+    assert await box.claim("relay") == []  # while the head waits, so does the line
+    assert (await box.stats()).waiting == 2
+    await advance(box, seconds=61)
+    again = await the_one(box)
+    assert again.event_id == claim.event_id
+    assert again.number > claim.number
+    await box.ack(again)
+    assert await claim_types(box) == ["n1"]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-1", "EM-12")
+async def test_a_scheduled_head_holds_its_line(box: Box):
+    await box.put(Event("head", ordering_key="a", delay=60))
+    await box.put(Event("next", ordering_key="a"))
+    assert await box.claim("relay") == []
+    await advance(box, seconds=61)
+    claim = await the_one(box)
+    assert claim.event.event_type == "head"
+    await box.ack(claim)
+    assert await claim_types(box) == ["next"]
+
+
+@pytest.mark.req("OP-1", "EM-12")
+async def test_a_promoted_event_keeps_its_own_time(box: Box):
+    await box.put(Event("head", ordering_key="a"))
+    await box.put(Event("next", ordering_key="a", delay=60))
+    await box.ack(await the_one(box))
+    assert await box.claim("relay") == []
+    await advance(box, seconds=61)
+    assert await claim_types(box) == ["next"]
+
+
+@pytest.mark.req("OP-2")
+async def test_skip_lets_the_line_go_on(box: Box):
+    await put_line(box, 2)
+    await box.kill(await the_one(box), reason="no")
+    assert await claim_types(box) == ["n1"]
+    assert (await box.stats()).blocked == 0
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-2")
+async def test_block_stops_the_line_until_it_is_dropped(box: Box):
+    await block(box)
+    first, *_ = await put_line(box, 3)
+    await put_line(box, 1, "other")
+    for claim in await box.claim("relay"):
+        await (box.kill if claim.event.ordering_key == "a" else box.ack)(claim)
+    assert await box.claim("relay") == []
+    stats = await box.stats()
+    assert (stats.blocked, stats.waiting) == (1, 2)
+    assert await check_invariants(box) == []
+    assert await box.operate.drop([first], who="me", why="bad data") == [Outcome.OK]
+    assert await claim_types(box) == ["n1"]
+    assert (await box.stats()).blocked == 0
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-2", "MQ-5")
+async def test_sweep_leaves_a_dead_head_that_blocks(box: Box):
+    await block(box)
+    first, *_ = await put_line(box, 2)
+    await box.kill(await the_one(box))
+    free = await box.put(Event("free"))
+    await box.kill(await the_one(box))
+    await advance(box, days=1)
+    assert (await box.sweep(keep_dead=0)).dead == 1
+    assert await box.get(free.event_id) is None
+    record = await box.get(first)
+    assert record is not None
+    assert record.state is State.DEAD
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-4", "RO-2")
+async def test_replay_joins_the_tail(box: Box):
+    first, *_ = await put_line(box, 3)
+    await box.kill(await the_one(box))
+    assert (await box.replay([first])).replayed == 1
+    seen = []
+    while claims := await box.claim("relay"):
+        seen += [claim.event.event_type for claim in claims]
+        await box.ack(claims)
+    assert seen == ["n1", "n2", "n0"]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-4")
+async def test_replay_of_an_event_whose_line_is_empty_is_its_head(box: Box):
+    (first,) = await put_line(box, 1)
+    await box.ack(await the_one(box))
+    await box.replay([first])
+    assert (await box.stats()).waiting == 0
+    await put_line(box, 1)
+    assert (await the_one(box)).event_id == first
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-4")
+async def test_replay_under_block_returns_to_its_place(box: Box):
+    await block(box)
+    first, *_ = await put_line(box, 3)
+    await box.kill(await the_one(box))
+    assert (await box.replay([first])).replayed == 1
+    assert (await box.stats()).blocked == 0
+    assert await check_invariants(box) == []
+    seen = []
+    while claims := await box.claim("relay"):
+        seen += [claim.event.event_type for claim in claims]
+        await box.ack(claims)
+    assert seen == ["n0", "n1", "n2"]
+
+
+@pytest.mark.req("OP-4")
+async def test_a_replayed_line_goes_back_in_the_order_of_the_replay(box: Box):
+    ids = await put_line(box, 3)
+    while claims := await box.claim("relay"):
+        await box.kill(claims)
+    assert (await box.replay(ids)).replayed == 3
+    assert (await box.stats()).waiting == 2
+    await put_line(box, 1, "a")
+    seen = []
+    while claims := await box.claim("relay"):
+        seen += [claim.event_id for claim in claims]
+        await box.ack(claims)
+    assert seen[:3] == ids
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-2", "RO-3")
+@pytest.mark.parametrize("policy", ["skip", "block"])
+async def test_killing_one_in_the_middle_takes_it_out(box: Box, policy: str):
+    await box.operate.configure(dead_head=policy, who="me", why="test")
+    ids = await put_line(box, 3)
+    assert await box.operate.kill([ids[1]], who="me", why="not wanted") == [Outcome.OK]
+    assert (await box.stats()).blocked == 0
+    assert await check_invariants(box) == []
+    seen = []
+    while claims := await box.claim("relay"):
+        seen += [claim.event.event_type for claim in claims]
+        await box.ack(claims)
+    assert seen == ["n0", "n2"]
+
+
+@pytest.mark.req("OP-2", "RO-3")
+async def test_killing_a_waiting_head(box: Box):
+    ids = await put_line(box, 2, delay=60)
+    await box.put(Event("n2", ordering_key="a"))
+    assert await box.operate.kill(ids, who="me", why="not wanted") == [Outcome.OK, Outcome.OK]
+    assert await claim_types(box) == ["n2"]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-2")
+async def test_changing_the_policy_to_skip_frees_blocked_lines(box: Box):
+    await block(box)
+    for key in range(5):
+        await put_line(box, 2, f"k{key}")
+    await box.kill(await box.claim("relay"))
+    assert (await box.stats()).blocked == 5
+    await box.operate.configure(dead_head="skip", who="me", why="go on")
+    assert (await box.stats()).blocked == 0
+    assert await claim_types(box) == ["n1"] * 5
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-2", "RO-3")
+async def test_reschedule_keeps_the_place_in_the_line(box: Box):
+    ids = await put_line(box, 3)
+    assert await box.operate.reschedule([ids[0], ids[2]], delay=60, who="me", why="later") == [Outcome.OK, Outcome.OK]
+    assert await box.claim("relay") == []
+    assert await check_invariants(box) == []
+    await advance(box, seconds=61)
+    seen = []
+    while claims := await box.claim("relay"):
+        seen += [claim.event.event_type for claim in claims]
+        await box.ack(claims)
+    assert seen == ["n0", "n1", "n2"]
+
+
+@pytest.mark.req("OP-1", "PL-7")
+async def test_order_across_relays_retries_and_crashes(box: Box):
+    keys, length = 5, 8
+    for n in range(length):
+        await box.put_many([Event(f"n{n}", ordering_key=f"k{key}") for key in range(keys)])
+    delivered: dict[str, list[str]] = {f"k{key}": [] for key in range(keys)}
+    for turn in range(200):
+        claims = await box.claim(f"relay-{turn % 3}", limit=3, lease=30)
+        if not claims and not (await box.stats()).phases["IN_FLIGHT"]:
+            break
+        for at, claim in enumerate(claims):
+            fate = (turn + at) % 4
+            if fate == 0:
+                continue  # a crash before the publish: its lease expires
+            delivered[str(claim.event.ordering_key)].append(claim.event.event_type)
+            if fate == 1:
+                continue  # a crash after the publish
+            assert await (box.ack if fate == 2 else box.retry)(claim) == [True]
+        await advance(box, seconds=31)
+        await box.reap()
+    for seen in delivered.values():
+        firsts = list(dict.fromkeys(seen))
+        assert firsts == [f"n{n}" for n in range(length)]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-3")
+async def test_claiming_does_not_scan_what_waits(box: Box):
+    """What waits behind a head is in no set that claim reads."""
+    await put_line(box, 300)
+    await box.put(Event("free"))
+    stats = await box.stats()
+    assert (stats.phases["AVAILABLE"], stats.waiting) == (2, 299)
+    assert len(await box.claim("relay", limit=1)) == 1
+    assert await claim_types(box) == ["free"]
