@@ -33,7 +33,7 @@ RESERVED_HEADERS: Final = ("redbox-", "ce-", "webhook-")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_EVENT_ID = re.compile(r"[\x21-\x7e]{1,%d}" % EVENT_ID_LENGTH)
+_EVENT_ID = re.compile(rf"[\x21-\x7e]{{1,{EVENT_ID_LENGTH}}}")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,255}")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -135,7 +135,7 @@ class _EventMeta(msgspec.StructMeta):
 
     if not TYPE_CHECKING:
 
-        def __call__(cls, *args, **fields):
+        def __call__(cls, *args: Any, **fields: Any) -> Any:  # noqa: N805  # a metaclass: its self is a class
             try:
                 event = super().__call__(*args, **fields)
             except TypeError as error:

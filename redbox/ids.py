@@ -21,7 +21,7 @@ class _Generator:
 
     def _seed(self) -> None:
         # One system call per reseed instead of one per id; ids need to be unique, not secret.
-        self._step = random.Random(self._random.getrandbits(128))
+        self._step = random.Random(self._random.getrandbits(128))  # noqa: S311  # unique, not secret
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()

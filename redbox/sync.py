@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -35,7 +35,7 @@ class Box:
         """As `redbox.Box.open`; no I/O happens yet."""
         return cls(AsyncBox.open(url, **options))
 
-    def __enter__(self) -> Box:
+    def __enter__(self) -> Self:
         self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
         return self
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from redbox.box import bulk
 from redbox.box.lane import Lane
@@ -80,7 +80,7 @@ class Box:
     def __repr__(self) -> str:
         return f"Box({self.name!r} on {self._store.endpoint.description})"
 
-    async def __aenter__(self) -> Box:
+    async def __aenter__(self) -> Self:
         self._ensure_open()
         return self
 
@@ -132,7 +132,8 @@ class Box:
         chunks = _chunks(encoded)
         if on_conflict == "all_or_nothing" and len(chunks) > 1:
             raise UsageError(
-                f"all_or_nothing takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes; give fewer, or use another mode"
+                f"all_or_nothing takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes; "
+                "give fewer, or use another mode"
             )
         mode = {"raise": "until", "skip": "each", "all_or_nothing": "all"}[on_conflict]
         receipts: list[Receipt] = []

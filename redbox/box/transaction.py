@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from redis.asyncio import ConnectionPool
 from redis.asyncio.client import Pipeline
@@ -49,7 +49,7 @@ class Transaction:
         """A key name of the caller's own that is in the box's cluster slot."""
         return f"{name}:{keys.prefix(self._store.box)}"
 
-    async def __aenter__(self) -> Transaction:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

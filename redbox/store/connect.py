@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -14,11 +14,10 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import ConnectionError, RedisError
 
-from redbox.errors import InvalidURL, MissingExtra, UsageError
-from redbox.store import embedded
-from redbox.store.wire import ClusterWire, SingleWire, Wire
+from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
+from redbox.store.wire import ClusterWire, Command, SingleWire, Wire
 
 SCHEMES: Final = (
     "redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://", "embedded:<dir>", "memory:",
@@ -71,7 +70,8 @@ def from_client(client: Any) -> Endpoint:
         )
     if client.get_encoder().decode_responses:
         raise UsageError(
-            "this client decodes responses (decode_responses=True), and payloads are bytes; give redbox a client without it"
+            "this client decodes responses (decode_responses=True), and payloads are bytes; "
+            "give redbox a client without it"
         )
 
     async def open_wire() -> Wire:
@@ -164,19 +164,45 @@ def _sentinel(url: str, *, tls: bool) -> Endpoint:
     return Endpoint(describe(url), open_wire)
 
 
+class EmbeddedWire(SingleWire):
+    """The server in a directory, which this process helps to keep running."""
+
+    def __init__(self, client: Redis, directory: str) -> None:
+        super().__init__(client)
+        self._directory = directory
+
+    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        try:
+            return await super().exchange(key, commands)
+        except (ConnectionError, OSError):
+            await anyio.to_thread.run_sync(self._revive)
+            raise
+
+    def _revive(self) -> None:
+        """Starts the server again when it is gone; a full disk is what ends it by itself."""
+        from redbox.store import embedded
+
+        if embedded.is_disk_full(self._directory):
+            raise StoreFull(f"the disk that holds {self._directory} is full: free some space; nothing was acknowledged")
+        embedded.acquire(self._directory)
+        embedded.release(self._directory)
+
+    async def close(self) -> None:
+        from redbox.store import embedded
+
+        await self._client.aclose()
+        await anyio.to_thread.run_sync(embedded.release, self._directory)
+
+
 def _embedded(directory: str) -> Endpoint:
     if not directory:
         raise InvalidURL("embedded: names no directory; use embedded:./data")
 
     async def open_wire() -> Wire:
+        from redbox.store import embedded  # needs flock, which not every platform has
+
         path = await anyio.to_thread.run_sync(embedded.acquire, directory)
-        client = Redis(unix_socket_path=path, retry=_no_retry())
-
-        async def close() -> None:
-            await client.aclose()
-            await anyio.to_thread.run_sync(embedded.release, directory)
-
-        return SingleWire(client, on_close=close)
+        return EmbeddedWire(Redis(unix_socket_path=path, retry=_no_retry()), directory)
 
     return Endpoint(f"embedded:{directory}", open_wire)
 

@@ -205,8 +205,11 @@ def _ensure_running(path: str, binary: str, patience: _Patience) -> None:
 def _start_supervisor(path: str, binary: str, lock: int) -> int:
     """Start it, and return where its part of the log begins.
 
-    It gets supervisor.lock from us, locked, so that there is no moment at which a second one could be started.
+    It gets supervisor.lock from us, locked, so that there is no moment at which a second one could be started. A
+    server that a killed supervisor left behind gives up its address first, lest it be taken for the new one.
     """
+    with suppress(FileNotFoundError):
+        os.replace(os.path.join(path, supervisor.SOCKET), os.path.join(path, supervisor.STALE_SOCKET))
     name = _log(path)
     with suppress(FileNotFoundError):
         if os.path.getsize(name) > LOG_BYTES:

@@ -32,6 +32,7 @@ USERS_LOCK = "users.lock"
 SUPERVISOR_LOCK = "supervisor.lock"
 SERVER_LOCK = "server.lock"
 SOCKET = "server.sock"
+STALE_SOCKET = "stale.sock"
 PID_FILE = "server.pid"
 LOG = "server.log"
 
@@ -74,6 +75,8 @@ def supervise(binary: str, supervisor_lock: int) -> None:
     if server_lock is None:
         _say("an earlier server does not end; end it by hand")
         return
+    if os.path.lexists(STALE_SOCKET):
+        os.unlink(STALE_SOCKET)
     server = _start(binary, server_lock)
     os.close(server_lock)  # the server holds it now
     _thread.start_new_thread(_outlast_users, ())
@@ -182,7 +185,7 @@ def _ask() -> None:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(1.0)
-            connection.connect(SOCKET)
+            connection.connect(STALE_SOCKET)
             connection.sendall(b"SHUTDOWN NOSAVE\r\n")
             connection.recv(1)  # nothing comes but the end of the connection
     except OSError:

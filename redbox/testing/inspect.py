@@ -123,7 +123,11 @@ class _Look:
             return []
         score = self.indexes[index][event_id]
         expiries = int(event.get("expiries", 0))
-        problems = [] if score == float(event.get(field, -1)) else [f"score {score} in {index}, but {field} {event.get(field)}"]
+        problems = (
+            []
+            if score == float(event.get(field, -1))
+            else [f"score {score} in {index}, but {field} {event.get(field)}"]
+        )
         if index in ("pending", "suspect") and (expiries >= 2) != (index == "suspect"):
             problems.append(f"is in {index} with {expiries} expiries")
         return problems
@@ -145,5 +149,7 @@ class _Look:
             problems.append("blocked by a head that is not dead")
         if ids[0] in self.indexes["waiting"]:
             problems.append("its head is waiting")
-        problems += [f"{id_} is behind the head, but not waiting" for id_ in ids[1:] if id_ not in self.indexes["waiting"]]
+        problems += [
+            f"{id_} is behind the head, but not waiting" for id_ in ids[1:] if id_ not in self.indexes["waiting"]
+        ]
         return problems

@@ -47,7 +47,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Runs the conformance suite's async tests, and any test that asks for `redbox_box`, without a further plugin."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj) or "redbox_runner" not in pyfuncitem.fixturenames:
         return None
-    runner: asyncio.Runner = pyfuncitem.funcargs["redbox_runner"]
+    runner = pyfuncitem.funcargs["redbox_runner"]
+    assert isinstance(runner, asyncio.Runner)
     wanted = inspect.signature(pyfuncitem.obj).parameters
     runner.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted if name in pyfuncitem.funcargs}))
     return True

@@ -6,7 +6,7 @@ from typing import Final
 
 REQUIREMENTS: Final[dict[str, str]] = {
     # Event model
-    "EM-1": "event_id is unique, immutable, a UUIDv7 by default; putting one that exists creates and changes nothing, and says so",
+    "EM-1": "event_id is unique, immutable, a UUIDv7 by default; putting one that exists changes nothing and says so",
     "EM-2": "event_type is a validated, immutable identifier: non-empty, bounded, printable, no spaces",
     "EM-3": "payload is opaque: bytes untouched, anything else encoded once at put; byte-identical ever after",
     "EM-4": "state is PENDING, CLAIMED, PUBLISHED or DEAD, and nothing else",
@@ -27,7 +27,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "PL-3": "success makes an event PUBLISHED with published_at",
     "PL-4": "failure or expiry makes it PENDING: counted once, last_error, available_at, claim cleared",
     "PL-5": "DEAD when a termination condition holds; never retried by itself",
-    "PL-6": "finalization is fenced by (claimed_by, a claim number that never repeats); an unreaped late lease still settles",
+    "PL-6": "finalization is fenced by (claimed_by, a claim number that never repeats); an unreaped lease still settles",
     "PL-7": "relays killed anywhere, double claims, half-failed batches: nothing is lost",
     "PL-8": "many relays whose clocks disagree: only the store's clock decides",
     "PL-9": "PUBLISHED and DEAD never change by themselves",

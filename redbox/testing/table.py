@@ -47,7 +47,11 @@ class Table:
         for line, text in REQUIREMENTS.items():
             cells = [self._cell(line, store) for store in (EVERYWHERE, *stores)]
             proven = any(cell not in ("", "n/a") for cell in cells)
-            write(f"{line:6}  " + "  ".join(f"{cell:>8}" for cell in (cells if proven else ["open", *cells[1:]])) + f"  {text}")
+            write(
+                f"{line:6}  "
+                + "  ".join(f"{cell:>8}" for cell in (cells if proven else ["open", *cells[1:]]))
+                + f"  {text}"
+            )
             notes += [
                 f"{line} on {store}: n/a, {self._reasons[line, store]}"
                 for store, cell in zip((EVERYWHERE, *stores), cells, strict=True)

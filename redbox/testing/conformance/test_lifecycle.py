@@ -6,6 +6,7 @@ import asyncio
 import time
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,11 @@ async def test_claim_and_ack(box: Box):
 @pytest.mark.parametrize("state", list(State))
 async def test_every_transition_that_is_not_drawn_is_refused(box: Box, state: State):
     claim = await put_and_claim(box)
-    way = {State.PENDING: partial(box.retry, delay=60), State.PUBLISHED: box.ack, State.DEAD: box.kill}
+    way: dict[State, Any] = {
+        State.PENDING: partial(box.retry, delay=60),
+        State.PUBLISHED: box.ack,
+        State.DEAD: box.kill,
+    }
     if state in way:
         assert await way[state](claim) == [True]
     before = await look(box, claim)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redbox import Box, Claim, Event, Outcome, State
+from redbox import Box, Claim, Event, Outcome, Phase, State
 from redbox.testing import advance, check_invariants
 
 
@@ -270,7 +270,7 @@ async def test_order_across_relays_retries_and_crashes(box: Box):
     delivered: dict[str, list[str]] = {f"k{key}": [] for key in range(keys)}
     for turn in range(200):
         claims = await box.claim(f"relay-{turn % 3}", limit=3, lease=30)
-        if not claims and not (await box.stats()).phases["IN_FLIGHT"]:
+        if not claims and not (await box.stats()).phases[Phase.IN_FLIGHT]:
             break
         for at, claim in enumerate(claims):
             fate = (turn + at) % 4
@@ -294,6 +294,6 @@ async def test_claiming_does_not_scan_what_waits(box: Box):
     await put_line(box, 300)
     await box.put(Event("free"))
     stats = await box.stats()
-    assert (stats.phases["AVAILABLE"], stats.waiting) == (2, 299)
+    assert (stats.phases[Phase.AVAILABLE], stats.waiting) == (2, 299)
     assert len(await box.claim("relay", limit=1)) == 1
     assert await claim_types(box) == ["free"]

@@ -1,0 +1,89 @@
+"""Steps that several families of the suite take, and looks at what the public API does not show."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from redbox import Box, Claim, Event, Record, keys
+from redbox.testing import advance
+
+_READ = {
+    b"string": lambda key: ("GET", key),
+    b"hash": lambda key: ("HGETALL", key),
+    b"list": lambda key: ("LRANGE", key, 0, -1),
+    b"zset": lambda key: ("ZRANGE", key, 0, -1, "WITHSCORES"),
+    b"stream": lambda key: ("XRANGE", key, "-", "+"),
+}
+
+
+async def known(box: Box, event_id: str) -> Record:
+    """The record of an event that must be there."""
+    record = await box.get(event_id)
+    assert record is not None, f"there is no event {event_id}"
+    return record
+
+
+async def claim_one(box: Box, relay: str = "relay-1", **options: Any) -> Claim:
+    """Claims, and finds exactly one event."""
+    (claim,) = await box.claim(relay, **options)
+    return claim
+
+
+async def put_and_claim(box: Box, event: Event | None = None, relay: str = "relay-1", **options: Any) -> Claim:
+    """An event of its own in flight, in a box where nothing else is available."""
+    await box.put(event or Event("user.created"))
+    return await claim_one(box, relay, **options)
+
+
+async def publish(box: Box, *events: Event) -> list[str]:
+    """PUBLISHED events, in a box where nothing else is available."""
+    ids = [receipt.event_id for receipt in await box.put_many(events)]
+    assert await box.ack(await box.claim("publisher", limit=len(ids))) == [True] * len(ids)
+    return ids
+
+
+async def bury(box: Box, *events: Event, reason: str = "rejected") -> list[str]:
+    """DEAD events, in a box where nothing else is available."""
+    ids = [receipt.event_id for receipt in await box.put_many(events)]
+    assert await box.kill(await box.claim("publisher", limit=len(ids)), reason=reason) == [True] * len(ids)
+    return ids
+
+
+async def expire(box: Box, **options: Any) -> list[str]:
+    """Lets every lease end, and reaps."""
+    await advance(box, minutes=10)
+    return await box.reap(**options)
+
+
+async def store_time(box: Box) -> datetime:
+    """The store's clock, in whole milliseconds."""
+    (clock,) = await box._store.exchange([("TIME",)])
+    return datetime.fromisoformat("1970-01-01T00:00:00+00:00") + timedelta(
+        seconds=int(clock[0]), milliseconds=int(clock[1]) // 1000
+    )
+
+
+async def fields_of(box: Box, event_id: str) -> dict[str, str]:
+    """The event's hash as it is stored."""
+    (reply,) = await box._store.exchange([("HGETALL", keys.event(box.name, event_id))])
+    flat = [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+    return {flat[at].decode(): flat[at + 1].decode() for at in range(0, len(flat), 2)}
+
+
+async def body_of(box: Box, event_id: str) -> bytes:
+    """The event's body as it is stored."""
+    (body,) = await box._store.exchange([("GET", keys.body(box.name, event_id))])
+    assert isinstance(body, bytes)
+    return body
+
+
+async def contents(box: Box) -> dict[str, Any]:
+    """Every key of the box with all that it holds."""
+    store = box._store
+    found = sorted(raw.decode() for raw in await (await store.wire()).scan(f"{keys.prefix(box.name)}*"))
+    if not found:
+        return {}
+    types = await store.exchange([("TYPE", key) for key in found])
+    values = await store.exchange([_READ[kind](key) for key, kind in zip(found, types, strict=True)])
+    return dict(zip(found, values, strict=True))
