@@ -23,7 +23,6 @@
 --- @include "open_box"
 --- @include "touch"
 --- @include "in_chunks"
---- @include "count"
 
 local relay, limit, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local attempt_limit, byte_limit, holding = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])

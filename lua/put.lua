@@ -9,10 +9,11 @@
 -- ARGV[2]   id            then for each event the following
 -- ARGV[3]   event_type
 -- ARGV[4]   body          encoded immutable part
--- ARGV[5]   available     "" now, "+ms" from now, or "ms" absolute
--- ARGV[6]   ordering_key  "" for none
--- ARGV[7]   unique_key    "" for none
--- ARGV[8]   unique_scope  ALL_LIVE | UNTOUCHED
+-- ARGV[5]   content       how many bytes of the body make two events the same; what follows is metadata
+-- ARGV[6]   available     "" now, "+ms" from now, or "ms" absolute
+-- ARGV[7]   ordering_key  "" for none
+-- ARGV[8]   unique_key    "" for none
+-- ARGV[9]   unique_scope  ALL_LIVE | UNTOUCHED
 --
 -- Returns   for each event {word, ...}: {"CREATED"}; {"EXISTS"} with the same content; {"DIFFERS", event_type,
 --           ordering_key, unique_key, body} of the stored one; {"CONFLICT", holder id}; {"FULL", max_pending};
@@ -30,7 +31,7 @@
 --- @include "count"
 
 local mode = ARGV[1]
-local FIELDS = 7
+local FIELDS = 8
 local settings, refusal = open_box()
 if refusal then
   return refusal
@@ -44,28 +45,27 @@ if settings.max_pending > 0 and not sure then
     - redis.call("ZCARD", key.suspect)
 end
 
-local function compare_stored(id, at)
-  local stored = redis.call("HMGET", event_key .. id, "event_type", "ordering_key", "unique_key")
-  local body = redis.call("GET", body_key .. id)
-  if body == ARGV[at + 2] and stored[1] == ARGV[at + 1] and (stored[2] or "") == ARGV[at + 4]
-    and (stored[3] or "") == ARGV[at + 5] then
+local function compare(at, event_type, ordering, unique, body)
+  local size = tonumber(ARGV[at + 3])
+  if event_type == ARGV[at + 1] and ordering == ARGV[at + 5] and unique == ARGV[at + 6]
+    and string.sub(body, 1, size) == string.sub(ARGV[at + 2], 1, size) then
     return { "EXISTS" }
   end
-  return { "DIFFERS", stored[1], stored[2] or "", stored[3] or "", body or "" }
+  return { "DIFFERS", event_type, ordering, unique, body }
+end
+
+local function compare_stored(id, at)
+  local stored = redis.call("HMGET", event_key .. id, "event_type", "ordering_key", "unique_key")
+  return compare(at, stored[1], stored[2] or "", stored[3] or "", redis.call("GET", body_key .. id) or "")
 end
 
 local function compare_in_batch(first, at)
-  for offset = 1, 5 do
-    if offset ~= 3 and ARGV[first + offset] ~= ARGV[at + offset] then
-      return { "DIFFERS", ARGV[first + 1], ARGV[first + 4], ARGV[first + 5], ARGV[first + 2] }
-    end
-  end
-  return { "EXISTS" }
+  return compare(at, ARGV[first + 1], ARGV[first + 5], ARGV[first + 6], ARGV[first + 2])
 end
 
 -- A unique key is held by what is stored, or by an earlier event of this batch (which is untouched: in every scope).
 local function judge(at)
-  local id, ordering, unique = ARGV[at], ARGV[at + 4], ARGV[at + 5]
+  local id, ordering, unique = ARGV[at], ARGV[at + 5], ARGV[at + 6]
   if batch_ids[id] then
     return compare_in_batch(batch_ids[id], at)
   end
@@ -73,18 +73,16 @@ local function judge(at)
     return compare_stored(id, at)
   end
   if not sure then
-    if unique ~= "" then
-      local held = batch_unique[unique] or holder(unique, ARGV[at + 6], now)
-      if held then
-        return { "CONFLICT", held }
-      end
-      batch_unique[unique] = id
+    local held = unique ~= "" and (batch_unique[unique] or holder(unique, ARGV[at + 7], now))
+    if held then
+      return { "CONFLICT", held }
     end
     if #created >= room then
       return { "FULL", tostring(settings.max_pending) }
     end
   end
   batch_ids[id] = at
+  batch_unique[unique] = id
   created[#created + 1] = at
   others[#others + 1] = body_key .. id
   if ordering ~= "" then
@@ -101,6 +99,7 @@ for at = 2, #ARGV, FIELDS do
   end
   replies[#replies + 1] = reply
 end
+touch(others)
 if mode == "check" then
   return replies
 end
@@ -112,15 +111,13 @@ if mode == "all" and refused then
   end
   return replies
 end
-touch(others)
-
 if not settings.exists then
   redis.call("HSETNX", key.meta, "layout", LAYOUT)
 end
 local plain = {}
 for _, at in ipairs(created) do
-  local id, ordering, unique = ARGV[at], ARGV[at + 4], ARGV[at + 5]
-  local available_at = due(ARGV[at + 3], now)
+  local id, ordering, unique = ARGV[at], ARGV[at + 5], ARGV[at + 6]
+  local available_at = due(ARGV[at + 4], now)
   redis.call("SET", body_key .. id, ARGV[at + 2])
   redis.call("HSET", event_key .. id, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", now,
     "available_at", available_at)
@@ -133,7 +130,7 @@ for _, at in ipairs(created) do
       redis.call("ZADD", line_key .. ordering, redis.call("HINCRBY", key.counters, "seq", 1), id)
     end
     if unique ~= "" then
-      redis.call("HSET", event_key .. id, "unique_key", unique, "unique_scope", ARGV[at + 6])
+      redis.call("HSET", event_key .. id, "unique_key", unique, "unique_scope", ARGV[at + 7])
     end
     enqueue(id, available_at, 0, 0, ordering ~= "" and ordering, unique ~= "" and unique)
   end

@@ -6,8 +6,8 @@
 -- KEYS[1]   meta     hash; names the box
 --
 -- Returns   {now, meta fields and values, counts, oldest, totals}, each a flat list of names and values; `oldest` holds
---           moments in ms: available (longest due), scheduled (next due), waiting, in_flight (the lease that ends
---           first), dead, completed
+--           moments in ms: available and suspect (longest due), scheduled and scheduled_suspect (next due), waiting,
+--           in_flight (the lease that ends first), dead, completed
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -53,6 +53,7 @@ end
 note("available", key.pending, "-inf", now)
 note("suspect", key.suspect, "-inf", now)
 note("scheduled", key.pending, later, "+inf")
+note("scheduled_suspect", key.suspect, later, "+inf")
 note("waiting", key.waiting, "-inf", "+inf")
 note("in_flight", key.claimed, "-inf", "+inf")
 note("dead", key.dead, "-inf", "+inf")

@@ -13,7 +13,8 @@
 -- ARGV[6]   score         cursor; "" to begin
 -- ARGV[7]   id            cursor
 --
--- Returns   {how many were removed, 1 when there may be more, score, id}: the last two are the next cursor
+-- Returns   {how many were looked at, how many removed, 1 when there may be more, score, id}: the last two are the
+--           next cursor
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -42,7 +43,7 @@ end
 local first = ARGV[6] ~= "" and rank_after(index, ARGV[6], ARGV[7]) or 0
 local last = math.min(first + limit, going) - 1
 if last < first then
-  return { 0, 0, ARGV[6], ARGV[7] }
+  return { 0, 0, 0, ARGV[6], ARGV[7] }
 end
 
 local found, gone, others = redis.call("ZRANGE", index, first, last, "WITHSCORES"), {}, {}
@@ -61,4 +62,4 @@ if not dry then
   in_chunks("ZREM", index, gone)
   count("swept", #gone)
 end
-return { #gone, last + 1 < going and 1 or 0, found[#found], found[#found - 1] }
+return { #found / 2, #gone, last + 1 < going and 1 or 0, found[#found], found[#found - 1] }

@@ -42,12 +42,23 @@ class RedboxError(Exception):
     def __init__(self, message: str | None = None, *args: Any) -> None:
         super().__init__(message or (type(self).__doc__ or "").split("\n")[0], *args)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses build their message from other arguments; copies and other processes get the finished one.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
     @property
     def message(self) -> str:
         return str(self.args[0])
 
     def __str__(self) -> str:
         return self.message
+
+
+def _rebuild(kind: type[RedboxError], args: tuple[Any, ...], attributes: dict[str, Any]) -> RedboxError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 # --- the call is wrong -----------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ EVENT_TYPE_LENGTH: Final = 255
 KEY_LENGTH: Final = 255
 EVENT_ID_LENGTH: Final = 128
 HEADERS_BYTES: Final = 32 * 1024
+ERROR_LENGTH: Final = 2000
 LONGEST_DELAY: Final = timedelta(days=3660)
 RESERVED_HEADERS: Final = ("redbox-", "ce-", "webhook-")
 
@@ -128,6 +129,11 @@ def duration_ms(value: float | timedelta, field: str) -> int:
     if length > LONGEST_DELAY:
         raise InvalidEvent(field, f"must not be longer than {LONGEST_DELAY.days} days")
     return length // _MILLISECOND
+
+
+def error_text(error: Any) -> str:
+    """An error as it is stored: bounded, and readable whatever it holds (file names may hold what is not Unicode)."""
+    return str(error)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
 
 
 class _EventMeta(msgspec.StructMeta):
@@ -264,6 +270,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     waiting: bool = False
     suspect: bool = False
     history: tuple[Attempt, ...] = ()
+    problem: str | None = None  # why the body cannot be read; then event has no payload, headers or metadata
 
 
 def as_event(value: Any) -> Event:
@@ -355,9 +362,12 @@ def _check_strings(field: str, value: Any) -> None:
     for name, text in value.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise InvalidEvent(field, f"{name!r} must be a string with a string value")
-        size += len(name) + len(text)
+        try:
+            size += len(name.encode()) + len(text.encode())
+        except UnicodeEncodeError:
+            raise InvalidEvent(field, f"{name!r} holds text that cannot be encoded as UTF-8") from None
     if size > HEADERS_BYTES:
-        raise InvalidEvent(field, f"must be at most {HEADERS_BYTES} characters in all, not {size}")
+        raise InvalidEvent(field, f"must be at most {HEADERS_BYTES} bytes in all, not {size}")
 
 
 def _check_headers(headers: Any) -> None:

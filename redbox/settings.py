@@ -7,17 +7,18 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from redbox.errors import InvalidSetting
+from redbox.errors import InvalidSetting, NewerLayout
 
+LAYOUT: Final = 1
 MAX_PAYLOAD: Final = 1024 * 1024
 BATCH_COUNT: Final = 1000
 BATCH_BYTES: Final = 8 * 1024 * 1024
 PAGE_LIMIT: Final = 500
 LEASE: Final = 30.0
-ERROR_LENGTH: Final = 2000
 NEWER_EVENT_DELAY: Final = 60.0
 KEEP_PUBLISHED: Final = timedelta(hours=24)
 KEEP_PUBLISHED_COUNT: Final = 100_000
+LARGEST: Final = 10**9  # seconds or events
 
 DeadHead = Literal["skip", "block"]
 
@@ -40,6 +41,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def from_meta(cls, meta: dict[str, str]) -> Settings:
+        if int(meta.get("layout", LAYOUT)) > LAYOUT:
+            raise NewerLayout
         known = {
             name: None if text == FOREVER else text for name, text in meta.items() if name in cls.__struct_fields__
         }
@@ -64,7 +67,8 @@ def to_meta(changes: dict[str, Any]) -> dict[str, str]:
     written = {}
     for name in changes:
         value = getattr(settings, name)
-        if isinstance(value, int | float) and value < 0:
-            raise InvalidSetting(f"{name}: must not be negative")
-        written[name] = FOREVER if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        if isinstance(value, int | float) and not 0 <= value <= LARGEST:
+            raise InvalidSetting(f"{name}: must be between 0 and {LARGEST:,}, not {value}")
+        whole = isinstance(value, float) and value.is_integer()
+        written[name] = FOREVER if value is None else str(int(value) if whole else value)
     return written

@@ -3,6 +3,7 @@
 -- type, or a cluster slot that is moving away, then fails here, before the first write, and not in the middle.
 local function touch(others)
   redis.call("HLEN", key.counters)
+  redis.call("XLEN", key.log)
   for _, name in ipairs({ "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost" }) do
     redis.call("ZCARD", key[name])
   end

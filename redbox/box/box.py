@@ -15,11 +15,10 @@ from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
 from redbox.box.transaction import Transaction
 from redbox.errors import BatchRefused, BoxFull, Conflict, IdReused, Refused, StoreError, UsageError
-from redbox.events import Claim, Event, Receipt, Record, State, as_event, check_key, duration_ms
+from redbox.events import Claim, Event, Receipt, Record, State, as_event, check_key, duration_ms, error_text
 from redbox.settings import (
     BATCH_BYTES,
     BATCH_COUNT,
-    ERROR_LENGTH,
     LEASE,
     MAX_PAYLOAD,
     NEWER_EVENT_DELAY,
@@ -108,6 +107,8 @@ class Box:
         Putting an id again with the same content changes nothing and is told by `created=False`.
         """
         self._ensure_open()
+        if on_conflict not in ("raise", "skip"):
+            raise UsageError(f"on_conflict {on_conflict!r}: use 'raise' or 'skip'")
         event = as_event(event)
         arguments = self._encode(event)
         level = self._level(durability)
@@ -183,10 +184,7 @@ class Box:
         if word == b"EXISTS":
             return Receipt(event.event_id, False, level.name)
         if word == b"DIFFERS":
-            field = difference(detail, event, self._max_payload)
-            if field is None:
-                return Receipt(event.event_id, False, level.name)
-            refusal = IdReused(event.event_id, field)
+            refusal = IdReused(event.event_id, difference(detail, event, self._max_payload))
         elif word == b"CONFLICT":
             refusal = Conflict(event.event_id, detail[0].decode(), event.unique_key)
         elif word == b"FULL":
@@ -291,7 +289,7 @@ class Box:
         """Failed: PENDING again, available after the delay. One error and delay for all, or one for each."""
         held = _claims(claims)
         errors, delays = _per_claim(error, held, "error"), _per_claim(delay, held, "delay")
-        told = {id(claim): (duration_ms(d, "delay"), str(e)[:ERROR_LENGTH])
+        told = {id(claim): (duration_ms(d, "delay"), error_text(e))
                 for claim, e, d in zip(held, errors, delays, strict=True)}  # fmt: skip
 
         async def send(relay: str, batch: list[Claim]) -> Any:
@@ -306,7 +304,7 @@ class Box:
     ) -> list[bool]:
         """Dead: never tried again by itself. `drop` removes them at once."""
         held = _claims(claims)
-        told = {id(claim): str(text)[:ERROR_LENGTH]
+        told = {id(claim): error_text(text)
                 for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
 
         async def send(relay: str, batch: list[Claim]) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 from redbox.box.bulk import batches
 from redbox.box.reports import LogEntry
 from redbox.errors import UsageError
-from redbox.events import Outcome, check_moment, duration_ms, from_ms, to_ms
-from redbox.settings import ERROR_LENGTH, Settings, to_meta
+from redbox.events import Outcome, check_moment, duration_ms, error_text, from_ms, to_ms
+from redbox.settings import Settings, to_meta
 from redbox.store.codec import pairs
 from redbox.store.store import Store
 
@@ -36,7 +36,7 @@ class Operate:
 
     async def kill(self, ids: Iterable[str], *, who: str, why: str, drop: bool = False) -> list[Outcome]:
         """PENDING or CLAIMED events become DEAD; a relay that holds one is fenced from then on."""
-        reason = f"killed by {who}: {why}"[:ERROR_LENGTH]
+        reason = error_text(f"killed by {who}: {why}")
         return await self._each(
             ids,
             who,

@@ -82,13 +82,14 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
     meta, totals = pairs(flat_meta), pairs(flat_totals)
     counts = {flat_counts[at].decode(): flat_counts[at + 1] for at in range(0, len(flat_counts), 2)}
     oldest = {name: int(float(score)) for name, score in pairs(flat_oldest).items()}
-    due = [oldest[name] for name in ("available", "suspect") if name in oldest]
 
-    def since(name: str) -> timedelta | None:
-        return timedelta(milliseconds=now - oldest[name]) if name in oldest else None
+    def since(*names: str) -> timedelta | None:
+        moments = [oldest[name] for name in names if name in oldest]
+        return timedelta(milliseconds=now - min(moments)) if moments else None
 
-    def until(name: str) -> timedelta | None:
-        return timedelta(milliseconds=oldest[name] - now) if name in oldest else None
+    def until(*names: str) -> timedelta | None:
+        age = since(*names)
+        return None if age is None else -age
 
     return Stats(
         box=box,
@@ -100,8 +101,8 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
         blocked=counts["blocked"],
         lost=counts["lost"],
         paused="paused" in meta,
-        oldest_available=timedelta(milliseconds=now - min(due)) if due else None,
-        next_due=until("scheduled"),
+        oldest_available=since("available", "suspect"),
+        next_due=until("scheduled", "scheduled_suspect"),
         oldest_waiting=since("waiting"),
         first_lease_ends=until("in_flight"),
         oldest_dead=since("dead"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ _INDEXES_OF: Final = {
     State.PUBLISHED: ("published",),
     State.DEAD: ("dead",),
 }
+
+
+_SCORE = re.compile(r"(-?[0-9]+(\.[0-9]+)?(e\+[0-9]+)?)?", re.ASCII)
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +77,6 @@ def encode_cursor(index: str, score: bytes, event_id: bytes) -> str:
 def decode_cursor(cursor: str, indexes: tuple[str, ...]) -> tuple[str, str, str]:
     index, _, rest = cursor.partition(":")
     score, _, event_id = rest.partition(":")
-    if index not in indexes or not (score == "" or score.lstrip("-").replace(".", "", 1).isdigit()):
+    if index not in indexes or not _SCORE.fullmatch(score):
         raise UsageError(f"cursor {cursor!r} does not belong to this listing; start again without one")
     return index, score, event_id

@@ -20,6 +20,19 @@ Encode = Callable[[Event], tuple[Any, ...]]
 AsReceipt = Callable[[Event, list[Any], Durability], Receipt]
 
 
+class Recorder(Pipeline):
+    """Takes every command of redis-py and only queues it."""
+
+    def __init__(self) -> None:
+        super().__init__(ConnectionPool(), {}, transaction=True, shard_hint=None)
+
+    async def execute(self, raise_on_error: bool = True) -> Any:  # noqa: ARG002  # redis-py's signature
+        raise UsageError("tx.redis only queues; everything is sent when the block ends, its replies are tx.results")
+
+    async def immediate_execute_command(self, *args: Any, **options: Any) -> Any:  # noqa: ARG002  # same
+        raise UsageError(f"tx.redis only queues plain commands; {args[0]} is the transaction's own affair")
+
+
 class Transaction:
     """`async with box.transaction() as tx:` one MULTI/EXEC.
 
@@ -34,8 +47,7 @@ class Transaction:
         self._encode = encode
         self._as_receipt = as_receipt
         self._events: list[tuple[Event, tuple[Any, ...]]] = []
-        #: Only records: a pipeline over a pool that is never connected.
-        self.redis = Pipeline(ConnectionPool(), {}, transaction=True, shard_hint=None)
+        self.redis = Recorder()
         self.results: list[Any] = []
         self.receipts: list[Receipt] = []
 

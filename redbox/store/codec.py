@@ -25,7 +25,7 @@ from redbox.events import (
     stored_event,
     to_ms,
 )
-from redbox.payloads import JSON
+from redbox.payloads import BYTES, JSON
 
 BODY_VERSION: Final = 1
 
@@ -35,8 +35,8 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     payload: bytes
     content_type: str | None  # None is JSON, the usual case
     headers: dict[str, str]
-    metadata: dict[str, str]
     partition_key: str | None
+    metadata: dict[str, str]  # last: two events are the same when everything before it is
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -54,14 +54,16 @@ def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) ->
             f"is {len(payload):,} bytes, and this box takes at most {max_payload:,}; "
             "store it elsewhere and send a reference, or raise max_payload",
         )
+    headers = dict(sorted(event.headers.items())) if event.headers else {}
+    told = dict(metadata)
     body = _encode(
         Body(
             BODY_VERSION,
             payload,
             None if content_type == JSON else content_type,
-            event.headers,  # type: ignore[arg-type]  # any mapping encodes as one
-            metadata,  # type: ignore[arg-type]
+            headers,
             event.partition_key,
+            told,
         )
     )
     if event.delay is not None:
@@ -72,6 +74,7 @@ def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) ->
         event.event_id,
         event.event_type,
         body,
+        len(body) - len(_encode(told)),
         available,
         event.ordering_key or "",
         event.unique_key or "",
@@ -135,7 +138,11 @@ def decode_record(described: list[Any], now: int) -> Record:
     """One event as the `describe` include tells it."""
     raw_id, flat, raw, lease_end, place, history = described
     fields, event_id = pairs(flat), raw_id.decode()
-    body = decode_body(event_id, raw or b"")
+    problem = None
+    try:
+        body = decode_body(event_id, raw or b"")
+    except StoreError as error:  # one event of a newer version must not hide the others from an operator
+        body, problem = Body(0, b"", BYTES, {}, None, {}), str(error)
     state, attempts = State(fields["state"]), int(fields.get("attempts", 0))
     available_at = from_ms(int(fields["available_at"]))
 
@@ -176,6 +183,7 @@ def decode_record(described: list[Any], now: int) -> Record:
         waiting=place == b"waiting",
         suspect=place == b"suspect",
         history=tuple(_attempt(entry) for entry in history),
+        problem=problem,
     )
 
 
@@ -196,8 +204,8 @@ def _attempt(entry: bytes) -> Attempt:
     return Attempt(from_ms(int(at)), outcome, by, int(number), error)
 
 
-def difference(stored: list[bytes], event: Event, max_payload: int) -> str | None:
-    """Which immutable field of an event differs from the one stored under its id; metadata does not count."""
+def difference(stored: list[bytes], event: Event, max_payload: int) -> str:
+    """Which immutable field of an event differs from the one stored under its id."""
     event_type, ordering_key, unique_key, raw = stored
     if event_type.decode() != event.event_type:
         return "event_type"
@@ -206,7 +214,5 @@ def difference(stored: list[bytes], event: Event, max_payload: int) -> str | Non
     if unique_key.decode() != (event.unique_key or ""):
         return "unique_key"
     there, here = decode_body(event.event_id, raw), _decode(encode_event(event, max_payload, {})[2])
-    for field in ("payload", "content_type", "headers", "partition_key"):
-        if getattr(there, field) != getattr(here, field):
-            return field
-    return None
+    fields = ("payload", "content_type", "headers", "partition_key")
+    return next((field for field in fields if getattr(there, field) != getattr(here, field)), "body")

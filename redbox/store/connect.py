@@ -46,6 +46,8 @@ def from_url(url: str) -> Endpoint:
     if not isinstance(url, str) or ":" not in url:
         raise InvalidURL(f"{url!r} is not a store URL; use one of {', '.join(SCHEMES)}")
     scheme, _, rest = url.partition(":")
+    if scheme not in ("embedded", "memory") and not rest.startswith("//"):
+        raise InvalidURL(f"{describe(url)!r} is not a store URL; use one of {', '.join(SCHEMES)}")
     try:
         if scheme in ("redis", "rediss", "unix"):
             return _single(url)
@@ -151,7 +153,7 @@ def _sentinel(url: str, *, tls: bool) -> Endpoint:
     db = int(database or 0)
 
     async def open_wire() -> Wire:
-        sentinel = Sentinel(hosts, **({"sentinel_kwargs": {"ssl": True}} if tls else {}))
+        sentinel = Sentinel(hosts, sentinel_kwargs={"retry": _no_retry(), **({"ssl": True} if tls else {})})
         client = sentinel.master_for(service, db=db, retry=_no_retry(), **options)
 
         async def close() -> None:

@@ -11,9 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     BusyLoadingError,
+    ClusterDownError,
     ConnectionError,
+    MasterDownError,
+    MovedError,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
@@ -21,6 +25,7 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
     TimeoutError,
+    TryAgainError,
 )
 
 from redbox import keys
@@ -35,9 +40,10 @@ from redbox.errors import (
 )
 from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
-from redbox.store.scripts import Script, load
-from redbox.store.wire import Command, Wire
+from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
+from redbox.store.wire import Command, NotConnected, Wire
 
+_MOVING: Final = (MovedError, AskError, TryAgainError, ClusterDownError)
 REPEAT_PAUSES: Final = (0.05, 0.25)
 MAYBE: Final = "; it may or may not have been carried out"
 
@@ -208,9 +214,13 @@ class Store:
         script = await self.script(name)
         confirmation = NOTHING if durability is SERVER else await self.confirmation(durability)
         trailer = () if confirmation.command is None else (confirmation.command,)
-        replies = await self._exchange([("EVALSHA", script.sha, 1, self._meta, *arguments), *trailer], repeat=repeat)
-        if isinstance(replies[0], NoScriptError):  # flushed, restarted or failed over: send the text, which loads it
-            replies = await self._exchange([("EVAL", script.text, 1, self._meta, *arguments), *trailer], repeat=repeat)
+        writes = REGISTRY[name].flag != NO_WRITES
+        by_sha, by_text = ("EVALSHA", script.sha), ("EVAL", script.text)
+        for way in (by_sha, by_text):  # by text when it was flushed, or the server restarted or failed over
+            command = (*way, 1, self._meta, *arguments)
+            replies = await self._exchange([command, *trailer], repeat=repeat, writes=writes)
+            if not isinstance(replies[0], NoScriptError):
+                break
         if isinstance(replies[0], Exception):
             raise self.translate(replies[0], maybe=False) from replies[0]
         if trailer and (isinstance(replies[1], Exception) or not confirmation.reached(replies[1])):
@@ -220,18 +230,20 @@ class Store:
             )
         return replies[0]
 
-    async def _exchange(self, commands: Sequence[Command], *, repeat: bool) -> list[Any]:
+    async def _exchange(self, commands: Sequence[Command], *, repeat: bool, writes: bool = False) -> list[Any]:
         wire = await self.wire()
-        for pause in (*(REPEAT_PAUSES if repeat else ()), None):
+        pauses = iter(REPEAT_PAUSES if repeat else ())
+        sent = False
+        while True:
             try:
                 return await wire.exchange(self._meta, commands)
-            except (ConnectionError, TimeoutError, OSError) as error:
-                if pause is None or isinstance(error, AuthenticationError | BusyLoadingError):
-                    raise self.translate(error, maybe=True) from error
-                await asyncio.sleep(pause)
-            except RedisError as error:
-                raise self.translate(error, maybe=True) from error
-        raise AssertionError("unreachable")
+            except (RedisError, OSError) as error:
+                sent = sent or not isinstance(error, NotConnected)
+                lasting = not isinstance(error, ConnectionError | TimeoutError | OSError)
+                pause = next(pauses, None)
+                if lasting or pause is None or isinstance(error, AuthenticationError | BusyLoadingError):
+                    raise self.translate(error, maybe=writes and sent) from error
+            await asyncio.sleep(pause)
 
     def translate(self, error: Exception, *, maybe: bool) -> RedboxError:
         """A redis-py error as one of ours: a sentence that says what to do, without secrets."""
@@ -239,6 +251,12 @@ class Store:
         word, _, rest = text.partition(" ")
         if word in WORDS:
             return WORDS[word](rest)
+        if isinstance(error, MasterDownError):
+            return StoreUnavailable(f"{where} is a replica that has lost its master; connect to the master")
+        if isinstance(error, _MOVING):
+            return StoreUnavailable(
+                f"{where} is moving the slot of box {self.box!r}, or is down; try again in a moment"
+            )
         if isinstance(error, BusyLoadingError):
             return StoreUnavailable(f"{where} is still loading its data; try again in a moment")
         if isinstance(error, AuthenticationError | NoPermissionError) or word in ("NOAUTH", "WRONGPASS", "NOPERM"):

@@ -37,7 +37,7 @@ async def transact(
     meta, box = keys.meta(store.box), store.box
     arguments = [part for event in events for part in event]
     watched = [meta, *(keys.event(box, event[0]) for event in events)]
-    watched += [keys.unique(box, event[5]) for event in events if event[5]]
+    watched += [keys.unique(box, event[6]) for event in events if event[6]]
     asking = [("WATCH", *watched), ("EVAL", script.text, 1, meta, "check", *arguments)]
     writing: list[Command] = [("MULTI",), *commands]
     if events:
@@ -46,13 +46,14 @@ async def transact(
     if confirmation.command is not None:
         writing.append(confirmation.command)
 
+    met: Exception | None = None
     for _ in range(TURNS):
         sent = False
         try:
             async with wire.session(meta) as talk:
                 replies = await talk(asking)
-                if moved := redirection(replies):
-                    await wire.follow(moved)
+                if met := redirection(replies):
+                    await wire.follow(met)
                     continue
                 _, checked = replies
                 if isinstance(checked, Exception):
@@ -70,12 +71,19 @@ async def transact(
             continue
         if isinstance(outcome, Exception):
             cause = next((reply for reply in replies if isinstance(reply, Exception)), outcome)
+            if redirection(replies) or "CROSSSLOT" in str(cause):
+                raise TransactionFailed(
+                    "nothing was written: a key of your own is not in the box's cluster slot; name it with tx.key(...)"
+                ) from cause
             raise TransactionFailed(f"the transaction did not commit, nothing was written: {cause}") from cause
         if events and isinstance(outcome[-1], Exception):
             raise store.translate(outcome[-1], maybe=False) from outcome[-1]
-        if confirmation.command is not None and not confirmation.reached(replies[-1]):
+        last = replies[-1]
+        if confirmation.command is not None and (isinstance(last, Exception) or not confirmation.reached(last)):
             raise DurabilityNotReached(
                 f"the transaction was committed, but {durability.name} was not confirmed in time"
             )
         return Committed(outcome[-1] if events else [], outcome[: len(commands)])
+    if met is not None:
+        raise store.translate(met, maybe=False) from met
     raise TransactionFailed(f"the transaction met others {TURNS} times in a row and gave up; nothing was written")

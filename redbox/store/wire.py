@@ -16,10 +16,13 @@ import anyio
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import (
     AskError,
+    AuthenticationError,
+    BusyLoadingError,
     ClusterDownError,
     ConnectionError,
     MovedError,
     ReadOnlyError,
+    RedisClusterException,
     ResponseError,
     TimeoutError,
     TryAgainError,
@@ -61,6 +64,21 @@ class Wire(Protocol):
     async def close(self) -> None: ...
 
 
+class NotConnected(ConnectionError):
+    """No connection, so nothing was sent."""
+
+
+@asynccontextmanager
+async def connecting() -> AsyncIterator[None]:
+    """Tells a failure to connect, which sent nothing, from one that came later."""
+    try:
+        yield
+    except (AuthenticationError, BusyLoadingError):
+        raise
+    except (ConnectionError, TimeoutError, OSError, RedisClusterException) as error:
+        raise NotConnected(str(error)) from error
+
+
 async def talk(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Writes commands to a connection and reads a reply for each. A connection left with unread replies is closed."""
     try:
@@ -91,19 +109,16 @@ class SingleWire:
     @asynccontextmanager
     async def session(self, key: str) -> AsyncIterator[Talk]:  # noqa: ARG002  # one server holds every key
         pool = self._client.connection_pool
-        connection = await pool.get_connection()
+        async with connecting():
+            connection = await pool.get_connection()
         try:
             yield partial(talk, connection)
         finally:
             await pool.release(connection)
 
-    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:  # noqa: ARG002  # same
-        pool = self._client.connection_pool
-        connection = await pool.get_connection()
-        try:
-            return await talk(connection, commands)
-        finally:
-            await pool.release(connection)
+    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        async with self.session(key) as say:
+            return await say(commands)
 
     async def follow(self, redirect: Exception) -> None:
         raise redirect  # one server never redirects
@@ -127,10 +142,11 @@ class ClusterWire:
         self._stale = False
 
     async def _refresh(self) -> None:
-        await self._client.initialize()
-        if self._stale:
-            await self._client.nodes_manager.initialize()
-            self._stale = False
+        async with connecting():
+            await self._client.initialize()
+            if self._stale:
+                await self._client.nodes_manager.initialize()
+                self._stale = False
 
     async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
         await self._refresh()
@@ -138,26 +154,20 @@ class ClusterWire:
             async with self._connection(key) as connection:
                 replies = await talk(connection, commands)
             redirect = redirection(replies)
-            if isinstance(redirect, AskError):
-                replies = await self._ask(redirect, commands)
-                redirect = redirection(replies)
             if redirect is None:
                 break
             await self.follow(redirect)
         return replies
 
-    async def _ask(self, redirect: AskError, commands: Sequence[Command]) -> list[Any]:
-        """Sends to the node that is taking the slot over, for this once."""
-        asking = [part for command in commands for part in (("ASKING",), command)]
-        async with self._connection_to(self._client.get_node(redirect.host, redirect.port)) as connection:
-            return (await talk(connection, asking))[1::2]
-
     async def follow(self, redirect: Exception) -> None:
+        """Goes where a finished move went. While a slot is moving, a box is on two nodes and whole on neither: ASK is
+        not followed, we wait until the move is done."""
         if isinstance(redirect, MovedError) and not isinstance(redirect, AskError):
             await self._client.nodes_manager.move_slot(redirect)
         else:
             await asyncio.sleep(REDIRECT_PAUSE)
-            await self._client.nodes_manager.initialize()
+            async with connecting():
+                await self._client.nodes_manager.initialize()
 
     @asynccontextmanager
     async def session(self, key: str) -> AsyncIterator[Talk]:
@@ -165,18 +175,19 @@ class ClusterWire:
         async with self._connection(key) as connection:
             yield partial(talk, connection)
 
-    def _connection(self, key: str) -> AbstractAsyncContextManager[Any]:
-        return self._connection_to(self._client.get_node_from_key(key))
-
     @asynccontextmanager
-    async def _connection_to(self, node: Any) -> AsyncIterator[Any]:
-        if node is None:
-            raise ConnectionError("no node of the cluster serves this box's slot")
-        connection = node.acquire_connection()
+    async def _connection(self, key: str) -> AsyncIterator[Any]:
+        async with connecting():
+            node: Any = self._client.get_node_from_key(key)
+            if node is None:
+                raise ConnectionError("no node of the cluster serves this box's slot")
+            connection = node.acquire_connection()
         try:
             with suppress(ConnectionError):  # unread data or a closed socket: start afresh, as redis-py's own pool does
                 if connection.is_connected and await connection.can_read():
                     await connection.disconnect()
+            async with connecting():
+                await connection.connect()
             yield connection
         except (ConnectionError, TimeoutError, OSError):
             self._stale = True
@@ -185,7 +196,7 @@ class ClusterWire:
             node.release(connection)
 
     async def scan(self, pattern: str) -> list[bytes]:
-        await self._client.initialize()
+        await self._refresh()
         return [key async for key in self._client.scan_iter(match=pattern, count=1000)]
 
     async def close(self) -> None:

@@ -43,7 +43,7 @@ MUTANTS = [
     Mutant("what the relay holds is not company", "claim.lua", "#events > 1 or holding > 0", "#events > 1"),
     # put
     Mutant("an existing id is put again", "put.lua", 'if redis.call("EXISTS", event_key .. id) == 1 then', "if false then"),
-    Mutant("different content under one id goes unnoticed", "put.lua", 'return { "DIFFERS", stored[1], stored[2] or "", stored[3] or "", body or "" }', 'return { "EXISTS" }'),
+    Mutant("different content under one id goes unnoticed", "put.lua", 'return { "DIFFERS", event_type, ordering, unique, body }', 'return { "EXISTS" }'),
     Mutant("duplicates inside a batch go unnoticed", "put.lua", "if batch_ids[id] then", "if false then"),
     Mutant("one unique key twice in a batch", "put.lua", "batch_unique[unique] or holder", "holder"),
     Mutant("all or nothing puts some", "put.lua", 'if mode == "all" and refused then', "if false then"),

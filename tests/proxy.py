@@ -1,0 +1,106 @@
+"""What may stand between a box and its server: a proxy that loses replies, and a server that only refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Proxy:
+    """Passes everything on, until it is told to lose a reply: then the server runs the command, and the connection
+    breaks before the client hears of it."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._losing = (b"", 0)
+        self._open: set[asyncio.StreamWriter] = set()
+        self.lost = 0
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def lose_reply_to(self, command: bytes, times: int = 1) -> None:
+        """Loses the reply to the next command of this name, or to the next few."""
+        self._losing = (command, times)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._open |= {writer, upstream_writer}
+        losing = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._requests(reader, upstream_writer, losing))
+                group.create_task(self._replies(upstream_reader, writer, losing))
+        except* ConnectionError:
+            pass
+        finally:
+            writer.close()
+            upstream_writer.close()
+            self._open -= {writer, upstream_writer}
+
+    async def _requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, losing: asyncio.Event
+    ) -> None:
+        while data := await reader.read(65536):
+            command, times = self._losing
+            if times and command in data:
+                self._losing = (command, times - 1)
+                losing.set()
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def _replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+        while data := await reader.read(65536):
+            if losing.is_set():
+                self.lost += 1
+                break
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    def close(self) -> None:
+        for writer in self._open:
+            writer.close()
+
+
+@asynccontextmanager
+async def proxy(port: int) -> AsyncIterator[Proxy]:
+    """A proxy in front of a server on this port."""
+    passing = Proxy(port)
+    server = await asyncio.start_server(passing.serve, "127.0.0.1", 0)
+    passing.port = server.sockets[0].getsockname()[1]
+    try:
+        yield passing
+    finally:
+        server.close()
+        passing.close()
+
+
+@asynccontextmanager
+async def refusing_server(error: bytes) -> AsyncIterator[str]:
+    """A server that greets, and answers every other command with one error; gives its URL."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                words = []
+                for _ in range(int(line[1:])):
+                    length = int((await reader.readline())[1:])
+                    words.append((await reader.readexactly(length + 2))[:-2])
+                greeting = {b"HELLO": b"%1\r\n+proto\r\n:3\r\n", b"CLIENT": b"+OK\r\n"}
+                writer.write(greeting.get(words[0].upper(), b"-" + error + b"\r\n"))
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    finally:
+        server.close()

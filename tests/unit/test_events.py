@@ -1,0 +1,252 @@
+"""Events: what is refused when one is made, and what one is when nothing is said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from redbox import Event, InvalidEvent, UniqueScope
+from redbox.events import as_event, duration_ms, from_ms, to_ms
+
+MOMENT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def refusal(*args: Any, **fields: Any) -> InvalidEvent:
+    with pytest.raises(InvalidEvent) as caught:
+        Event(*args, **fields)
+    return caught.value
+
+
+# --- what is refused -------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_field_is_named_and_the_known_ones_listed():
+    error = refusal("user.created", {"id": 42}, event_typo="x")
+    assert error.field == "event_typo"
+    assert "ordering_key" in str(error)
+
+
+def test_a_missing_event_type_is_named():
+    assert refusal().field == "event_type"
+    assert refusal(payload={"id": 42}).field == "event_type"
+
+
+def test_a_third_positional_argument_is_refused():
+    assert refusal("user.created", {}, "some-id").field == "event"
+
+
+@pytest.mark.req("EM-2")
+@pytest.mark.parametrize(
+    "event_type",
+    ["", None, 7, b"user.created", "user created", "user\tcreated", "user.created\n", "user\x00created", "u" * 256],
+)
+def test_event_type_is_a_bounded_printable_name_without_spaces(event_type: Any):
+    error = refusal(event_type)
+    assert error.field == "event_type"
+    assert str(error).startswith("event_type: must be")
+
+
+@pytest.mark.req("EM-2")
+@pytest.mark.parametrize("event_type", ["u", "user.created", "user.created.v2", "користувач.створений", "u" * 255])
+def test_event_type_is_kept_as_it_is(event_type: str):
+    assert Event(event_type).event_type == event_type
+
+
+@pytest.mark.parametrize("field", ["partition_key", "ordering_key", "unique_key"])
+@pytest.mark.parametrize("value", ["", 42, b"key", "line\nbreak", "tab\t", "k" * 256])
+def test_a_key_is_a_bounded_printable_string(field: str, value: Any):
+    assert refusal("user.created", **{field: value}).field == field
+
+
+@pytest.mark.parametrize("field", ["partition_key", "ordering_key", "unique_key"])
+@pytest.mark.parametrize("value", ["k", "user 42", "{user}:42", "k" * 255])
+def test_a_key_may_hold_spaces_and_braces(field: str, value: str):
+    assert getattr(Event("user.created", **{field: value}), field) == value
+
+
+@pytest.mark.req("EM-1")
+@pytest.mark.parametrize("event_id", ["", None, 42, "with space", "new\nline", "ünïcode", "i" * 129])
+def test_event_id_is_printable_ascii_without_spaces(event_id: Any):
+    assert refusal("user.created", event_id=event_id).field == "event_id"
+
+
+@pytest.mark.req("EM-1")
+@pytest.mark.parametrize("event_id", ["1", "order:42/paid", "i" * 128])
+def test_the_caller_may_bring_an_event_id(event_id: str):
+    assert Event("user.created", event_id=event_id).event_id == event_id
+
+
+@pytest.mark.parametrize("headers", [{"count": 1}, {"raw": b"bytes"}, {"none": None}, {1: "one"}])
+def test_a_header_that_is_not_a_string_is_refused(headers: Any):
+    assert refusal("user.created", headers=headers).field == "headers"
+
+
+@pytest.mark.parametrize("headers", [["a", "b"], "a=b", {"a"}])
+def test_headers_that_are_not_a_mapping_are_refused(headers: Any):
+    error = refusal("user.created", headers=headers)
+    assert str(error) == f"headers: must be a mapping of strings, not {type(headers).__name__}"
+
+
+@pytest.mark.req("EM-9")
+@pytest.mark.parametrize(
+    "name", ["redbox-claim", "Redbox-Claim", "REDBOX-ANYTHING", "ce-id", "CE-Type", "webhook-id", "Webhook-Signature"]
+)
+def test_a_reserved_header_is_refused_in_any_case(name: str):
+    error = refusal("user.created", headers={name: "x"})
+    assert error.field == "headers"
+    assert f"{name!r} is reserved" in str(error)
+
+
+@pytest.mark.req("EM-9")
+@pytest.mark.parametrize("name", ["redboxer", "ce", "cell", "x-redbox-claim", "traceparent", "Content-Language"])
+def test_names_that_only_look_reserved_are_free(name: str):
+    assert Event("user.created", headers={name: "x"}).headers == {name: "x"}
+
+
+@pytest.mark.parametrize("name", ["", "with space", "colon:", "new\nline", "ünïcode", "n" * 256])
+def test_what_is_not_a_header_name_is_refused(name: str):
+    assert refusal("user.created", headers={name: "x"}).field == "headers"
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\r\nInjected: yes", "a\rb", "nul\x00", "\x7f"])
+def test_line_breaks_and_control_characters_in_a_header_are_refused(value: str):
+    error = refusal("user.created", headers={"x-note": value})
+    assert error.field == "headers"
+    assert "'x-note'" in str(error)
+
+
+def test_headers_are_bounded_in_all():
+    assert refusal("user.created", headers={"x-long": "h" * (32 * 1024)}).field == "headers"
+    assert Event("user.created", headers={"x": "h" * (32 * 1024 - 1)})
+
+
+@pytest.mark.parametrize("metadata", [{"count": 1}, {1: "one"}, "text", {"m": "m" * 32 * 1024}])
+def test_metadata_is_a_bounded_mapping_of_strings(metadata: Any):
+    assert refusal("user.created", metadata=metadata).field == "metadata"
+
+
+@pytest.mark.parametrize("delay", [-1, -0.001, timedelta(seconds=-1)])
+def test_a_negative_delay_is_refused(delay: Any):
+    assert str(refusal("user.created", delay=delay)) == "delay: must not be negative"
+
+
+@pytest.mark.parametrize("delay", ["10", float("nan"), float("inf"), [1], timedelta(days=3661), 10.0**12])
+def test_a_delay_that_is_no_duration_is_refused(delay: Any):
+    assert refusal("user.created", delay=delay).field == "delay"
+
+
+def test_a_naive_moment_is_refused():
+    error = refusal("user.created", available_at=datetime(2030, 1, 2))  # noqa: DTZ001, RUF100  # that is the point
+    assert error.field == "available_at"
+    assert "time zone" in str(error)
+
+
+@pytest.mark.parametrize("moment", ["2030-01-02", 1_893_456_000, timedelta(seconds=1)])
+def test_what_is_not_a_datetime_is_refused(moment: Any):
+    assert refusal("user.created", available_at=moment).field == "available_at"
+
+
+def test_both_a_delay_and_a_moment_are_refused():
+    error = refusal("user.created", delay=5, available_at=MOMENT)
+    assert str(error) == "delay: give either delay or available_at, not both"
+
+
+@pytest.mark.parametrize("scope", ["all_live", "SOME", "", None, 1])
+def test_an_unknown_scope_is_refused(scope: Any):
+    error = refusal("user.created", unique_key="k", unique_scope=scope)
+    assert error.field == "unique_scope"
+    assert "ALL_LIVE, UNTOUCHED" in str(error)
+
+
+@pytest.mark.parametrize("content_type", ["json", "", 5, "text/plain\nX: y", "a/" + "b" * 254])
+def test_a_content_type_that_is_none_is_refused(content_type: Any):
+    assert refusal("user.created", content_type=content_type).field == "content_type"
+
+
+# --- what an event is ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("EM-1")
+def test_defaults():
+    event = Event("user.created")
+    assert UUID(event.event_id).version == 7
+    assert (event.payload, event.headers, event.metadata) == (None, {}, {})
+    assert (event.partition_key, event.ordering_key, event.unique_key) == (None, None, None)
+    assert (event.available_at, event.delay, event.content_type) == (None, None, None)
+    assert event.unique_scope is UniqueScope.ALL_LIVE
+
+
+def test_two_events_do_not_share_an_id():
+    assert Event("user.created").event_id != Event("user.created").event_id
+
+
+@pytest.mark.req("EM-15")
+def test_an_event_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        Event("user.created").event_type = "user.deleted"  # type: ignore[misc]
+
+
+def test_everything_at_once():
+    event = Event(
+        "user.created",
+        {"id": 42},
+        event_id="my-id",
+        headers={"x-tenant": "acme"},
+        metadata={"source": "import"},
+        partition_key="p",
+        ordering_key="o",
+        available_at=MOMENT,
+        unique_key="u",
+        unique_scope="UNTOUCHED",
+        content_type="application/vnd.acme+json",
+    )
+    assert event.encode() == (b'{"id":42}', "application/vnd.acme+json")
+    assert event.available_at == MOMENT
+
+
+class UserCreated(msgspec.Struct, tag="user.created"):
+    id: int
+
+
+class Untagged(msgspec.Struct):
+    id: int
+
+
+def test_a_tagged_struct_is_an_event():
+    event = as_event(UserCreated(42))
+    assert event.event_type == "user.created"
+    assert event.encode() == (b'{"type":"user.created","id":42}', "application/json")
+    assert event.decode(UserCreated) == UserCreated(42)
+
+
+def test_an_untagged_struct_says_how_to_tag_it():
+    with pytest.raises(InvalidEvent, match=r'Untagged has no tag; declare it with tag="user\.created"'):
+        as_event(Untagged(42))
+
+
+@pytest.mark.parametrize("value", [{"id": 42}, "user.created", None])
+def test_anything_else_is_no_event(value: Any):
+    with pytest.raises(InvalidEvent, match=f"not {type(value).__name__}"):
+        as_event(value)
+
+
+# --- time ------------------------------------------------------------------------------------------------------
+
+
+def test_milliseconds_and_back():
+    assert from_ms(1_893_553_445_678) == datetime(2030, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+    assert to_ms(datetime(2030, 1, 2, 3, 4, 5, 678_999, tzinfo=UTC)) == 1_893_553_445_678
+    east = datetime(2030, 1, 2, 5, 4, 5, tzinfo=UTC).astimezone()
+    assert from_ms(to_ms(east)) == east
+
+
+@pytest.mark.parametrize(
+    ("value", "milliseconds"),
+    [(0, 0), (5, 5000), (0.25, 250), (timedelta(minutes=10), 600_000), (timedelta(days=3660), 316_224_000_000)],
+)
+def test_a_duration_is_seconds_or_a_timedelta(value: Any, milliseconds: int):
+    assert duration_ms(value, "delay") == milliseconds

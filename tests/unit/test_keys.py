@@ -1,0 +1,81 @@
+"""Key names: the scripts' and Python's are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from lupa import lua51 as lupa  # as fakeredis does: two Lua versions in one process do not get on
+
+from redbox import keys
+from redbox.store.scripts import lua_root
+
+BOX = "orders"
+
+
+@pytest.fixture(scope="module")
+def lua() -> dict[str, Any]:
+    """What keys.lua defines when KEYS[1] is the meta key of the box."""
+    runtime = lupa.LuaRuntime()
+    runtime.globals().KEYS = runtime.table(keys.meta(BOX))
+    text = (lua_root() / "include" / "keys.lua").read_text()
+    run = runtime.execute(f"{text}\nreturn {{ key, event_key, body_key, history_key, line_key, unique_key }}")
+    names = ("key", "event", "body", "history", "line", "unique")
+    found = dict(zip(names, run.values(), strict=True))
+    return {**found, "key": dict(found["key"].items())}
+
+
+def test_the_keys_of_a_box_are_the_same(lua: dict[str, Any]):
+    ours = ("meta", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost")
+    ours += ("counters", "alone", "log")
+    assert lua["key"] == {name: getattr(keys, name)(BOX) for name in ours}
+
+
+def test_the_keys_of_an_event_are_the_same(lua: dict[str, Any]):
+    assert lua["event"] + "id" == keys.event(BOX, "id") == "{redbox:orders:0}:e:id"
+    assert lua["body"] + "id" == keys.body(BOX, "id")
+    assert lua["history"] + "id" == keys.history(BOX, "id")
+    assert lua["line"] + "user:42" == keys.line(BOX, "user:42")
+    assert lua["unique"] + "user:42" == keys.unique(BOX, "user:42")
+
+
+def test_no_two_keys_share_a_name():
+    whole = [keys.pending, keys.waiting, keys.suspect, keys.claimed, keys.published, keys.dead, keys.retries, keys.meta]
+    whole += [keys.blocked, keys.lost, keys.counters, keys.alone, keys.log]
+    parts = [keys.event, keys.body, keys.history, keys.line, keys.unique]
+    names = [function(BOX) for function in whole] + [function(BOX, "pending") for function in parts]
+    assert len(set(names)) == len(names) == 18
+
+
+@pytest.mark.req("DC-3")
+def test_a_box_lives_in_one_cluster_slot():
+    from redis.crc import key_slot
+
+    names = [
+        keys.meta(BOX),
+        keys.pending(BOX),
+        keys.event(BOX, "{other}"),
+        keys.line(BOX, "{a}b"),
+        keys.unique(BOX, "}{"),
+    ]
+    assert len({key_slot(name.encode()) for name in names}) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "box"),
+    [
+        (b"{redbox:orders:0}:meta", "orders"),
+        (b"{redbox:a.b-c_d:0}:meta", "a.b-c_d"),
+        (b"{redbox:orders:1}:meta", None),
+        (b"{redbox:orders:0}:pending", None),
+        (b"{redbox::0}:meta", None),
+        (b"x{redbox:orders:0}:meta", None),
+    ],
+)
+def test_the_box_of_a_meta_key(key: bytes, box: str | None):
+    assert keys.box_of_meta(key) == box
+
+
+def test_every_index_has_its_key():
+    assert keys.INDEXES == ("pending", "waiting", "suspect", "claimed", "published", "dead")
+    assert all(getattr(keys, index)(BOX).endswith(f":{index}") for index in keys.INDEXES)

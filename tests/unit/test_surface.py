@@ -1,0 +1,179 @@
+"""The public surface: whoever changes it changes this file, and the changelog."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import redbox
+from redbox import Box, Event, errors
+from redbox.box.operate import Operate
+from redbox.errors import RedboxError
+from redbox.sync import Box as SyncBox
+
+
+def test_what_redbox_exports():
+    assert redbox.__all__ == [
+        "BatchRefused",
+        "Box",
+        "BoxFull",
+        "BoxPaused",
+        "Claim",
+        "Conflict",
+        "Event",
+        "IdReused",
+        "InvalidEvent",
+        "Outcome",
+        "Phase",
+        "Receipt",
+        "Record",
+        "RedboxError",
+        "Settings",
+        "State",
+        "StoreError",
+        "StoreUnavailable",
+        "UniqueScope",
+        "__version__",
+    ]
+    assert all(hasattr(redbox, name) for name in redbox.__all__)
+
+
+def test_nothing_else_is_public():
+    def is_part(name: str) -> bool:
+        value = getattr(redbox, name)
+        return not name.startswith("_") and not isinstance(value, ModuleType)
+
+    assert sorted(name for name in vars(redbox) if is_part(name)) == redbox.__all__[:-1]
+
+
+def test_the_version_is_a_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", redbox.__version__)
+
+
+def test_event():
+    assert Event.__struct_fields__ == (
+        "event_type",
+        "payload",
+        "event_id",
+        "headers",
+        "metadata",
+        "partition_key",
+        "ordering_key",
+        "available_at",
+        "delay",
+        "unique_key",
+        "unique_scope",
+        "content_type",
+    )
+    parameters = inspect.signature(Event).parameters
+    positional = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    required = [name for name, each in parameters.items() if each.default is each.empty]
+    assert (positional, required) == (["event_type", "payload"], ["event_type"])
+
+
+def public(cls: type) -> list[str]:
+    return sorted(name for name in vars(cls) if not name.startswith("_"))
+
+
+def test_box():
+    assert public(Box) == [
+        "ack",
+        "aclose",
+        "claim",
+        "exists",
+        "get",
+        "kill",
+        "list",
+        "name",
+        "names",
+        "open",
+        "page",
+        "put",
+        "put_many",
+        "reap",
+        "release",
+        "renew",
+        "replay",
+        "retry",
+        "settings",
+        "stats",
+        "sweep",
+        "transaction",
+    ]
+
+
+def test_operate():
+    assert public(Operate) == ["configure", "drop", "kill", "log", "pause", "release", "reschedule", "resume"]
+
+
+def test_the_box_for_code_that_is_not_async():
+    assert public(SyncBox) == ["close", "get", "list", "open", "put", "put_many"]
+
+
+@pytest.mark.parametrize("cls", [Box, Operate, SyncBox])
+def test_only_what_reads_best_without_a_name_is_positional(cls: type):
+    """Options can then be added, reordered and deprecated without breaking a caller."""
+    allowed = {"self", "cls", "url", "event", "events", "event_id", "relay", "claims", "ids", "limit"}
+    for name in public(cls):
+        member = inspect.getattr_static(cls, name)
+        if isinstance(member, property):
+            continue
+        for parameter in inspect.signature(getattr(cls, name)).parameters.values():
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                assert parameter.name in allowed, f"{cls.__name__}.{name}({parameter.name})"
+
+
+# --- errors ----------------------------------------------------------------------------------------------------
+
+
+def exceptions() -> dict[str, type[RedboxError]]:
+    return {
+        name: value
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, RedboxError) and value.__module__ == "redbox.errors"
+    }
+
+
+def drawn() -> dict[str, str | None]:
+    """Class → parent, as the docstring draws it."""
+    found: dict[str, str | None] = {}
+    path: list[str] = []
+    for line in (errors.__doc__ or "").split("\n"):
+        match = re.match(r"    ((?:[│├└─ ]{4})*)([A-Z]\w+)(?:  |$)", line)
+        if match:
+            depth = len(match[1]) // 4
+            path[depth:] = [match[2]]
+            found[match[2]] = path[depth - 1] if depth else None
+    return found
+
+
+def test_the_tree_in_the_docstring_is_the_tree():
+    tree = {}
+    for name, cls in exceptions().items():
+        tree[name] = next((base.__name__ for base in cls.__bases__ if issubclass(base, RedboxError)), None)
+    assert drawn() == tree
+
+
+def test_every_exception_says_something_by_itself():
+    assert [name for name, cls in exceptions().items() if not (cls.__doc__ or "").split("\n")[0].endswith(".")] == []
+    assert str(errors.BoxPaused()) == "The box is paused; resume it to claim again."
+    assert str(errors.StoreUnavailable("gone")) == "gone"
+
+
+def test_wrong_calls_are_value_errors():
+    assert [name for name, cls in exceptions().items() if issubclass(cls, ValueError)] == [
+        "UsageError",
+        "InvalidEvent",
+        "PayloadTooLarge",
+        "InvalidSetting",
+        "InvalidURL",
+        "MissingExtra",
+    ]
+
+
+def test_redbox_is_typed():
+    assert (Path(redbox.__file__).parent / "py.typed").is_file()
