@@ -6,16 +6,17 @@
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   index         pending | waiting | suspect | claimed | published | dead
--- ARGV[2]   limit         how many to look at
--- ARGV[3]   bytes         of bodies
--- ARGV[4]   score         cursor; "" to begin
--- ARGV[5]   id            cursor
--- ARGV[6]   since         lowest score, ms; "" for any
--- ARGV[7]   until         highest score, ms; "" for any
--- ARGV[8]   event_type    Lua pattern; "" for any
--- ARGV[9]   key           ordering_key or unique_key; "" for any
--- ARGV[10]  error         text that last_error holds, in lower case; "" for any
--- ARGV[11]  ids_only      1 for ids instead of events
+-- ARGV[2]   limit         how many to return
+-- ARGV[3]   look          how many to look at
+-- ARGV[4]   bytes         of bodies
+-- ARGV[5]   score         cursor; "" to begin
+-- ARGV[6]   id            cursor
+-- ARGV[7]   since         lowest score, ms; "" for any
+-- ARGV[8]   until         highest score, ms; "" for any
+-- ARGV[9]   event_type    Lua pattern; "" for any
+-- ARGV[10]  key           ordering_key or unique_key; "" for any
+-- ARGV[11]  error         text that last_error holds, in lower case; "" for any
+-- ARGV[12]  ids_only      1 for ids instead of events
 --
 -- Returns   {now, 1 when there may be more, score, id, event...}: the next cursor, then events as in get, or ids
 -- Errors    NEWERLAYOUT
@@ -26,8 +27,8 @@
 --- @include "rank_after"
 --- @include "describe"
 
-local index, limit, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3])
-local pattern, wanted, text, ids_only = ARGV[8], ARGV[9], ARGV[10], ARGV[11] == "1"
+local index, limit, look, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local pattern, wanted, text, ids_only = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == "1"
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -45,15 +46,15 @@ local function matches(id)
 end
 
 local first = 0
-if ARGV[6] ~= "" then
-  first = redis.call("ZCOUNT", index, "-inf", "(" .. ARGV[6])
+if ARGV[7] ~= "" then
+  first = redis.call("ZCOUNT", index, "-inf", "(" .. ARGV[7])
 end
-if ARGV[4] ~= "" then
-  first = math.max(first, rank_after(index, ARGV[4], ARGV[5]))
+if ARGV[5] ~= "" then
+  first = math.max(first, rank_after(index, ARGV[5], ARGV[6]))
 end
-local final = redis.call("ZCOUNT", index, "-inf", ARGV[7] ~= "" and ARGV[7] or "+inf") - 1
-local last = math.min(first + limit - 1, final)
-local reply, bytes = { now_ms(), 0, ARGV[4], ARGV[5] }, 0
+local final = redis.call("ZCOUNT", index, "-inf", ARGV[8] ~= "" and ARGV[8] or "+inf") - 1
+local last = math.min(first + look - 1, final)
+local reply, bytes = { now_ms(), 0, ARGV[5], ARGV[6] }, 0
 if last < first then
   return reply
 end
@@ -73,6 +74,10 @@ for at = 1, #found, 2 do
     end
   end
   reply[3], reply[4] = found[at + 1], id
+  if #reply - 4 == limit then
+    more = more or at + 1 < #found
+    break
+  end
 end
 reply[2] = more and 1 or 0
 return reply

@@ -37,7 +37,7 @@ if refusal then
   return refusal
 end
 local now = now_ms()
-local sure, replies, created, refused = mode == "sure", {}, {}, false
+local sure, replies, created, existing, refused = mode == "sure", {}, {}, 0, false
 local batch_ids, batch_unique, others = {}, {}, {}
 local room = math.huge
 if settings.max_pending > 0 and not sure then
@@ -95,6 +95,7 @@ for at = 2, #ARGV, FIELDS do
   local reply = { "SKIPPED" }
   if not (refused and mode == "until") then
     reply = judge(at)
+    existing = existing + (reply[1] == "EXISTS" and 1 or 0)
     refused = refused or (reply[1] ~= "CREATED" and reply[1] ~= "EXISTS")
   end
   replies[#replies + 1] = reply
@@ -137,6 +138,6 @@ for _, at in ipairs(created) do
 end
 in_chunks("ZADD", key.pending, plain)
 count("put", #created)
--- A put that created nothing still makes a write, so that waiting for replicas or the disk confirms something.
-count("repeated", #created == 0 and 1 or 0)
+-- A put that finds its event there still makes a write, so that waiting for replicas or the disk confirms something.
+count("repeated", existing)
 return replies

@@ -9,9 +9,10 @@
 -- ARGV[1]   reset      1 to clear attempts and last_error, 0 to keep them
 -- ARGV[2]   available  "" now, "+ms" from now, or "ms" absolute
 -- ARGV[3]   force      1 to ignore a held unique_key
--- ARGV[4]   who        the operator; "" writes no log
--- ARGV[5]   why        the operator's reason
--- ARGV[6]   id         then further ids
+-- ARGV[4]   dry        1 to answer only
+-- ARGV[5]   who        the operator; "" writes no log
+-- ARGV[6]   why        the operator's reason
+-- ARGV[7]   id         then further ids
 --
 -- Returns   for each id {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state} or {"CONFLICT", holder id}
 -- Errors    NEWERLAYOUT
@@ -27,7 +28,7 @@
 --- @include "record_action"
 --- @include "count"
 
-local reset, force, who, why = ARGV[1] == "1", ARGV[3] == "1", ARGV[4], ARGV[5]
+local reset, force, dry, who, why = ARGV[1] == "1", ARGV[3] == "1", ARGV[4] == "1", ARGV[5], ARGV[6]
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -57,7 +58,7 @@ local function judge(id, event)
   return { "OK" }
 end
 
-for at = 6, #ARGV do
+for at = 7, #ARGV do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "unique_scope",
     "attempts", "published_at", "published_by", "claim")
@@ -76,6 +77,9 @@ for at = 6, #ARGV do
     ids[#ids + 1] = id
   end
   replies[#replies + 1] = reply
+end
+if dry then
+  return replies
 end
 touch(others)
 

@@ -5,7 +5,9 @@ async with box:
     await box.put(Event("user.created", {"id": 42}))
 """
 
-from redbox.box import Box
+import importlib as _importlib
+import typing as _typing
+
 from redbox.errors import (
     BatchRefused,
     BoxFull,
@@ -17,8 +19,11 @@ from redbox.errors import (
     StoreError,
     StoreUnavailable,
 )
-from redbox.events import Claim, Event, Outcome, Phase, Receipt, Record, State, UniqueScope
-from redbox.settings import Settings
+
+if _typing.TYPE_CHECKING:
+    from redbox.box import Box
+    from redbox.events import Claim, Event, Outcome, Phase, Receipt, Record, State, UniqueScope
+    from redbox.settings import Settings
 
 __version__ = "0.1.0"
 
@@ -44,3 +49,24 @@ __all__ = [
     "UniqueScope",
     "__version__",
 ]
+
+# Imported together when the first of them is used: redis-py and msgspec take a third of a second, and `redbox --help`
+# needs neither.
+_HOMES = {
+    "redbox.box": ("Box",),
+    "redbox.events": ("Claim", "Event", "Outcome", "Phase", "Receipt", "Record", "State", "UniqueScope"),
+    "redbox.settings": ("Settings",),
+}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if not any(name in names for names in _HOMES.values()):
+        raise AttributeError(f"module 'redbox' has no attribute {name!r}")
+    for home, names in _HOMES.items():
+        module = _importlib.import_module(home)
+        globals().update({each: getattr(module, each) for each in names})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,6 +14,7 @@ MAX_PAYLOAD: Final = 1024 * 1024
 BATCH_COUNT: Final = 1000
 BATCH_BYTES: Final = 8 * 1024 * 1024
 PAGE_LIMIT: Final = 500
+PAGE_LOOK: Final = 2000
 LEASE: Final = 30.0
 NEWER_EVENT_DELAY: Final = 60.0
 KEEP_PUBLISHED: Final = timedelta(hours=24)

@@ -12,7 +12,7 @@ from redbox.box.reports import Page, Replayed, Swept
 from redbox.box.selection import Selection, decode_cursor, encode_cursor
 from redbox.errors import UsageError
 from redbox.events import Outcome, State, from_ms
-from redbox.settings import BATCH_BYTES, BATCH_COUNT, PAGE_LIMIT
+from redbox.settings import BATCH_BYTES, BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK
 from redbox.store.codec import decode_record
 from redbox.store.durability import Durability
 from redbox.store.store import Store
@@ -38,7 +38,14 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
         more = True
         while more:
             now, flag, raw_score, raw_id, *found = await store.page(
-                current, min(limit - len(records), PAGE_LIMIT), BATCH_BYTES, score, event_id, *selection.arguments(), 0
+                current,
+                min(limit - len(records), PAGE_LIMIT),
+                PAGE_LOOK,
+                BATCH_BYTES,
+                score,
+                event_id,
+                *selection.arguments(),
+                0,
             )
             more = flag == 1
             records += [decode_record(described, now) for described in found]
@@ -58,7 +65,7 @@ async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list
         more = 1
         while more:
             _, more, score, event_id, *found = await store.page(
-                index, BATCH_COUNT, BATCH_BYTES, score, event_id, *selection.arguments(), 1
+                index, BATCH_COUNT, PAGE_LOOK, BATCH_BYTES, score, event_id, *selection.arguments(), 1
             )
             yield [raw.decode() for raw in found]
 
@@ -98,21 +105,26 @@ async def replay(
 ) -> Replayed:
     """Sends terminal events back to PENDING, `rate` of them per second."""
     report = Replayed(dry_run=dry_run)
-    size = BATCH_COUNT if rate is None else max(1, min(BATCH_COUNT, int(rate / 5)))
+    size = BATCH_COUNT if rate is None or dry_run else max(1, min(BATCH_COUNT, int(rate / 5)))
     started = time.monotonic()
 
     async def send(batch: list[str]) -> None:
-        if rate is not None:
+        if rate is not None and not dry_run:
             await asyncio.sleep(max(0.0, started + report.matched / rate - time.monotonic()))
         report.matched += len(batch)
-        if dry_run:
-            return
         replies = await store.replay(
-            batch, reset=reset, available=available, force=force, who=who, why=why, durability=durability
+            batch,
+            reset=reset,
+            available=available,
+            force=force,
+            dry=dry_run,
+            who=who,
+            why=why,
+            durability=durability,
         )
         for event_id, (word, *detail) in zip(batch, replies, strict=True):
             if word == b"OK":
-                report.replayed += 1
+                report.replayed += 0 if dry_run else 1
             else:
                 report.refused.append((event_id, Outcome(word.decode()), detail[0].decode() if detail else ""))
         if progress is not None:

@@ -20,8 +20,8 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct):
-    """What a replay did, or would do in a dry run: how many events matched, how many went back to PENDING, and why
-    the others did not."""
+    """What a replay did: how many events matched, how many went back to PENDING, and why the others did not. In a dry
+    run nothing is replayed; `refused` tells which would not be."""
 
     matched: int = 0
     replayed: int = 0

@@ -25,7 +25,7 @@ _SCORE = re.compile(r"(-?[0-9]+(\.[0-9]+)?(e\+[0-9]+)?)?", re.ASCII)
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """A filter. `event_type` is a glob such as `user.*`; `key` is an ordering_key or a unique_key; `error` is text
-    that last_error holds, in any case; `since` and `until` bound the time the event entered its state: available_at
+    that last_error holds, ASCII letters in any case; `since` and `until` bound the time the event entered its state: available_at
     for PENDING, the lease's end for CLAIMED, published_at, died_at."""
 
     state: State | None = None
@@ -46,7 +46,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             "" if self.until is None else to_ms(self.until),
             "" if self.event_type is None else lua_pattern(self.event_type),
             self.key or "",
-            (self.error or "").lower(),
+            (self.error or "").translate(_ASCII_LOWER),  # as Lua lowers it
         )
 
 
@@ -64,10 +64,16 @@ def select(**filters: Any) -> Selection:
     return Selection(**filters)
 
 
-def lua_pattern(glob: str) -> str:
+#: One character of UTF-8, to Lua, which knows only bytes.
+_ANY_CHARACTER: Final = b"[\x01-\x7f\xc2-\xf4][\x80-\xbf]*"
+_ASCII_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def lua_pattern(glob: str) -> bytes:
     """A glob (`*`, `?`) as an anchored Lua pattern."""
-    wild = {"*": ".*", "?": "."}
-    return "^" + "".join(wild.get(char) or (char if char.isalnum() else f"%{char}") for char in glob) + "$"
+    wild = {"*": b".*", "?": _ANY_CHARACTER}
+    parts = (wild.get(char) or (char if char.isalnum() else f"%{char}").encode() for char in glob)
+    return b"^" + b"".join(parts) + b"$"
 
 
 def encode_cursor(index: str, score: bytes, event_id: bytes) -> str:

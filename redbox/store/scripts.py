@@ -48,7 +48,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "kill": Signature(("relay", "who", "why", "drop"), ("id", "number", "error")),
     "release": Signature(("relay", "who", "why", "delay"), ("id", "number")),
     "reap": Signature(("limit", "delay")),
-    "replay": Signature(("reset", "available", "force", "who", "why"), ("id",), flag=None),
+    "replay": Signature(("reset", "available", "force", "dry", "who", "why"), ("id",), flag=None),
     "reschedule": Signature(("available", "who", "why"), ("id",)),
     "drop": Signature(("who", "why"), ("id", "number")),
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
@@ -56,7 +56,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "get": Signature((), ("id",), flag=NO_WRITES),
     "page": Signature(
         (
-            "index", "limit", "bytes", "score", "id", "since", "until", "event_type", "key", "error", "ids_only",
+            "index", "limit", "look", "bytes", "score", "id", "since", "until", "event_type", "key", "error", "ids_only",
         ),
         flag=NO_WRITES,
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from redis.exceptions import ConnectionError, RedisError, TimeoutError
+from redis.exceptions import ClusterCrossSlotError, RedisError
 
 from redbox import keys
 from redbox.errors import DurabilityNotReached, TransactionFailed
@@ -64,14 +64,14 @@ async def transact(
                     return list(checked)
                 sent = True
                 replies = await talk(writing)
-        except (ConnectionError, TimeoutError, OSError, RedisError) as error:
+        except (RedisError, OSError) as error:
             raise store.translate(error, maybe=sent) from error
         outcome = replies[len(commands) + 1 + bool(events)]
         if outcome is None:  # a watched key changed in between
             continue
         if isinstance(outcome, Exception):
             cause = next((reply for reply in replies if isinstance(reply, Exception)), outcome)
-            if redirection(replies) or "CROSSSLOT" in str(cause):
+            if redirection(replies) or isinstance(cause, ClusterCrossSlotError):
                 raise TransactionFailed(
                     "nothing was written: a key of your own is not in the box's cluster slot; name it with tx.key(...)"
                 ) from cause

@@ -127,8 +127,8 @@ MUTANTS = [
     Mutant("operators are not recorded", "include/record_action.lua", '  if who == "" then\n', "  if true then\n"),
     Mutant("pages repeat their last event", "include/rank_after.lua", "at[1] <= id", "at[1] < id"),
     Mutant("pages ignore the type", "page.lua", '(pattern == "" or string.find(event[1], pattern))', "true"),
-    Mutant("pages ignore until", "page.lua", 'ARGV[7] ~= "" and ARGV[7] or "+inf"', '"+inf"'),
-    Mutant("pages ignore since", "page.lua", 'if ARGV[6] ~= "" then', "if false then"),
+    Mutant("pages ignore until", "page.lua", 'ARGV[8] ~= "" and ARGV[8] or "+inf"', '"+inf"'),
+    Mutant("pages ignore since", "page.lua", 'if ARGV[7] ~= "" then', "if false then"),
     Mutant("waiting events count as available", "stats.lua", '"waiting", redis.call("ZCARD", key.waiting)', '"waiting", 0'),
     Mutant("retries count as scheduled", "stats.lua", "ahead + suspects_ahead - retrying", "ahead + suspects_ahead"),
 ]  # fmt: skip

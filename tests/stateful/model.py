@@ -70,10 +70,7 @@ class Model:
         return [
             item
             for item in self.items.values()
-            if item.state == PENDING
-            and self.is_head(item)
-            and item.available <= self.now
-            and item.suspect == suspects
+            if item.state == PENDING and self.is_head(item) and item.available <= self.now and item.suspect == suspects
         ]
 
     def suspect_out(self) -> bool:

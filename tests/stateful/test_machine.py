@@ -12,7 +12,14 @@ import os
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from redbox import Box, BoxPaused, Conflict, Event, Outcome, keys
 from redbox.events import Claim
@@ -272,7 +279,8 @@ class BoxMachine(RuleBasedStateMachine):
         async def read() -> dict[str, tuple[object, ...]]:
             return {
                 r.event_id: (
-                    r.state, r.attempts, r.excused, r.expiries, r.number, r.claimed_by, r.last_error, r.waiting, r.suspect,
+                    r.state, r.attempts, r.excused, r.expiries, r.number, r.claimed_by, r.last_error,
+                    r.waiting, r.suspect,
                 )
                 async for r in self.box.list()
             }  # fmt: skip

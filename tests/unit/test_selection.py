@@ -12,7 +12,7 @@ from redbox.box.selection import decode_cursor, encode_cursor, lua_pattern, sele
 from redbox.errors import InvalidEvent, UsageError
 from redbox.keys import INDEXES
 
-find = lupa.LuaRuntime().eval("function(text, pattern) return string.find(text, pattern) ~= nil end")
+find = lupa.LuaRuntime(encoding=None).eval("function(text, pattern) return string.find(text, pattern) ~= nil end")
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ find = lupa.LuaRuntime().eval("function(text, pattern) return string.find(text, 
 )
 def test_globs(glob: str, matching: list[str], others: list[str]):
     pattern = lua_pattern(glob)
-    assert [text for text in matching if not find(text, pattern)] == []
-    assert [text for text in others if find(text, pattern)] == []
+    assert [text for text in matching if not find(text.encode(), pattern)] == []
+    assert [text for text in others if find(text.encode(), pattern)] == []
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_arguments():
         since=datetime(2030, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC),
         until=datetime(2030, 1, 2, 3, 4, 6, tzinfo=UTC),
     )
-    assert chosen.arguments() == (1_893_553_445_678, 1_893_553_446_000, "^user%..*$", "user:42", "time out")
+    assert chosen.arguments() == (1_893_553_445_678, 1_893_553_446_000, b"^user%..*$", "user:42", "time out")
     assert select().arguments() == ("", "", "", "", "")
 
 

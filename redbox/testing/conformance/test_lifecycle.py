@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from redbox import Box, BoxPaused, Claim, Event, Outcome, Record, State
+from redbox import Box, BoxPaused, Claim, Event, Outcome, Phase, Record, State, keys
 from redbox.testing import advance, check_invariants
 
 
@@ -329,9 +329,8 @@ async def test_many_relays_share_the_work(box: Box):
 @pytest.mark.needs("server")
 @pytest.mark.parametrize("hours", [-5, 5])
 async def test_only_the_stores_clock_decides(box: Box, monkeypatch: pytest.MonkeyPatch, hours: int):
-    real_time, real_time_ns = time.time, time.time_ns
+    real_time = time.time
     monkeypatch.setattr(time, "time", lambda: real_time() + hours * 3600)
-    monkeypatch.setattr(time, "time_ns", lambda: real_time_ns() + hours * 3600 * 10**9)
     await box.put(Event("later", delay=60))
     claim = await put_and_claim(box, lease=30)
     assert abs(claim.claimed_at.timestamp() - real_time()) < 60
@@ -417,3 +416,48 @@ async def test_a_paused_box_takes_puts_and_settlements_but_gives_no_claims(box: 
     await box.operate.resume(who="me", why="done")
     assert len(await box.claim("relay-1")) == 1
     assert [entry.action for entry in await box.operate.log()] == ["resume", "pause"]
+
+
+async def destroy(box: Box, event_id: str) -> None:
+    """What no script does: an event vanishes from under its indexes."""
+    await box._store.exchange([("DEL", keys.event(box.name, event_id))])
+
+
+@pytest.mark.req("SC-4")
+async def test_an_id_without_an_event_is_set_aside_and_the_claim_goes_on(box: Box):
+    gone, kept = await box.put_many([Event("gone"), Event("kept")])
+    await destroy(box, gone.event_id)
+    (claim,) = await box.claim("relay-1", limit=10)
+    assert claim.event_id == kept.event_id
+    stats = await box.stats()
+    assert (stats.lost, stats.phases[Phase.AVAILABLE]) == (1, 0)
+    assert await box.claim("relay-1") == []
+
+
+@pytest.mark.req("SC-4", "SC-7")
+async def test_an_id_without_an_event_is_set_aside_and_the_reaper_goes_on(box: Box):
+    gone, kept = await box.put_many([Event("gone"), Event("kept")])
+    assert len(await box.claim("relay-1", lease=30)) == 2
+    await advance(box, seconds=31)
+    await destroy(box, gone.event_id)
+    assert await box.reap() == [kept.event_id]
+    stats = await box.stats()
+    assert (stats.lost, stats.phases[Phase.IN_FLIGHT]) == (1, 0)
+
+
+@pytest.mark.req("SC-4", "OP-1")
+async def test_an_id_without_an_event_does_not_stop_its_line(box: Box):
+    _, gone, kept = await box.put_many([Event(name, ordering_key="a") for name in ("head", "gone", "kept")])
+    await destroy(box, gone.event_id)
+    await box.ack(await claim_one(box))
+    assert (await claim_one(box)).event_id == kept.event_id
+    stats = await box.stats()
+    assert (stats.lost, stats.waiting) == (1, 0)
+
+
+@pytest.mark.req("SC-4")
+async def test_an_event_without_a_body_is_set_aside(box: Box):
+    receipt = await box.put(Event("bodiless"))
+    await box._store.exchange([("DEL", keys.body(box.name, receipt.event_id))])
+    assert await box.claim("relay-1") == []
+    assert (await box.stats()).lost == 1

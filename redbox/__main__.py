@@ -1,0 +1,5 @@
+"""`python -m redbox`: the command line."""
+
+from redbox.cli import main
+
+main()

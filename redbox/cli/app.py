@@ -1,0 +1,138 @@
+"""The group that all commands hang on: global options, errors as sentences, exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import click
+
+from redbox.cli.failures import Failure, describe_failure
+from redbox.cli.output import printable
+from redbox.cli.session import Session
+
+#: Command → the module that holds it, in the order in which `redbox --help` shows them.
+COMMANDS: Final = {
+    "put": "put",
+    "list": "look",
+    "show": "look",
+    "stats": "stats",
+    "boxes": "stats",
+    "dead": "dead",
+    "conform": "conform",
+    "demo": "demo",
+}
+GLOBAL_OPTIONS: Final = ("--url", "--box", "--json", "--debug", "--version")
+
+
+class Group(click.Group):
+    """Imports a command when it is asked for, and ends every failure with one sentence and its exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"redbox.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        typed = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(typed, prog_name or "redbox", complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except BrokenPipeError:  # whoever read our output has seen enough
+            _silence_stdout()
+            sys.exit(1)
+        except Exception as error:
+            _fail(error, typed)
+        except KeyboardInterrupt:
+            _fail(click.Abort(), typed)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: Exception, typed: list[str]) -> NoReturn:
+    """Say what went wrong, and end. `typed` tells how to say it also when it was not parsed to its end."""
+    if "--debug" in typed and not isinstance(error, click.ClickException | click.Abort):
+        import traceback
+
+        traceback.print_exception(error)
+    failure = describe_failure(error)
+    if isinstance(error, click.NoSuchOption) and error.option_name in GLOBAL_OPTIONS:
+        name = error.option_name
+        failure = Failure(failure.error, f"{name} goes before the command: redbox {name} ...", failure.exit_code)
+    if "--json" in typed:
+        click.echo(failure.as_json(), err=True)
+    else:
+        click.echo(f"error: {printable(failure.message)}", err=True)
+    sys.exit(failure.exit_code)
+
+
+def _silence_stdout() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+@click.group(
+    cls=Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--url", envvar="REDBOX_URL", show_envvar=True, metavar="URL", help="The store, such as redis://host:6379/0."
+)
+@click.option(
+    "--box", "box_name", envvar="REDBOX_BOX", show_envvar=True, default="default", show_default=True, metavar="NAME",
+    help="The box.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document, or one per line for lists.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--version", is_flag=True, help="Show the version and exit.")
+@click.pass_context
+def cli(ctx: click.Context, url: str | None, box_name: str, as_json: bool, debug: bool, version: bool) -> None:
+    """A Redis-backed outbox: put events, and have each delivered at least once.
+
+    The options here go before the command. Without --url and $REDBOX_URL, the directory ./.redbox is used if there is
+    one. URLs: redis://, rediss://, unix://, redis+cluster://, redis+sentinel://, embedded:DIRECTORY.
+
+    Durations are seconds or carry a unit (250ms, 10m, 7d); times are ISO 8601 with a zone. Exit codes: 0 done, 1
+    failed, 2 wrong usage, 3 store not reachable.
+
+    \b
+    Examples:
+      redbox demo
+      redbox --url redis://localhost:6379/0 put user.created '{"id": 42}'
+      redbox --box orders stats
+      redbox --json dead list --type 'user.*' | jq .last_error
+    """
+    ctx.obj = Session(url or None, box_name, as_json, debug)
+    if version:
+        from redbox import __version__
+
+        ctx.obj.output.document({"version": __version__}, f"redbox {__version__}")
+        ctx.exit()
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
+
+
+def main() -> None:
+    """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that knows no arrows is no reason to fail
+    cli()

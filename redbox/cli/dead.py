@@ -1,0 +1,227 @@
+"""`redbox dead`: the events that were given up, and how they come back."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from redbox.cli.durations import DURATION
+from redbox.cli.filters import NAMES, filter_options, resolved
+from redbox.cli.look import cursor_option, limit_option, read_page, tell_rest
+from redbox.cli.session import Session, pass_session
+from redbox.errors import RedboxError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from redbox import Box
+    from redbox.box.reports import Replayed
+
+
+@click.group("dead")
+def dead_command() -> None:
+    """Look at dead events, and replay them.
+
+    \b
+    Examples:
+      redbox dead list --since 1d
+      redbox dead replay --all --dry-run
+    """
+
+
+@dead_command.command("list")
+@filter_options
+@limit_option
+@cursor_option
+@pass_session
+def list_dead(session: Session, /, limit: int, cursor: str | None, **filters: Any) -> None:
+    """List dead events, those that died first at the top; --since and --until are about died_at.
+
+    \b
+    Examples:
+      redbox dead list
+      redbox dead list --type 'invoice.*' --error timeout --since 1d
+      redbox --json dead list | jq -r .last_error | sort | uniq -c
+    """
+    page = read_page(session, limit, cursor, {"state": "DEAD", **filters})
+    from redbox.cli import records
+
+    if session.output.as_json:
+        for record in page.records:
+            session.output.json(records.as_json(record))
+    elif page.records:
+        rows = [
+            (
+                record.event_id,
+                record.event.event_type,
+                records.iso(record.died_at, brief=True),
+                str(record.attempts),
+                records.key_of(record),
+                record.last_error or "",
+            )
+            for record in page.records
+        ]
+        session.output.table(("ID", "TYPE", "DIED", "ATTEMPTS", "KEY", "LAST ERROR"), rows, right=("ATTEMPTS",))
+    else:
+        session.output.note("no dead event matches" if any(filters.values()) else "no event is dead")
+    tell_rest(session, page)
+
+
+@dead_command.command("replay")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All dead events.")
+@filter_options
+@click.option("--dry-run", is_flag=True, help="Only tell how many there are.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most so many per second.")
+@click.option("--delay", type=DURATION, help="Not to be claimed before so long from now.")
+@click.option("--keep-attempts", is_flag=True, help="Keep attempts and last error instead of starting anew.")
+@click.option("--force", is_flag=True, help="Also where another event holds the unique key.")
+@click.option("--yes", is_flag=True, help="Do not ask; needed in a pipe, unless it is one ID.")
+@click.option("--why", default="", metavar="TEXT", help="The reason, for the box's log.")
+@pass_session
+def replay_dead(
+    session: Session,
+    /,
+    ids: tuple[str, ...],
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    **options: Any,
+) -> None:
+    """Send dead events back to be delivered: those with these IDs, --all, or those that the filters find.
+
+    It stops at what is dead when it starts, so it ends also beside a running relay. The box's log keeps who did it.
+    Ends with 1 if any was refused.
+
+    \b
+    Examples:
+      redbox dead replay 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49
+      redbox dead replay --type 'invoice.*' --since 1d --dry-run
+      redbox dead replay --all --rate 50 --why 'provider is back' --yes
+    """
+    ctx = click.get_current_context()
+    filters = {name: options.pop(name) for name in NAMES}
+    ways = sum((bool(ids), everything, any(value is not None for value in filters.values())))
+    if ways != 1:
+        raise click.UsageError("say which: either IDs, or --all, or filters such as --type", ctx)
+    asks = not (yes or dry_run or len(set(ids)) == 1)
+    if asks and not sys.stdin.isatty():
+        raise click.UsageError("this is not a terminal, so nobody can be asked; add --yes or --dry-run", ctx)
+    replay = _Replay(session, ids, filters, **options)
+    report = session.run(replay.run(dry_run, asks))
+    _tell(session, report)
+    if report.refused:
+        ctx.exit(1)
+
+
+class _Replay:
+    """One replay: what to do, and the two passes of it, counting and doing."""
+
+    def __init__(
+        self,
+        session: Session,
+        ids: tuple[str, ...],
+        filters: dict[str, Any],
+        *,
+        rate: float | None,
+        delay: timedelta | None,
+        keep_attempts: bool,
+        force: bool,
+        why: str,
+    ) -> None:
+        self._session = session
+        self._ids = list(dict.fromkeys(ids))
+        self._filters = filters
+        self._options: dict[str, Any] = {
+            "rate": rate, "delay": delay, "reset": not keep_attempts, "force": force, "why": why, "who": _operator(),
+        }  # fmt: skip
+
+    async def run(self, dry_run: bool, asks: bool) -> Replayed:
+        async with self._session.existing() as box:
+            if self._ids:
+                return await self._by_ids(box, dry_run, asks)
+            which = {"state": "DEAD", **await resolved(box, self._filters)}
+            counted = await box.replay(**which, dry_run=True)
+            counted.dry_run = dry_run
+            if dry_run or not counted.matched:
+                return counted
+            self._ask(counted.matched, asks)
+            return await self._do(box, counted.matched, which)
+
+    async def _by_ids(self, box: Box, dry_run: bool, asks: bool) -> Replayed:
+        """Only dead ones: what was published is not sent again by a command that speaks of the dead."""
+        from redbox import Outcome, State
+        from redbox.box.reports import Replayed
+
+        dead: list[str] = []
+        refused: list[tuple[str, Outcome, str]] = []
+        for event_id in self._ids:
+            record = await box.get(event_id)
+            if record is None:
+                refused.append((event_id, Outcome.UNKNOWN, ""))
+            elif record.state is not State.DEAD:
+                refused.append((event_id, Outcome.NOTTERMINAL, record.state.value))
+            else:
+                dead.append(event_id)
+        report = Replayed(matched=len(dead), dry_run=dry_run)
+        if dead and not dry_run:
+            self._ask(len(dead), asks)
+            report = await self._do(box, len(dead), {"ids": dead})
+        report.matched = len(self._ids)
+        report.refused = refused + report.refused
+        return report
+
+    def _ask(self, count: int, asks: bool) -> None:
+        question = f"Replay {count:,} events of box {self._session.box_name!r}?"
+        if asks and count > 1 and not click.confirm(question, err=True):
+            raise RedboxError("nothing was replayed")
+
+    async def _do(self, box: Box, count: int, which: dict[str, Any]) -> Replayed:
+        with self._session.output.progress("replaying", count) as progress:
+            return await box.replay(**which, **self._options, progress=progress)
+
+
+def _operator() -> str:
+    """Who does this, by the operating system's word and not by $USER."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container with a number for a user
+        return f"uid {os.getuid()}"
+
+
+def _tell(session: Session, report: Replayed) -> None:
+    from redbox.events import Outcome
+
+    def reason(outcome: Outcome, detail: str) -> str:
+        if outcome is Outcome.NOTTERMINAL:
+            return f"the event is {detail}, not DEAD"
+        return f"{outcome.reason}: {detail}; --force replays it anyway" if detail else outcome.reason
+
+    refused = [(event_id, outcome, reason(outcome, detail)) for event_id, outcome, detail in report.refused]
+    output = session.output
+    if output.as_json:
+        output.json(
+            {
+                "matched": report.matched,
+                "replayed": report.replayed,
+                "dry_run": report.dry_run,
+                "refused": [
+                    {"event_id": event_id, "outcome": outcome, "reason": words} for event_id, outcome, words in refused
+                ],
+            }
+        )
+        return
+    if report.dry_run:
+        output.text(f"{_events(report.matched - len(refused))} would be replayed")
+    else:
+        output.text(f"{_events(report.replayed)} replayed" + (f", {len(refused):,} refused" if refused else ""))
+    if refused:
+        output.table(("REFUSED", "REASON"), [(event_id, words) for event_id, _, words in refused])
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event{'' if count == 1 else 's'}"

@@ -1,0 +1,58 @@
+"""From any exception to a sentence and an exit code."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import click
+
+from redbox.errors import EmbeddedServerFailed, MissingExtra, RedboxError, StoreUnavailable, UsageError
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+NOT_REACHABLE: Final = 3
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is told of an error: its class, a sentence, and what the process ends with."""
+
+    error: str
+    message: str
+    exit_code: int
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def describe_failure(error: Exception) -> Failure:
+    name = type(error).__name__
+    if isinstance(error, click.Abort):
+        return Failure("Stopped", "stopped before it was done", FAILED)
+    if isinstance(error, click.UsageError):
+        return Failure("UsageError", _with_hint(error), WRONG_USAGE)
+    if isinstance(error, click.ClickException):
+        return Failure(name, error.format_message(), error.exit_code)
+    if isinstance(error, StoreUnavailable | EmbeddedServerFailed):
+        hint = (
+            "" if isinstance(error, EmbeddedServerFailed) else "; check --url or $REDBOX_URL, and that the server runs"
+        )
+        return Failure(name, f"{error}{hint}", NOT_REACHABLE)
+    if isinstance(error, UsageError) and not isinstance(error, MissingExtra):
+        return Failure(name, str(error), WRONG_USAGE)
+    if isinstance(error, RedboxError):
+        return Failure(name, str(error), FAILED)
+    if isinstance(error, OSError) and error.filename is not None:
+        return Failure(name, f"{error.filename}: {error.strerror}", FAILED)
+    return Failure(
+        name, f"unexpected {name}: {error}; run it again with --debug before the command, and report it", FAILED
+    )
+
+
+def _with_hint(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    if error.ctx is None:
+        return message
+    return f"{message}; see '{error.ctx.command_path} --help'"

@@ -1,0 +1,40 @@
+"""The options that say which events, shared by all commands that look at several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from redbox.cli.durations import MOMENT
+
+if TYPE_CHECKING:
+    from redbox import Box
+
+F = TypeVar("F", bound=Callable[..., Any])
+NAMES = ("event_type", "key", "error", "since", "until")
+
+
+def filter_options(function: F) -> F:
+    for option in reversed(
+        (
+            click.option("--type", "event_type", metavar="GLOB", help="Only this event type, such as 'user.*'."),
+            click.option("--key", metavar="KEY", help="Only with this ordering key or unique key."),
+            click.option("--error", metavar="TEXT", help="Only where the last error contains this, in any case."),
+            click.option("--since", type=MOMENT, help="Only since this time, or since so long ago: 1h."),
+            click.option("--until", type=MOMENT, help="Only up to this time, or up to so long ago; +1h: from now."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+async def resolved(box: Box, filters: dict[str, Any]) -> dict[str, Any]:
+    """The filters that were given, with "so long ago" counted from the store's time."""
+    given = {name: value for name, value in filters.items() if value is not None}
+    if any(isinstance(value, timedelta) for value in given.values()):
+        now: datetime = (await box.stats()).at
+        given = {name: now + value if isinstance(value, timedelta) else value for name, value in given.items()}
+    return given

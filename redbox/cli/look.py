@@ -1,0 +1,184 @@
+"""`redbox list` and `redbox show`: what is in a box."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from redbox.cli.filters import filter_options, resolved
+from redbox.cli.output import printable
+from redbox.cli.session import Session, pass_session
+from redbox.errors import RedboxError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from redbox import Record
+    from redbox.box.reports import Page
+
+STATES: Final = ("PENDING", "CLAIMED", "PUBLISHED", "DEAD")
+HEX_BYTES: Final = 256
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many."
+)
+cursor_option = click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+
+
+def read_page(session: Session, limit: int, cursor: str | None, filters: dict[str, Any]) -> Page:
+    async def read() -> Page:
+        async with session.existing() as box:
+            return await box.page(limit=limit, cursor=cursor, **await resolved(box, filters))
+
+    return session.run(read())
+
+
+def tell_rest(session: Session, page: Page) -> None:
+    """That there is more, and how to go on."""
+    if page.cursor is not None:
+        session.output.note(
+            f"there may be more: repeat the command with --cursor {shlex.quote(page.cursor)}", cursor=page.cursor
+        )
+
+
+@click.command("list")
+@click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only in this state.")
+@filter_options
+@limit_option
+@cursor_option
+@pass_session
+def list_command(session: Session, /, limit: int, cursor: str | None, **filters: Any) -> None:
+    """List events by state, and within a state by time.
+
+    The time is available_at for PENDING, the end of the lease for CLAIMED, published_at and died_at; --since and
+    --until are about the same. With --json each line is a whole event, payload included.
+
+    \b
+    Examples:
+      redbox list
+      redbox list --state pending --type 'user.*' --limit 10
+      redbox list --state published --since 1h
+      redbox --json list --state dead --error timeout | jq -r .event_id
+    """
+    page = read_page(session, limit, cursor, filters)
+    from redbox.cli import records
+
+    if session.output.as_json:
+        for record in page.records:
+            session.output.json(records.as_json(record))
+    elif page.records:
+        rows = [
+            (
+                record.event_id,
+                record.event.event_type,
+                records.phase_word(record),
+                str(record.attempts),
+                records.iso(records.entered(record), brief=True),
+                records.key_of(record),
+                record.last_error or "",
+            )
+            for record in page.records
+        ]
+        session.output.table(("ID", "TYPE", "PHASE", "ATTEMPTS", "TIME", "KEY", "ERROR"), rows, right=("ATTEMPTS",))
+    else:
+        session.output.note("no event matches" if any(filters.values()) else "the box is empty")
+    tell_rest(session, page)
+
+
+@click.command("show")
+@click.argument("event_id", metavar="ID")
+@click.option("--payload", "payload_only", is_flag=True, help="Write the payload's bytes to stdout, and nothing else.")
+@pass_session
+def show_command(session: Session, /, event_id: str, payload_only: bool) -> None:
+    """Show everything the box knows of one event.
+
+    \b
+    Examples:
+      redbox show 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49
+      redbox show 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49 --payload > payload.bin
+      redbox --json show 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49 | jq .history
+    """
+
+    async def read() -> tuple[Record | None, datetime, bool]:
+        async with session.existing() as box:
+            record = await box.get(event_id)
+            stats = await box.stats()
+            return record, stats.at, stats.paused
+
+    record, now, paused = session.run(read())
+    if record is None:
+        raise RedboxError(f"there is no event {event_id} in box {session.box_name!r}; `redbox list` shows what is")
+    if payload_only:
+        sys.stdout.buffer.write(record.event.encode()[0])
+        sys.stdout.buffer.flush()
+        return
+    from redbox.cli import records
+
+    if session.output.as_json:
+        session.output.json(records.as_json(record))
+        return
+    _show(session, record, now, paused)
+
+
+def _show(session: Session, record: Record, now: datetime, paused: bool) -> None:
+    from redbox.cli import records
+
+    event, output = record.event, session.output
+    payload, content_type = event.encode()
+    lines = {
+        "event": record.event_id,
+        "type": event.event_type,
+        "phase": f"{records.phase_word(record)}: {records.phase_in_words(record, now, paused)}",
+        "state": record.state.value,
+        "attempts": f"{record.attempts}" + (f", of which {record.excused} do not count" if record.excused else ""),
+        "last error": record.last_error,
+        "created": records.iso(record.created_at),
+        "available": records.iso(record.available_at),
+        "claimed": f"{records.iso(record.claimed_at)} by {record.claimed_by}" if record.claimed_at else None,
+        "lease ends": records.iso(record.lease_until),
+        "claim number": str(record.number) if record.number else None,
+        "published": f"{records.iso(record.published_at)} by {record.published_by}" if record.published_at else None,
+        "died": records.iso(record.died_at),
+        "ordering key": event.ordering_key,
+        "unique key": f"{event.unique_key} ({event.unique_scope})" if event.unique_key else None,
+        "partition key": event.partition_key,
+        "headers": "; ".join(f"{name}={value}" for name, value in event.headers.items()),
+        "metadata": "; ".join(f"{name}={value}" for name, value in event.metadata.items()),
+        "payload": f"{content_type}, {len(payload):,} bytes",
+    }
+    for name, value in lines.items():
+        if value:
+            output.field(name, printable(value))
+    for line in _payload_lines(payload, content_type):
+        output.text("  " + line)
+    if record.history:
+        output.text("history (what did not simply succeed, oldest first)", "bold")
+        rows = [
+            (records.iso(entry.at), entry.outcome, str(entry.number), entry.by, entry.error) for entry in record.history
+        ]
+        output.table(("AT", "OUTCOME", "CLAIM", "BY", "ERROR"), rows, right=("CLAIM",))
+
+
+def _payload_lines(payload: bytes, content_type: str) -> list[str]:
+    """The payload for reading: JSON laid out, text as it is, anything else as the beginning of a hex dump."""
+    from redbox.cli.records import formatted
+    from redbox.payloads import is_json
+
+    pretty = formatted(payload, indent=2) if is_json(content_type) else None
+    if pretty is not None:
+        payload, content_type = pretty, "text/plain"
+    if content_type.startswith("text/"):
+        try:
+            return [printable(line, keep="\t") for line in payload.decode().splitlines()]
+        except UnicodeDecodeError:
+            pass
+    lines = []
+    for at in range(0, min(len(payload), HEX_BYTES), 16):
+        part = payload[at : at + 16]
+        seen = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:08x}  {part.hex(' '):47}  {seen}")
+    if len(payload) > HEX_BYTES:
+        lines.append(f"... {len(payload) - HEX_BYTES:,} bytes more; --payload writes them all")
+    return lines

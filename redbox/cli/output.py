@@ -1,0 +1,165 @@
+"""Answers: tables and colours on a terminal, plain aligned text in a pipe, JSON where it was asked for.
+
+What comes out of a box was written by others: it never reaches a terminal unescaped, nor as rich's markup.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+STYLES: Final = {
+    "AVAILABLE": "cyan",
+    "WAITING": "blue",
+    "SCHEDULED": "blue",
+    "RETRY_SCHEDULED": "yellow",
+    "IN_FLIGHT": "magenta",
+    "DEAD": "red",
+    "COMPLETED": "green",
+    "PENDING": "cyan",
+    "CLAIMED": "magenta",
+    "PUBLISHED": "green",
+}
+NARROWEST: Final = 12  # columns that give way keep so much
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with control characters escaped; those in `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    return " " if char in "\r\n\t" else char.encode("unicode_escape", "backslashreplace").decode()
+
+
+class Output:
+    """Where answers go. `stdout` gets results, `stderr` gets notes, questions and progress."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a person looks at the results."""
+        return sys.stdout.isatty() and not self.as_json
+
+    # --- results -------------------------------------------------------------------------------------------------
+
+    def document(self, data: Any, text: str) -> None:
+        """One result: `data` with --json, else `text`."""
+        if self.as_json:
+            self.json(data)
+        else:
+            click.echo(text)
+
+    def json(self, data: Any) -> None:
+        """One line of JSON."""
+        import msgspec
+
+        click.echo(msgspec.json.encode(data))
+
+    def text(self, text: str, style: str = "") -> None:
+        """A line; the style is for terminals."""
+        if self.terminal:
+            from rich.text import Text
+
+            self.console.print(Text(text, style=style), soft_wrap=True)
+        else:
+            click.echo(text)
+
+    def field(self, name: str, value: str) -> None:
+        """One line of a form; a phase or state at the beginning of the value has its colour."""
+        if not self.terminal:
+            click.echo(f"{name:14}{value}")
+            return
+        from rich.text import Text
+
+        word = value.partition(":")[0]
+        line = Text.assemble((f"{name:14}", "bold"), (word, STYLES.get(word, "")), value[len(word) :])
+        self.console.print(line, soft_wrap=True)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+        """A table; the first column is never cut, and in a pipe nothing is."""
+        cells = [[printable(cell) for cell in row] for row in rows]
+        if self.terminal:
+            self._rich_table(columns, cells, right)
+            return
+        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        for row in (columns, *cells):
+            parts = [
+                cell.rjust(width) if name in right else cell.ljust(width)
+                for name, cell, width in zip(columns, row, widths, strict=True)
+            ]
+            click.echo("  ".join(parts).rstrip())
+
+    def _rich_table(self, columns: Sequence[str], cells: list[list[str]], right: Sequence[str]) -> None:
+        """Columns that hold nothing are left out; where it is narrow, the last one gives way, then the second."""
+        from rich.text import Text
+
+        used = [number for number, name in enumerate(columns) if not number or any(row[number] for row in cells)]
+        widths = {number: max(len(columns[number]), *(len(row[number]) for row in cells)) for number in used}
+        for number in dict.fromkeys((used[-1], *used[1:2])):
+            excess = sum(widths.values()) + 2 * (len(used) - 1) - self.console.width
+            widths[number] = max(min(widths[number], NARROWEST), widths[number] - max(0, excess))
+
+        def print_row(row: Sequence[str], style: str | None) -> None:
+            line = Text()
+            for number in used:
+                cell = Text(row[number], STYLES.get(row[number], "") if style is None else style)
+                cell.truncate(widths[number], overflow="ellipsis")
+                cell.align("right" if columns[number] in right else "left", widths[number])
+                line.append_text(cell).append("" if number == used[-1] else "  ")
+            line.rstrip()
+            self.console.print(line, soft_wrap=True)
+
+        print_row(columns, "bold")
+        for row in cells:
+            print_row(row, None)
+
+    def styled(self, word: str) -> Text:
+        """A phase or state in its colour, and anything else without."""
+        from rich.text import Text
+
+        return Text(word, style=STYLES.get(word, ""))
+
+    @cached_property
+    def console(self) -> Console:
+        """For terminals only."""
+        from rich.console import Console
+
+        return Console(highlight=False, markup=False, emoji=False)
+
+    # --- beside the results --------------------------------------------------------------------------------------
+
+    def note(self, text: str, **data: Any) -> None:
+        """Something worth knowing, on stderr; with --json an object with `note` and further fields."""
+        if self.as_json:
+            click.echo(json.dumps({"note": text, **data}, ensure_ascii=False), err=True)
+        else:
+            click.echo(printable(text), err=True)
+
+    @contextmanager
+    def progress(self, label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        """A bar on a terminal, nothing in a pipe; what it yields takes how many are done."""
+        if self.as_json or not sys.stderr.isatty():
+            yield lambda _: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,308 @@
+"""`redbox put`: one event from the command line, or many from NDJSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import click
+
+from redbox.cli.durations import ABSOLUTE, DURATION
+from redbox.cli.session import Session, pass_session
+from redbox.errors import BatchRefused, RedboxError
+
+if TYPE_CHECKING:
+    from redbox import Receipt
+    from redbox.box.box import OnConflict
+
+BATCH: Final = 1000
+#: Options that say how to put; all others say what, which with --many stands in the lines.
+_HOW: Final = ("many", "on_conflict", "durability", "event_type", "payload")
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in values:
+        name, found, value = text.partition("=")
+        if not found or not name:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", ctx, param)
+        pairs[name] = value
+    return pairs
+
+
+@click.command("put")
+@click.argument("event_type", metavar="TYPE", required=False)
+@click.argument("payload", metavar="[JSON|-|@FILE]", required=False)
+@click.option("--id", "event_id", metavar="ID", help="The event's id; repeating a put with the same id is safe.")
+@click.option("--header", "headers", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Repeatable.")
+@click.option("--metadata", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Repeatable.")
+@click.option("--partition-key", metavar="KEY", help="Passed on to publishers that partition.")
+@click.option("--ordering-key", metavar="KEY", help="Events with the same key are delivered in the order of puts.")
+@click.option("--delay", type=DURATION, help="Not before so long from now.")
+@click.option("--at", "available_at", type=ABSOLUTE, help="Not before this time: ISO 8601 with a zone.")
+@click.option("--unique-key", metavar="KEY", help="Refused while another event holds the key.")
+@click.option(
+    "--unique-scope", type=click.Choice(["ALL_LIVE", "UNTOUCHED"], case_sensitive=False),
+    help="Which events hold it: all live ones (the default), or those nobody has picked up yet.",
+)  # fmt: skip
+@click.option("--content-type", metavar="TYPE/SUBTYPE", help="What the payload is; application/json by default.")
+@click.option(
+    "--on-conflict", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
+    help="When the event is refused: fail, or tell and go on.",
+)  # fmt: skip
+@click.option("--durability", metavar="LEVEL", help="What to wait for: server (the default), fsync, replicas=N.")
+@click.option("--many", is_flag=True, help="Read NDJSON, one event object per line, from stdin or @FILE.")
+@pass_session
+def put_command(
+    session: Session,
+    /,
+    event_type: str | None,
+    payload: str | None,
+    on_conflict: OnConflict,
+    durability: str | None,
+    many: bool,
+    **fields: Any,
+) -> None:
+    """Put an event of TYPE into the box, and print its id.
+
+    The payload is JSON text, `-` for stdin or @FILE; with another --content-type it is taken as it is. It returns
+    when the event is stored.
+
+    With --many there is no TYPE: each line is an object with event_type, payload and any of event_id, headers,
+    metadata, partition_key, ordering_key, available_at, delay, unique_key, unique_scope, content_type. It stops at
+    the first line that is wrong or refused; the lines before it are in the box.
+
+    \b
+    Examples:
+      redbox put user.created '{"id": 42}'
+      redbox put user.created @user.json --ordering-key user-42 --header source=import
+      redbox put report.due --delay 10m --unique-key daily-report
+      echo hello | redbox put greeting - --content-type text/plain
+      redbox put --many @events.ndjson
+      jq -c '{event_type: "row", payload: .}' rows.json | redbox put --many
+    """
+    ctx = click.get_current_context()
+    if many:
+        given = [p for p in ctx.command.params if p.name not in _HOW and _was_typed(ctx, p)]
+        if given:
+            raise click.UsageError(f"with --many the lines say it: leave out {given[0].opts[0]}", ctx)
+        _put_many(session, _source(ctx, event_type, payload), on_conflict, durability)
+        return
+    if event_type is None:
+        raise click.UsageError("Missing argument 'TYPE'", ctx)
+    _put_one(session, ctx, event_type, payload, on_conflict, durability, fields)
+
+
+def _was_typed(ctx: click.Context, param: click.Parameter) -> bool:
+    from click.core import ParameterSource
+
+    return param.name is not None and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+
+
+# --- one -------------------------------------------------------------------------------------------------------
+
+
+def _put_one(
+    session: Session,
+    ctx: click.Context,
+    event_type: str,
+    payload: str | None,
+    on_conflict: OnConflict,
+    durability: str | None,
+    fields: dict[str, Any],
+) -> None:
+    from redbox import Event
+
+    if fields["delay"] is not None and fields["available_at"] is not None:
+        raise click.UsageError("give either --delay or --at, not both", ctx)
+    content, content_type = _payload(ctx, payload, fields.pop("content_type"))
+    given = {name: value for name, value in fields.items() if value is not None}
+    event = Event(event_type, content, content_type=content_type, **given)
+
+    async def put() -> Receipt:
+        async with session.open() as box:
+            return await box.put(event, on_conflict=on_conflict, durability=durability)
+
+    _tell(session, session.run(put()))
+
+
+def _payload(ctx: click.Context, text: str | None, content_type: str | None) -> tuple[Any, str | None]:
+    """The payload as it will be stored, and its content type; what should be JSON is checked to be."""
+    import msgspec
+
+    from redbox.payloads import JSON, is_json
+
+    expects_json = content_type is None or is_json(content_type)
+    if text is None:
+        return (None if expects_json else b""), content_type
+    content = _read(text)
+    if expects_json:
+        try:
+            msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            where = "stdin" if text == "-" else text[1:] if text.startswith("@") else "the payload"
+            raise click.UsageError(
+                f"{where} is not JSON ({error}); quote it for the shell, or say what it is: --content-type text/plain",
+                ctx,
+            ) from None
+    return content, content_type or JSON
+
+
+def _read(text: str) -> bytes:
+    if text == "-":
+        return sys.stdin.buffer.read()
+    if text.startswith("@"):
+        with open(text[1:], "rb") as file:
+            return file.read()
+    return text.encode(errors="surrogateescape")  # as it was typed
+
+
+def _tell(session: Session, receipt: Receipt) -> None:
+    if receipt.refused is None and not receipt.created and not session.output.as_json:
+        session.output.note(f"event {receipt.event_id} was there already; nothing was changed")
+    _tell_id(session, receipt)
+
+
+def _tell_id(session: Session, receipt: Receipt) -> None:
+    """The id on stdout; of an event that is not in the box, only the reason on stderr."""
+    if session.output.as_json:
+        session.output.json(receipt)
+    elif receipt.refused is None:
+        click.echo(receipt.event_id)
+    else:
+        session.output.note(f"skipped: {receipt.refused}")
+
+
+# --- many ------------------------------------------------------------------------------------------------------
+
+
+def _source(ctx: click.Context, first: str | None, second: str | None) -> str:
+    source = first or "-"
+    if second is not None or not (source == "-" or source.startswith("@")):
+        raise click.UsageError("with --many give - for stdin or @FILE, and no TYPE", ctx)
+    return source
+
+
+@contextmanager
+def _opened(source: str) -> Iterator[IO[bytes]]:
+    if source == "-":
+        yield sys.stdin.buffer
+    else:
+        with open(source[1:], "rb") as file:
+            yield file
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.created = self.repeated = self.refused = 0
+
+    @property
+    def stored(self) -> int:
+        return self.created + self.repeated
+
+    @property
+    def done(self) -> int:
+        return self.stored + self.refused
+
+    def __str__(self) -> str:
+        parts = [f"{self.created:,} put"]
+        parts += [f"{self.repeated:,} there already"] if self.repeated else []
+        parts += [f"{self.refused:,} refused"] if self.refused else []
+        return ", ".join(parts)
+
+
+def _put_many(session: Session, source: str, on_conflict: OnConflict, durability: str | None) -> None:
+    tally = _Tally()
+
+    def tell(receipts: Iterable[Receipt]) -> None:
+        for receipt in receipts:
+            if receipt.refused is not None:
+                tally.refused += 1
+            elif receipt.created:
+                tally.created += 1
+            else:
+                tally.repeated += 1
+            if receipt.refused is not None or not session.output.terminal:  # a thousand ids are of no use to a reader
+                _tell_id(session, receipt)
+
+    async def put() -> None:
+        with _opened(source) as file, session.output.progress("putting") as progress:
+            async with session.open() as box:
+                for numbers, events, bad_line in _batches(file):
+                    try:
+                        tell(await box.put_many(events, on_conflict=on_conflict, durability=durability))
+                    except BatchRefused as refusal:
+                        tell(refusal.receipts)
+                        raise RedboxError(f"line {numbers[refusal.index]}: {refusal.__cause__ or refusal}") from refusal
+                    progress(tally.done)
+                    if bad_line is not None:
+                        raise bad_line
+
+    try:
+        session.run(put())
+    except RedboxError as error:
+        if tally.done:
+            error.args = (f"{error}; the lines before it are done: {tally}", *error.args[1:])
+        raise
+    session.output.note(str(tally), created=tally.created, repeated=tally.repeated, refused=tally.refused)
+
+
+def _batches(file: IO[bytes]) -> Iterator[tuple[list[int], list[Any], RedboxError | None]]:
+    """Line numbers and events, a batch at a time; with the last one, the error that ended the reading."""
+    from redbox.settings import BATCH_BYTES
+
+    numbers: list[int] = []
+    events: list[Any] = []
+    size = 0
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            events.append(_event(line))
+        except ValueError as error:  # redbox's UsageError and msgspec's errors are ValueErrors
+            yield numbers, events, RedboxError(f"line {number}: {error}")
+            return
+        numbers.append(number)
+        size += len(line)
+        if len(events) == BATCH or size > BATCH_BYTES:
+            yield numbers, events, None
+            numbers, events, size = [], [], 0
+    if events:
+        yield numbers, events, None
+
+
+def _event(line: bytes) -> Any:
+    """The event of one line. A JSON payload is stored as it is written there."""
+    import msgspec
+
+    from redbox import Event
+    from redbox.cli.durations import parse_duration
+    from redbox.errors import InvalidEvent
+    from redbox.payloads import JSON, is_json
+    from redbox.settings import MAX_PAYLOAD
+
+    try:
+        raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        fields = {name: msgspec.json.decode(value) for name, value in raw.items()}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a JSON object with the fields of an event ({error})") from None
+    known = Event.__struct_fields__
+    for name in fields:
+        if name not in known:
+            raise InvalidEvent(name, f"an event has no such field; it has {', '.join(known)}")
+    content_type = fields.get("content_type")
+    if "payload" in raw and (content_type is None or (isinstance(content_type, str) and is_json(content_type))):
+        fields["payload"] = bytes(raw["payload"])
+        fields["content_type"] = content_type or JSON
+    if isinstance(fields.get("delay"), str):
+        fields["delay"] = parse_duration(fields["delay"])
+    if isinstance(fields.get("available_at"), str):
+        fields["available_at"] = datetime.fromisoformat(fields["available_at"])
+    event = Event(**{name: value for name, value in fields.items() if value is not None or name == "payload"})
+    size = len(event.encode()[0])  # checked here, where the line is known
+    if size > MAX_PAYLOAD:
+        raise InvalidEvent("payload", f"is {size:,} bytes, and a box takes at most {MAX_PAYLOAD:,}")
+    return event

@@ -1,0 +1,111 @@
+"""Records as JSON, as lines of a table, and in words."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from redbox.cli.durations import in_words
+from redbox.events import Phase, Record, State
+from redbox.payloads import is_json
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+_EVENT_FIELDS: Final = ("headers", "metadata", "partition_key", "ordering_key", "unique_key", "unique_scope")
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """Everything in one flat object: specification names, times in ISO 8601, the payload as a value where it can be."""
+    event = record.event
+    payload, content_type = event.encode()
+    data: dict[str, Any] = {"event_id": record.event_id, "event_type": event.event_type}
+    data |= {name: getattr(record, name) for name in Record.__struct_fields__ if name not in ("event", "history")}
+    data |= {name: getattr(event, name) for name in _EVENT_FIELDS}
+    data["history"] = record.history
+    data["content_type"] = content_type
+    data |= _payload_json(payload, content_type)
+    return data
+
+
+def _payload_json(payload: bytes, content_type: str) -> dict[str, Any]:
+    if is_json(content_type):
+        compact = formatted(payload, indent=-1)
+        if compact is not None:
+            return {"payload": msgspec.Raw(compact)}
+    if content_type.startswith("text/"):
+        try:
+            return {"payload": payload.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"payload": None, "payload_base64": base64.b64encode(payload).decode()}
+
+
+def formatted(payload: bytes, *, indent: int) -> bytes | None:
+    """JSON laid out anew, with every number as it was written; None if it is not JSON."""
+    try:
+        msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return msgspec.json.format(payload, indent=indent)
+
+
+def iso(moment: datetime | None, *, brief: bool = False) -> str:
+    if moment is None:
+        return ""
+    return moment.astimezone(UTC).isoformat(timespec="seconds" if brief else "milliseconds").replace("+00:00", "Z")
+
+
+def phase_word(record: Record) -> str:
+    """The phase; an event behind the head of its line is not AVAILABLE, whatever its time says."""
+    return "WAITING" if record.waiting else record.phase.value
+
+
+def entered(record: Record) -> datetime | None:
+    """The time that listings are ordered by."""
+    return {
+        State.PENDING: record.available_at,
+        State.CLAIMED: record.lease_until,
+        State.PUBLISHED: record.published_at,
+        State.DEAD: record.died_at,
+    }[record.state]
+
+
+def key_of(record: Record) -> str:
+    return record.event.ordering_key or record.event.unique_key or ""
+
+
+def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
+    """Where the event stands, and what comes next."""
+
+    def since(moment: datetime | None) -> str:
+        return in_words(_positive(now - (moment or now)))
+
+    ahead = in_words(_positive(record.available_at - now))
+    if record.phase is Phase.COMPLETED:
+        return f"published {since(record.published_at)} ago by {record.published_by or 'someone'}"
+    if record.phase is Phase.DEAD:
+        return f"died {since(record.died_at)} ago; `redbox dead replay {record.event_id}` sends it back"
+    if record.phase is Phase.IN_FLIGHT:
+        assert record.lease_until is not None
+        if record.lease_until > now:
+            return f"claimed by {record.claimed_by}; the lease ends in {in_words(record.lease_until - now)}"
+        over = f"the lease ended {since(record.lease_until)} ago; the next reap gives it back"
+        return f"claimed by {record.claimed_by}, but {over}"
+    if record.waiting:
+        return f"waits behind the head of the line of ordering key {record.event.ordering_key!r}"
+    if record.phase is Phase.SCHEDULED:
+        return f"due in {ahead}"
+    if record.phase is Phase.RETRY_SCHEDULED:
+        return f"failed, and is tried again in {ahead}"
+    text = f"due for {since(record.available_at)}, and not claimed yet"
+    if record.suspect:
+        text += "; alone, since two leases in a row ended while it was claimed"
+    return text + ("; but the box is paused" if paused else "")
+
+
+def _positive(length: timedelta) -> timedelta:
+    return max(length, length * 0)

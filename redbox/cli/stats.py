@@ -1,0 +1,169 @@
+"""`redbox stats` and `redbox boxes`: how much is where."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from redbox.cli.durations import in_words
+from redbox.cli.session import Session, pass_session
+from redbox.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from redbox.box.reports import Stats
+
+BAR_WIDTH: Final = 20
+
+
+@click.command("stats")
+@pass_session
+def stats_command(session: Session, /) -> None:
+    """Count the events of the box by phase, with ages and lifetime totals.
+
+    WAITING are events behind the head of their ordering line: no relay can take them yet. With --json, ages are
+    seconds.
+
+    \b
+    Examples:
+      redbox stats
+      redbox --box orders --json stats | jq .phases.DEAD
+    """
+
+    async def read() -> Stats:
+        async with session.existing() as box:
+            return await box.stats()
+
+    stats = session.run(read())
+    if session.output.as_json:
+        session.output.json(_as_json(stats))
+    else:
+        _show(session, stats)
+
+
+def _as_json(stats: Stats) -> dict[str, Any]:
+    values = {name: getattr(stats, name) for name in stats.__struct_fields__}
+    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
+
+
+def _show(session: Session, stats: Stats) -> None:
+    from redbox.cli import records
+
+    output = session.output
+    output.text(f"box {stats.box} on {session.where} at {records.iso(stats.at)}", "bold")
+    if stats.paused:
+        output.text("PAUSED: nothing is claimed until it is resumed", "bold red")
+    counts = {phase.value: count for phase, count in stats.phases.items()}
+    counts = {"AVAILABLE": counts.pop("AVAILABLE"), "WAITING": stats.waiting, **counts}
+    remarks = _remarks(stats)
+    most, width = max(counts.values()), max(len(f"{count:,}") for count in counts.values())
+    for phase, count in counts.items():
+        _line(session, phase, f"{count:>{width},}", _bar(count, most), remarks.get(phase, ""))
+    if stats.next_due is not None:
+        output.text(f"next due in {in_words(stats.next_due)}")  # of SCHEDULED and RETRY_SCHEDULED together
+    for text in _alarms(stats):
+        output.text(text, "red")
+    if stats.totals:
+        output.text("totals  " + ", ".join(f"{name} {count:,}" for name, count in sorted(stats.totals.items())))
+
+
+def _bar(count: int, most: int) -> str:
+    if not count:
+        return ""
+    return "█" * max(1, round(BAR_WIDTH * count / most))
+
+
+def _line(session: Session, phase: str, count: str, bar: str, remark: str) -> None:
+    if not session.output.terminal:
+        click.echo(f"{phase:16}{count}  {remark}".rstrip())
+        return
+    from rich.text import Text
+
+    from redbox.cli.output import STYLES
+
+    style = STYLES[phase]
+    session.output.console.print(
+        Text.assemble((f"{phase:16}", style), count, "  ", (f"{bar:{BAR_WIDTH}}", style), "  ", (remark, "dim")),
+        soft_wrap=True,
+    )
+
+
+def _remarks(stats: Stats) -> dict[str, str]:
+    ages = {
+        "AVAILABLE": ("oldest available", stats.oldest_available),
+        "WAITING": ("behind the head of their line; oldest", stats.oldest_waiting),
+        "DEAD": ("oldest", stats.oldest_dead),
+        "COMPLETED": ("oldest", stats.oldest_completed),
+    }
+    remarks = {phase: f"{words} {in_words(age)}" for phase, (words, age) in ages.items() if age is not None}
+    if stats.first_lease_ends is not None:
+        ends = stats.first_lease_ends
+        words = f"ends in {in_words(ends)}" if ends > timedelta(0) else f"ended {in_words(-ends)} ago"
+        remarks["IN_FLIGHT"] = f"first lease {words}"
+    return remarks
+
+
+def _alarms(stats: Stats) -> list[str]:
+    """What should be nothing, and is not."""
+    found = (
+        (stats.overdue, "overdue: claims whose lease has ended and that nobody has reaped; is a relay running?"),
+        (stats.suspects, "suspect: two leases in a row ended while they were claimed; they are given out alone"),
+        (stats.blocked, "blocked: ordering keys that a dead event at the head stops; replay or drop it"),
+        (stats.lost, "lost: ids without an event"),
+    )
+    return [f"{count:,} {words}" for count, words in found if count]
+
+
+COLUMNS: Final = ("AVAILABLE", "WAITING", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEAD", "COMPLETED")
+
+
+@click.command("boxes")
+@pass_session
+def boxes_command(session: Session, /) -> None:
+    """List the boxes of the store with their counts.
+
+    \b
+    Examples:
+      redbox boxes
+      redbox --json boxes | jq -r 'select(.phases.DEAD > 0) | .box'
+    """
+
+    async def read() -> list[tuple[str, Stats | str]]:
+        session.require_directory()
+        found: list[tuple[str, Stats | str]] = []
+        async with session.open() as any_box:  # stays open, so that an embedded server does
+            for name in await any_box.names():
+                async with session.open(name) as box:
+                    found.append((name, await _stats_or_reason(box)))
+        return found
+
+    found = session.run(read())
+    if session.output.as_json:
+        for name, stats in found:
+            session.output.json({"box": name, "error": stats} if isinstance(stats, str) else _as_json(stats))
+        return
+    if not found:
+        session.output.note(f"there is no box on {session.where} yet; `redbox put` makes one")
+        return
+    session.output.table(("BOX", *COLUMNS, "REMARK"), [_row(name, stats) for name, stats in found], right=COLUMNS)
+
+
+async def _stats_or_reason(box: Any) -> Stats | str:
+    """One box that cannot be read, such as a newer one, does not hide the others."""
+    from redbox.errors import StoreError
+
+    try:
+        stats: Stats = await box.stats()
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        return str(error)
+    return stats
+
+
+def _row(name: str, stats: Stats | str) -> tuple[str, ...]:
+    if isinstance(stats, str):
+        return (name, *("?" for _ in COLUMNS), stats)
+    counts = {**{phase.value: count for phase, count in stats.phases.items()}, "WAITING": stats.waiting}
+    return (name, *(f"{counts[column]:,}" for column in COLUMNS), "paused" if stats.paused else "")

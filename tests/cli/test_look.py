@@ -1,0 +1,202 @@
+"""`redbox list` and `redbox show`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from redbox import Box, Event
+from redbox.testing import advance
+from tests.cli.conftest import Redbox
+
+
+def ids(redbox: Redbox, *arguments: str) -> list[str]:
+    return [event["event_id"] for event in redbox.lines("list", *arguments)]
+
+
+@pytest.fixture
+def full(redbox: Redbox) -> Redbox:
+    """One event of each kind."""
+
+    async def fill(box: Box) -> None:
+        await box.put_many([Event("user.created", 1, event_id=name) for name in ("published", "dead", "retry")])
+        claims = {claim.event_id: claim for claim in await box.claim("relay-1")}
+        await box.ack(claims["published"])
+        await box.kill(claims["dead"], reason="HTTP 500: boom")
+        await box.retry(claims["retry"], error="slow\n\x1b[31mred [bold]", delay=3600)
+        await box.put(Event("user.created", event_id="claimed", unique_key="u"))
+        await box.claim("relay-1", lease=30)
+        await box.put(Event("order.paid", event_id="head", ordering_key="k"))
+        await box.put(Event("order.paid", event_id="waiting", ordering_key="k"))
+        await box.put(Event("order.paid", event_id="scheduled", delay=7200))
+
+    redbox.within(fill)
+    return redbox
+
+
+def test_a_table_of_plain_text(full: Redbox):
+    text = full("list").stdout
+    header, *rows = text.splitlines()
+    assert header.split() == ["ID", "TYPE", "PHASE", "ATTEMPTS", "TIME", "KEY", "ERROR"]
+    phases = {row.split()[0]: row.split()[2] for row in rows}
+    assert phases == {
+        "head": "AVAILABLE",
+        "retry": "RETRY_SCHEDULED",
+        "scheduled": "SCHEDULED",
+        "waiting": "WAITING",
+        "claimed": "IN_FLIGHT",
+        "published": "COMPLETED",
+        "dead": "DEAD",
+    }
+    assert "\x1b" not in text
+    assert "slow \\x1b[31mred [bold]" in text
+    columns = [header.index(name) for name in ("TYPE", "PHASE", "TIME", "ERROR")]
+    assert all(row[at - 1] == " " for row in rows for at in columns if len(row) > at)
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        (("--state", "dead"), ["dead"]),
+        (("--state", "PENDING"), ["head", "retry", "scheduled", "waiting"]),
+        (("--type", "order.*", "--state", "pending"), ["head", "scheduled", "waiting"]),
+        (("--type", "order"), []),
+        (("--key", "u"), ["claimed"]),
+        (("--key", "k"), ["head", "waiting"]),
+        (("--error", "BOOM"), ["dead"]),
+        (("--since", "1h", "--state", "published"), ["published"]),
+        (("--until", "1h"), []),
+        (("--until", "-1h"), []),
+        (("--state", "pending", "--since", "+90m"), ["scheduled"]),
+        (("--since", "2000-01-01T00:00Z", "--state", "dead"), ["dead"]),
+        (("--until", "2000-01-01T00:00Z"), []),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_filters(full: Redbox, filters: tuple[str, ...], found: list[str]):
+    assert ids(full, *filters) == found
+    if not found:
+        assert "no event matches" in full("list", *filters).stderr
+
+
+def test_so_long_ago(redbox: Redbox):
+    async def fill(box: Box) -> None:
+        await box.put(Event("a", event_id="old"))
+        await advance(box, hours=2)
+        await box.put(Event("a", event_id="new"))
+
+    redbox.within(fill)
+    assert ids(redbox, "--until", "1h") == ["old"]
+    assert ids(redbox, "--since", "1h") == ["new"]
+
+
+def test_going_on_with_a_cursor(redbox: Redbox):
+    redbox.put(*(Event("a", event_id=f"e{n}") for n in range(5)))
+    seen, cursor = [], []
+    for _ in range(3):
+        result = redbox("--json", "list", "--limit", "2", *cursor)
+        seen += [json.loads(line)["event_id"] for line in result.stdout.splitlines()]
+        notes = [json.loads(line) for line in result.stderr.splitlines()]
+        cursor = [part for note in notes if "cursor" in note for part in ("--cursor", note["cursor"])]
+    assert sorted(seen) == [f"e{n}" for n in range(5)]
+    assert "there may be more: repeat the command with --cursor" in redbox("list", "--limit", "2").stderr
+    assert "does not belong to this listing" in redbox.error("list", "--cursor", "nonsense", code=2)
+
+
+def test_json_holds_everything(full: Redbox):
+    (event,) = full.lines("list", "--state", "dead")
+    assert event["payload"] == 1
+    assert event["last_error"] == "HTTP 500: boom"
+    assert event["died_at"].endswith("Z")
+    assert event["history"][0]["outcome"] == "died"
+
+
+def test_an_empty_box(redbox: Redbox):
+    redbox.kill(Event("a", event_id="e1"))
+    redbox.within(lambda box: box.operate.drop(["e1"], who="me", why="test"))
+    result = redbox("list")
+    assert (result.stdout, "the box is empty" in result.stderr) == ("", True)
+
+
+# --- show ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event_id", "words"),
+    [
+        ("head", "AVAILABLE: due for "),
+        ("waiting", "WAITING: waits behind the head of the line of ordering key 'k'"),
+        ("scheduled", "SCHEDULED: due in 1 h 59 min"),
+        ("retry", "RETRY_SCHEDULED: failed, and is tried again in 59 min"),
+        ("claimed", "IN_FLIGHT: claimed by relay-1; the lease ends in 2"),
+        ("published", "COMPLETED: published "),
+        ("dead", "DEAD: died "),
+    ],
+)
+def test_the_phase_in_words(full: Redbox, event_id: str, words: str):
+    assert f"phase         {words}" in full("show", event_id).stdout
+
+
+def test_the_phase_of_what_is_stuck(redbox: Redbox):
+    async def fill(box: Box) -> None:
+        await box.put(Event("a", event_id="late"))
+        await box.claim("relay-1", lease=30)
+        await advance(box, seconds=60)
+        await box.put(Event("a", event_id="paused"))
+        await box.operate.pause(who="me", why="test")
+
+    redbox.within(fill)
+    assert "but the lease ended 30 s ago; the next reap gives it back" in redbox("show", "late").stdout
+    assert "and not claimed yet; but the box is paused" in redbox("show", "paused").stdout
+
+
+def test_a_suspect_in_words(redbox: Redbox):
+    async def fill(box: Box) -> None:
+        await box.put(Event("a", event_id="poison"))
+        for _ in range(2):
+            await box.claim("relay-1", lease=30)
+            await advance(box, seconds=31)
+            await box.reap()
+
+    redbox.within(fill)
+    assert "alone, since two leases in a row ended" in redbox("show", "poison").stdout
+    assert "1 suspect: " in redbox("stats").stdout
+
+
+def test_history_and_json_payload(redbox: Redbox):
+    redbox.kill(Event("a", {"id": 42, "tags": ["x"]}, event_id="e1", headers={"h": "1"}), reason="no\x1b[0m")
+    text = redbox("show", "e1").stdout
+    assert '  {\n    "id": 42,\n    "tags": [\n      "x"\n    ]\n  }\n' in text
+    assert "headers       h=1" in text
+    assert text.splitlines()[-1].split()[1:] == ["died", "1", "relay-1", "no\\x1b[0m"]
+
+
+def test_text_and_binary_payloads(redbox: Redbox):
+    redbox.put(
+        Event("a", "one\ntwo \x1b[31m", event_id="text"),
+        Event("a", bytes(range(256)) + b"more", event_id="binary"),
+        Event("a", b"\xff", content_type="application/json", event_id="broken"),
+        Event("a", b"\xff", content_type="text/plain", event_id="latin"),
+    )
+    assert "  one\n  two \\x1b[31m\n" in redbox("show", "text").stdout
+    binary = redbox("show", "binary").stdout
+    assert "application/octet-stream, 260 bytes" in binary
+    assert "00000040  40 41 42" in binary
+    assert "4 bytes more; --payload writes them all" in binary
+    assert "00000000  ff " in redbox("show", "broken").stdout
+    assert "00000000  ff " in redbox("show", "latin").stdout
+    assert redbox("show", "binary", "--payload").stdout_bytes == bytes(range(256)) + b"more"
+    assert redbox.json("show", "text")["payload"] == "one\ntwo \x1b[31m"
+    assert redbox.json("show", "broken") | {"payload": None, "payload_base64": "/w=="} == redbox.json("show", "broken")
+
+
+def test_a_payload_with_line_breaks_stays_on_one_line_of_ndjson(redbox: Redbox):
+    redbox.put(Event("a", b'{\n"a": 1.10\n}', content_type="application/json", event_id="e1"))
+    (line,) = redbox("--json", "list").stdout.splitlines()
+    assert '"payload":{"a":1.10}' in line
+
+
+def test_an_unknown_event(redbox: Redbox):
+    redbox.put(Event("a"))
+    assert redbox.error("show", "nope", code=1).startswith("there is no event nope in box 'default'")

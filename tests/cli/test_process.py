@@ -1,0 +1,146 @@
+"""The command as a process: in a pipe, on a terminal, from a checkout."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from redbox import Box, Event
+from tests.cli.conftest import Redbox
+from tests.servers import valkey_binary
+
+ROOT = Path(__file__).parents[2]
+REDBOX = [sys.executable, "-m", "redbox"]
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture
+def url(redbox: Redbox) -> str:
+    valkey_binary()
+    return "embedded:./data"
+
+
+def pipe(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*REDBOX, *arguments], capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload]
+
+
+def terminal(*arguments: str, typed: str = "") -> tuple[int, str]:
+    """Runs it on a pseudo-terminal of 100 columns; returns the exit code and all that was shown."""
+    pid, screen = pty.fork()
+    if pid == 0:
+        os.environ |= {"TERM": "xterm-256color", "COLUMNS": "100"}
+        os.execv(sys.executable, [*REDBOX, *arguments])
+    os.write(screen, typed.encode())
+    shown, deadline = b"", time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if not select.select([screen], [], [], 1)[0]:
+            continue
+        try:
+            part = os.read(screen, 65536)
+        except OSError:  # its end, on Linux
+            break
+        if not part:
+            break
+        shown += part
+    os.close(screen)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def imported_by(*arguments: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "redbox", *arguments],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("put", "--help"), ("--version",)], ids=" ".join)
+def test_help_is_quick_since_nothing_slow_is_imported(redbox: Redbox, arguments: tuple[str, ...]):
+    slow = {"redis", "asyncio", "rich", "anyio", "pytest", "msgspec", "fakeredis"}
+    assert imported_by(*arguments) & slow == set()
+
+
+def test_from_a_checkout_and_as_a_command(redbox: Redbox):
+    for command in ([sys.executable, str(ROOT / "cli.py")], REDBOX):
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout.startswith("redbox ")
+
+
+def test_put_and_look_in_a_pipe(url: str):
+    put = pipe("--url", url, "put", "user.created", '{"id": 42}')
+    assert (put.returncode, put.stderr) == (0, "")
+    event_id = put.stdout.strip()
+    shown = pipe("--url", url, "show", event_id)
+    assert '"id": 42' in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert pipe("--url", url, "show", event_id, "--payload").stdout == '{"id": 42}'
+    assert pipe("--url", url, "show", "nope").returncode == 1
+    assert pipe("--url", "redis://localhost:1", "stats").returncode == 3
+
+
+def test_a_reader_that_has_seen_enough_is_no_error_message(url: str):
+    lines = "".join(f'{{"event_type": "a", "event_id": "e{n}"}}\n' for n in range(5000))
+    assert pipe("--url", url, "put", "--many", input=lines).returncode == 0
+    with subprocess.Popen(
+        [*REDBOX, "--url", url, "--json", "list", "--limit", "5000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert b"Error" not in process.stderr.read()
+
+
+def test_a_locale_without_arrows(url: str):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    pipe("--url", url, "put", "a", "→", "--content-type", "text/plain", "--id", "e1")
+    assert pipe("--url", url, "show", "e1", env=environment).returncode == 0
+
+
+def test_on_a_terminal(url: str):
+    lines = "".join(f'{{"event_type": "user.created", "event_id": "e{n}"}}\n' for n in range(3))
+    Path("events.ndjson").write_text(lines)
+    code, shown = terminal("--url", url, "put", "--many", "@events.ndjson")
+    assert code == 0
+    assert "putting" in shown
+    assert "3 put" in shown
+    assert "\r\ne1" not in shown
+
+    code, shown = terminal("--url", url, "list")
+    assert "\x1b[36mAVAILABLE" in shown
+    assert "ERROR" not in shown  # a column that holds nothing
+    code, shown = terminal("--url", url, "stats")
+    assert "█" * 20 in shown
+
+    code, shown = terminal("--url", url, "--json", "list")
+    assert "\x1b" not in shown
+
+
+def test_it_asks_on_a_terminal(url: str):
+    async def die() -> None:
+        async with Box.open(url) as box:
+            await box.put_many([Event("a", event_id="d1"), Event("a", event_id="d2")])
+            await box.kill(await box.claim("relay-1"), reason="a long error " * 20)
+
+    asyncio.run(die())
+    code, shown = terminal("--url", url, "dead", "list")
+    assert (code, "…" in shown) == (0, True)
+    code, shown = terminal("--url", url, "dead", "replay", "--all", typed="n\n")
+    assert (code, "Replay 2 events of box 'default'? [y/N]" in shown) == (1, True)
+    assert "nothing was replayed" in shown
+    code, shown = terminal("--url", url, "dead", "replay", "--all", typed="y\n")
+    assert (code, "2 events replayed" in shown) == (0, True)
+
+
+def test_the_demo_on_a_terminal(url: str):
+    code, shown = terminal("demo")
+    assert code == 0
+    assert "\x1b[31mDEAD" in shown

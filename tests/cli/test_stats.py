@@ -1,0 +1,102 @@
+"""`redbox stats` and `redbox boxes`."""
+
+from __future__ import annotations
+
+from redbox import Box, Event
+from redbox.testing import advance
+from tests.cli.conftest import Redbox
+
+
+async def fill(box: Box) -> None:
+    await box.put_many([Event("a", event_id=f"e{n}") for n in range(4)])
+    claims = await box.claim("relay-1", limit=4)
+    await box.ack(claims[0])
+    await box.kill(claims[1], reason="no")
+    await box.retry(claims[2], delay=3600)
+    await advance(box, seconds=40)  # so that the lease of the fourth is over
+    await box.put(Event("a", ordering_key="k"))
+    await box.put(Event("a", ordering_key="k"))
+    await advance(box, seconds=3)
+
+
+def test_stats_as_text(redbox: Redbox):
+    redbox.within(fill)
+    lines = redbox("stats").stdout.splitlines()
+    assert lines[0].startswith(f"box default on {redbox.url} at 20")
+    counts = {line.split()[0]: line.split()[1:] for line in lines[1:8]}
+    assert {phase: words[0] for phase, words in counts.items()} == {
+        "AVAILABLE": "1",
+        "WAITING": "1",
+        "SCHEDULED": "0",
+        "IN_FLIGHT": "1",
+        "RETRY_SCHEDULED": "1",
+        "DEAD": "1",
+        "COMPLETED": "1",
+    }
+    text = "\n".join(lines)
+    assert "oldest available 3" in text
+    assert "behind the head of their line; oldest 3" in text
+    assert "first lease ended 13" in text
+    assert "next due in 59 min" in text
+    assert "1 overdue: claims whose lease has ended" in text
+    assert "totals  claimed 4, dead 1, published 1, put 6, retried 1" in text
+    assert "█" not in text
+
+
+def test_stats_as_json(redbox: Redbox):
+    redbox.within(fill)
+    stats = redbox.json("stats")
+    assert stats["phases"] == {
+        "SCHEDULED": 0, "AVAILABLE": 1, "IN_FLIGHT": 1, "RETRY_SCHEDULED": 1, "DEAD": 1, "COMPLETED": 1,
+    }  # fmt: skip
+    assert (stats["waiting"], stats["overdue"], stats["paused"]) == (1, 1, False)
+    assert 3 <= stats["oldest_available"] < 10
+    assert stats["totals"]["put"] == 6
+
+
+def test_a_paused_box_says_so(redbox: Redbox):
+    redbox.put(Event("a"))
+    redbox.within(lambda box: box.operate.pause(who="me", why="test"))
+    assert "PAUSED: nothing is claimed until it is resumed" in redbox("stats").stdout
+    assert redbox("boxes").stdout.splitlines()[1].endswith("paused")
+
+
+def test_a_blocked_line_is_an_alarm(redbox: Redbox):
+    async def block(box: Box) -> None:
+        await box.operate.configure(who="me", why="test", dead_head="block")
+        await box.put(Event("a", ordering_key="k"))
+        await box.kill(await box.claim("relay-1"), reason="no")
+
+    redbox.within(block)
+    assert "1 blocked: ordering keys that a dead event at the head stops" in redbox("stats").stdout
+
+
+def test_boxes(redbox: Redbox):
+    redbox.put(Event("a"), Event("a", delay=60), box="orders")
+    redbox.put(Event("a"), box="users")
+    header, *rows = redbox("boxes").stdout.splitlines()
+    assert header.split()[:4] == ["BOX", "AVAILABLE", "WAITING", "SCHEDULED"]
+    assert [row.split()[:4] for row in rows] == [["orders", "1", "0", "1"], ["users", "1", "0", "0"]]
+    assert [(box["box"], box["phases"]["AVAILABLE"]) for box in redbox.lines("boxes")] == [("orders", 1), ("users", 1)]
+
+
+def test_no_boxes(redbox: Redbox):
+    result = redbox("boxes")
+    assert result.stdout == ""
+    assert f"there is no box on {redbox.url} yet; `redbox put` makes one" in result.stderr
+
+
+def test_a_box_that_cannot_be_read_does_not_hide_the_others(redbox: Redbox):
+    redbox.put(Event("a"), box="new")
+    redbox.put(Event("a"), box="old")
+
+    async def make_newer(box: Box) -> None:
+        await box._store.exchange([("HSET", "{redbox:new:0}:meta", "layout", "99")])
+
+    redbox.within(make_newer, "new")
+    new, old = redbox("boxes").stdout.splitlines()[1:]
+    assert new.startswith("new")
+    assert "upgrade redbox" in new
+    assert old.split()[:2] == ["old", "1"]
+    assert "upgrade redbox" in redbox.lines("boxes")[0]["error"]
+    assert "upgrade redbox" in redbox.error("--box", "new", "stats", code=1)
