@@ -25,8 +25,8 @@ _SCORE = re.compile(r"(-?[0-9]+(\.[0-9]+)?(e\+[0-9]+)?)?", re.ASCII)
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """A filter. `event_type` is a glob such as `user.*`; `key` is an ordering_key or a unique_key; `error` is text
-    that last_error holds, ASCII letters in any case; `since` and `until` bound the time the event entered its state: available_at
-    for PENDING, the lease's end for CLAIMED, published_at, died_at."""
+    that last_error holds, ASCII letters in any case; `since` and `until` bound the time the event entered its state:
+    available_at for PENDING, the lease's end for CLAIMED, published_at, died_at."""
 
     state: State | None = None
     event_type: str | None = None

@@ -56,7 +56,8 @@ REGISTRY: Final[dict[str, Signature]] = {
     "get": Signature((), ("id",), flag=NO_WRITES),
     "page": Signature(
         (
-            "index", "limit", "look", "bytes", "score", "id", "since", "until", "event_type", "key", "error", "ids_only",
+            "index", "limit", "look", "bytes", "score", "id", "since", "until", "event_type", "key", "error",
+            "ids_only",
         ),
         flag=NO_WRITES,
     ),

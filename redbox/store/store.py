@@ -124,7 +124,9 @@ class Store:
         why: str,
         durability: Durability = SERVER,
     ) -> Replies:
-        return await self._run("replay", (int(reset), available, int(force), int(dry), who, why, *ids), durability=durability)
+        return await self._run(
+            "replay", (int(reset), available, int(force), int(dry), who, why, *ids), durability=durability
+        )
 
     async def reschedule(self, ids: Iterable[str], *, available: str, who: str, why: str) -> Replies:
         return await self._run("reschedule", (available, who, why, *ids))

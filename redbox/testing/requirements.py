@@ -27,7 +27,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "PL-3": "success makes an event PUBLISHED with published_at",
     "PL-4": "failure or expiry makes it PENDING: counted once, last_error, available_at, claim cleared",
     "PL-5": "DEAD when a termination condition holds; never retried by itself",
-    "PL-6": "finalization is fenced by (claimed_by, a claim number that never repeats); an unreaped lease still settles",
+    "PL-6": "finalization is fenced by (claimed_by, a claim number that never repeats); a late lease still settles",
     "PL-7": "relays killed anywhere, double claims, half-failed batches: nothing is lost",
     "PL-8": "many relays whose clocks disagree: only the store's clock decides",
     "PL-9": "PUBLISHED and DEAD never change by themselves",

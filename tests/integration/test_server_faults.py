@@ -18,7 +18,7 @@ import pytest
 import redis
 
 from redbox import Box, BoxPaused, Claim, Event, Outcome, State, StoreError, StoreUnavailable, keys
-from redbox.errors import ForeignKey, NewerEvent, NewerLayout, StoreFull
+from redbox.errors import ForeignKey, NewerLayout, StoreFull
 from redbox.testing import advance, check_invariants
 from redbox.testing.plugin import new_box_name
 from tests import servers

@@ -16,7 +16,6 @@ MUTANTS = [
     # the fence
     Mutant("no claim number check", "include/fence.lua", " and event[3] == number", ""),
     Mutant("no claimed_by check", "include/fence.lua", " and event[2] == relay", ""),
-    Mutant("no state check in the fence", "include/fence.lua", 'event[1] == "CLAIMED" and ', ""),
     Mutant("claim numbers restart", "claim.lua", "  number = number + 1\n", "  number = position\n"),
     Mutant("one claim settled twice in one ack", "ack.lua", " and not seen[id]", ""),
     Mutant("one claim settled twice in one retry", "retry.lua", " and not seen[id]", ""),

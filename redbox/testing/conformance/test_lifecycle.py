@@ -387,21 +387,17 @@ async def test_a_suspect_that_fails_in_the_open_is_ordinary_again(box: Box):
     assert await check_invariants(box) == []
 
 
-@pytest.mark.req("PL-7")
+@pytest.mark.req("PL-7", "SC-2")
 async def test_older_work_goes_before_a_suspect(box: Box):
     await box.put(Event("suspect"))
-    for _ in range(2):
+    for delay in (0, 300):
         await claim_one(box, lease=30)
         await advance(box, seconds=31)
-        await box.reap()
-    await box.put(Event("newer"))
-    await advance(box, seconds=1)
-    older = Event("older")
-    await box.put(older)
-    await box.operate.reschedule([older.event_id], who="me", why="test")
-    claims = await box.claim("relay", limit=10)
-    assert [claim.event.event_type for claim in claims] == ["suspect"]
-    assert [claim.event.event_type for claim in await box.claim("relay", limit=10)] == ["newer", "older"]
+        await box.reap(delay=delay)
+    await box.put_many([Event("older", delay=100), Event("newer", delay=500)])
+    await advance(box, seconds=600)
+    seen = [[claim.event.event_type for claim in await box.claim("relay", limit=1)] for _ in range(3)]
+    assert seen == [["older"], ["suspect"], ["newer"]]
 
 
 @pytest.mark.req("PL-1", "RO-3")
@@ -461,3 +457,16 @@ async def test_an_event_without_a_body_is_set_aside(box: Box):
     await box._store.exchange([("DEL", keys.body(box.name, receipt.event_id))])
     assert await box.claim("relay-1") == []
     assert (await box.stats()).lost == 1
+
+
+@pytest.mark.req("RO-3", "SC-4")
+async def test_an_operator_may_kill_a_suspect(box: Box):
+    await box.put(Event("n"))
+    for _ in range(2):
+        suspect = await claim_one(box, lease=30)
+        await advance(box, seconds=31)
+        await box.reap()
+    assert await box.operate.kill([suspect.event_id], who="me", why="it kills relays") == [Outcome.OK]
+    assert (await box.stats()).suspects == 0
+    assert await box.claim("relay-1") == []
+    assert await check_invariants(box) == []

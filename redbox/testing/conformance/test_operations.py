@@ -241,10 +241,22 @@ async def test_pages_go_over_all_states(box: Box, limit: int):
 
 
 @pytest.mark.req("RO-1")
-async def test_pages_are_filled_although_a_filter_leaves_much_out(box: Box):
+@pytest.mark.parametrize("look", [1, 3, 1000])
+async def test_pages_are_filled_although_a_filter_leaves_much_out(box: Box, monkeypatch: pytest.MonkeyPatch, look: int):
+    monkeypatch.setattr(bulk, "PAGE_LOOK", look)  # so many are looked at in one step
     await box.put_many([Event("a" if n % 5 == 0 else "b", event_id=f"e{n:02}") for n in range(22)])
-    assert await paged(box, 2, event_type="a", state="PENDING") == [["e00", "e05"], ["e10", "e15"], ["e20"]]
+    await box.operate.kill([f"e{n:02}" for n in range(22)], **ADA)
+    assert await paged(box, 2, event_type="a", state="DEAD") == [["e00", "e05"], ["e10", "e15"], ["e20"]]
     assert await listed(box, event_type="a", limit=3) == ["e00", "e05", "e10"]
+    assert (await box.replay(event_type="a")).replayed == 5
+
+
+@pytest.mark.req("RO-1")
+async def test_the_last_page_says_so(box: Box):
+    await bury(box, *named("a", "b", "c"))
+    assert await paged(box, 3, state="DEAD") == [["a", "b", "c"]]
+    assert await paged(box, 2, state="DEAD") == [["a", "b"], ["c"]]
+    assert await paged(box, 3) == [["a", "b", "c"]]
 
 
 @pytest.mark.req("RO-1")
@@ -431,8 +443,15 @@ async def test_a_dry_run_replays_nothing(box: Box):
     await bury(box, *named("a", "b"))
     before = await contents(box)
     report = await box.replay(state="DEAD", dry_run=True, **ADA)
-    assert (report.matched, report.replayed, report.dry_run) == (2, 0, True)
-    assert (await box.replay(["a"], dry_run=True)).matched == 1
+    assert (report.matched, report.replayed, report.refused, report.dry_run) == (2, 0, [], True)
+    assert await contents(box) == before
+    await box.put(Event("n", event_id="p"))
+    before = await contents(box)
+    report = await box.replay(["a", "p", "unknown", "a"], dry_run=True)
+    assert (report.matched, report.replayed) == (4, 0)
+    assert [refusal[:2] for refusal in report.refused] == [
+        ("p", Outcome.NOTTERMINAL), ("unknown", Outcome.UNKNOWN), ("a", Outcome.NOTTERMINAL),
+    ]  # fmt: skip
     assert await contents(box) == before
 
 

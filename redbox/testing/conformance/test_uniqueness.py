@@ -682,8 +682,16 @@ async def test_sweeping_goes_on_in_bounded_steps(box: Box, monkeypatch: pytest.M
     await bury(box, *(Event("n") for _ in range(3)))
     await advance(box, hours=1)
     kept = await publish(box, Event("n"))
+    steps, send = [], box._store.sweep
+
+    async def counting(index: str, *arguments: Any) -> Any:
+        steps.append(index)
+        return await send(index, *arguments)
+
+    monkeypatch.setattr(box._store, "sweep", counting)
     swept = await box.sweep(keep_published=60, keep_dead=60, dry_run=dry_run)
     assert (swept.published, swept.dead) == (7, 3)
+    assert steps == ["published"] * 4 + ["dead"] * 2
     assert [record.event_id async for record in box.list(state="PUBLISHED")] == ([*ids, *kept] if dry_run else kept)
     assert await check_invariants(box) == []
 
