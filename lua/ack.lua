@@ -19,9 +19,8 @@
 --- @include "touch"
 --- @include "fence"
 --- @include "in_chunks"
---- @include "successor"
+--- @include "touch_event"
 --- @include "leave_line"
---- @include "parts"
 --- @include "erase"
 --- @include "count"
 
@@ -32,20 +31,14 @@ if refusal then
 end
 local delete = ARGV[2] == "1" or settings.deletes
 local now = now_ms()
-local replies, settled, others, seen, fenced = {}, {}, {}, {}, 0
+local replies, settled, seen, fenced = {}, {}, {}, 0
 for at = 3, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key")
   if fence(event, relay, ARGV[at + 1]) and not seen[id] then
     seen[id] = true
-    if delete then
-      parts(id, others)
-    end
-    if event[4] then
-      successor(event[4], others)
-    end
-    if event[5] then
-      others[#others + 1] = unique_key .. event[5]
+    if delete or event[4] or event[5] then
+      touch_event(id, event[4], event[5])
     end
     settled[#settled + 1] = { id, event[4], event[5] }
     replies[#replies + 1] = "OK"
@@ -54,7 +47,7 @@ for at = 3, #ARGV, 2 do
     replies[#replies + 1] = "LEASELOST"
   end
 end
-touch(others)
+touch()
 
 local ids, published = {}, {}
 for position, event in ipairs(settled) do

@@ -22,6 +22,8 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "touch"
+--- @include "touch_line"
+--- @include "leave_line"
 --- @include "in_chunks"
 
 local relay, limit, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -53,20 +55,23 @@ if suspect[1] and not suspect_out()
   index, alone, ids = key.suspect, true, { suspect[1] }
 end
 
-local events, lost, taken_ids, others, bytes = {}, {}, {}, {}, 0
+local events, lost, taken_ids, bytes = {}, {}, {}, 0
 for _, id in ipairs(ids) do
   local event = redis.call("HMGET", event_key .. id, "state", "attempts", "excused", "created_at", "available_at",
     "event_type", "ordering_key", "unique_key", "unique_scope")
   local body = redis.call("GET", body_key .. id)
   if event[1] ~= "PENDING" or not body then
-    lost[#lost + 1] = id
+    lost[#lost + 1] = { id, event[1] == "PENDING" and event[7] }
+    if event[7] then
+      touch_line(event[7], 1)
+    end
   else
     bytes = bytes + #body
     if bytes > byte_limit and #events > 0 then
       break
     end
     if event[8] then
-      others[#others + 1] = unique_key .. event[8]
+      redis.call("ZCARD", unique_key .. event[8])
     end
     events[#events + 1] = { id = id, fields = event, body = body }
     taken_ids[#taken_ids + 1] = id
@@ -75,7 +80,7 @@ end
 if #events == 0 and #lost == 0 then
   return { now, 0 }
 end
-touch(others)
+touch()
 
 local reply, leases, retried = { now, alone and 1 or 0 }, {}, {}
 local number = redis.call("HINCRBY", key.counters, "claimed", #events) - #events
@@ -107,9 +112,13 @@ end
 in_chunks("ZADD", key.claimed, leases)
 in_chunks("ZREM", index, taken_ids)
 in_chunks("ZREM", key.retries, retried)
-for _, id in ipairs(lost) do
-  redis.call("ZADD", key.lost, now, id)
-  redis.call("ZREM", index, id)
+for _, item in ipairs(lost) do
+  redis.call("ZADD", key.lost, now, item[1])
+  redis.call("ZREM", index, item[1])
+  redis.call("ZREM", key.retries, item[1])
+  if item[2] then
+    leave_line(item[1], item[2], now)
+  end
 end
 if alone and events[1] then
   redis.call("SET", key.alone, number .. " " .. taken_ids[1])

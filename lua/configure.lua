@@ -18,6 +18,7 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "touch"
+--- @include "touch_line"
 --- @include "leave_line"
 --- @include "record_action"
 
@@ -26,7 +27,12 @@ local _, refusal = open_box()
 if refusal then
   return refusal
 end
-touch({})
+touch()
+local blocked = redis.call("ZRANGE", key.blocked, 0, limit - 1)
+for _, ordering in ipairs(blocked) do
+  touch_line(ordering, 1)
+end
+
 redis.call("HSETNX", key.meta, "layout", LAYOUT)
 local changes = {}
 for at = 5, #ARGV, 2 do
@@ -37,12 +43,12 @@ for at = 5, #ARGV, 2 do
   end
   changes[#changes + 1] = ARGV[at] .. "=" .. ARGV[at + 1]
 end
-record_action(action, who, why, {}, table.concat(changes, " "))
+record_action(action, who, why, nil, table.concat(changes, " "))
 if open_box().blocks then
   return 0
 end
 local now = now_ms()
-for _, ordering in ipairs(redis.call("ZRANGE", key.blocked, 0, limit - 1)) do
+for _, ordering in ipairs(blocked) do
   redis.call("ZREM", key.blocked, ordering)
   local head = redis.call("ZRANGE", line_key .. ordering, 0, 0)[1]
   if head and redis.call("ZSCORE", key.dead, head) then

@@ -17,9 +17,8 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "touch"
---- @include "successor"
+--- @include "touch_event"
 --- @include "leave_line"
---- @include "parts"
 --- @include "erase"
 --- @include "record_action"
 --- @include "count"
@@ -41,23 +40,20 @@ local function judge(event, number)
   return (number == "" or number == event[2]) and "OK" or "CHANGED"
 end
 
-local replies, dropped, ids, others, seen = {}, {}, {}, {}, {}
+local replies, dropped, ids, seen = {}, {}, {}, {}
 for at = 3, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claim", "ordering_key")
   local word = seen[id] and "UNKNOWN" or judge(event, ARGV[at + 1])
   if word == "OK" then
     seen[id] = true
-    parts(id, others)
-    if event[3] then
-      successor(event[3], others)
-    end
+    touch_event(id, event[3], false)
     dropped[#dropped + 1] = { id, event }
     ids[#ids + 1] = id
   end
   replies[#replies + 1] = word
 end
-touch(others)
+touch()
 
 for _, item in ipairs(dropped) do
   local id, event = item[1], item[2]

@@ -22,11 +22,10 @@
 --- @include "open_box"
 --- @include "touch"
 --- @include "fence"
---- @include "successor"
+--- @include "touch_event"
 --- @include "leave_line"
 --- @include "unclaim"
 --- @include "remember"
---- @include "parts"
 --- @include "erase"
 --- @include "record_action"
 --- @include "count"
@@ -49,7 +48,7 @@ local function judge(event, number)
   return fence(event, relay, number) and "OK" or "LEASELOST"
 end
 
-local replies, settled, killed, others, seen, fenced = {}, {}, {}, {}, {}, 0
+local replies, settled, killed, seen, fenced = {}, {}, {}, {}, 0
 for at = 5, #ARGV, 3 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key")
@@ -59,13 +58,7 @@ for at = 5, #ARGV, 3 do
   end
   if word == "OK" then
     seen[id] = true
-    parts(id, others)
-    if event[4] then
-      successor(event[4], others)
-    end
-    if event[5] then
-      others[#others + 1] = unique_key .. event[5]
-    end
+    touch_event(id, event[4], event[5])
     settled[#settled + 1] = { at, event }
     killed[#killed + 1] = id
   elseif word == "LEASELOST" then
@@ -73,7 +66,7 @@ for at = 5, #ARGV, 3 do
   end
   replies[#replies + 1] = word
 end
-touch(others)
+touch()
 
 for _, item in ipairs(settled) do
   local at, event = item[1], item[2]

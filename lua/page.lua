@@ -13,7 +13,7 @@
 -- ARGV[6]   id            cursor
 -- ARGV[7]   since         lowest score, ms; "" for any
 -- ARGV[8]   until         highest score, ms; "" for any
--- ARGV[9]   event_type    Lua pattern; "" for any
+-- ARGV[9]   event_type    glob; "" for any
 -- ARGV[10]  key           ordering_key or unique_key; "" for any
 -- ARGV[11]  error         text that last_error holds, in lower case; "" for any
 -- ARGV[12]  ids_only      1 for ids instead of events
@@ -25,6 +25,7 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "rank_after"
+--- @include "glob"
 --- @include "describe"
 
 local index, limit, look, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -40,7 +41,7 @@ local function matches(id)
   end
   local event = redis.call("HMGET", event_key .. id, "event_type", "ordering_key", "unique_key", "last_error")
   return event[1]
-    and (pattern == "" or string.find(event[1], pattern))
+    and (pattern == "" or glob(pattern, event[1]))
     and (wanted == "" or event[2] == wanted or event[3] == wanted)
     and (text == "" or string.find(string.lower(event[4] or ""), text, 1, true))
 end

@@ -16,7 +16,7 @@
 -- ARGV[9]   unique_scope  ALL_LIVE | UNTOUCHED
 --
 -- Returns   for each event {word, ...}: {"CREATED"}; {"EXISTS"} with the same content; {"DIFFERS", event_type,
---           ordering_key, unique_key, body} of the stored one; {"CONFLICT", holder id}; {"FULL", max_pending};
+--           ordering_key, unique_key, body} of the stored one (a large body is left out); {"CONFLICT", holder id}; {"FULL", max_pending};
 --           {"SKIPPED"} (not reached, or refused with the rest)
 -- Errors    NEWERLAYOUT
 
@@ -32,13 +32,14 @@
 
 local mode = ARGV[1]
 local FIELDS = 8
+local TELLABLE = 65536
 local settings, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
 local sure, replies, created, existing, refused = mode == "sure", {}, {}, 0, false
-local batch_ids, batch_unique, others = {}, {}, {}
+local batch_ids, batch_unique = {}, {}
 local room = math.huge
 if settings.max_pending > 0 and not sure then
   room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting)
@@ -51,7 +52,7 @@ local function compare(at, event_type, ordering, unique, body)
     and string.sub(body, 1, size) == string.sub(ARGV[at + 2], 1, size) then
     return { "EXISTS" }
   end
-  return { "DIFFERS", event_type, ordering, unique, body }
+  return { "DIFFERS", event_type, ordering, unique, #body <= TELLABLE and body or "" }
 end
 
 local function compare_stored(id, at)
@@ -84,7 +85,7 @@ local function judge(at)
   batch_ids[id] = at
   batch_unique[unique] = id
   created[#created + 1] = at
-  others[#others + 1] = body_key .. id
+  redis.call("STRLEN", body_key .. id)
   if ordering ~= "" then
     redis.call("ZCARD", line_key .. ordering)
   end
@@ -100,7 +101,7 @@ for at = 2, #ARGV, FIELDS do
   end
   replies[#replies + 1] = reply
 end
-touch(others)
+touch()
 if mode == "check" then
   return replies
 end

@@ -16,6 +16,7 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "touch"
+--- @include "touch_event"
 --- @include "enqueue"
 --- @include "unclaim"
 --- @include "remember"
@@ -27,21 +28,18 @@ if refusal then
   return refusal
 end
 local now = now_ms()
-local expired, lost, others = {}, {}, {}
+local expired, lost = {}, {}
 for _, id in ipairs(redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, limit)) do
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
     "attempts", "excused", "expiries", "exhausted", "company")
   if event[1] == "CLAIMED" then
-    others[#others + 1] = history_key .. id
-    if event[5] then
-      others[#others + 1] = unique_key .. event[5]
-    end
+    touch_event(id, event[4], event[5])
     expired[#expired + 1] = { id, event }
   else
     lost[#lost + 1] = id
   end
 end
-touch(others)
+touch()
 
 local ids = {}
 for position, item in ipairs(expired) do

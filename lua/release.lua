@@ -19,6 +19,7 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "touch"
+--- @include "touch_event"
 --- @include "fence"
 --- @include "enqueue"
 --- @include "unclaim"
@@ -44,7 +45,7 @@ local function judge(event, number)
   return fence(event, relay, number) and "OK" or "LEASELOST"
 end
 
-local replies, settled, released, others, seen, fenced = {}, {}, {}, {}, {}, 0
+local replies, settled, released, seen, fenced = {}, {}, {}, {}, 0
 for at = 5, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
@@ -55,10 +56,7 @@ for at = 5, #ARGV, 2 do
   end
   if word == "OK" then
     seen[id] = true
-    others[#others + 1] = history_key .. id
-    if event[5] then
-      others[#others + 1] = unique_key .. event[5]
-    end
+    touch_event(id, event[4], event[5])
     settled[#settled + 1] = { id, event }
     released[#released + 1] = id
   elseif word == "LEASELOST" then
@@ -66,7 +64,7 @@ for at = 5, #ARGV, 2 do
   end
   replies[#replies + 1] = word
 end
-touch(others)
+touch()
 
 for _, item in ipairs(settled) do
   local id, event = item[1], item[2]

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- renew: CLAIMED stays CLAIMED, with a later end of its lease.
+-- renew: CLAIMED stays CLAIMED, with its lease ending so long from now.
 --
 -- Guarantee: fenced; a claim that is gone changes nothing.
 --

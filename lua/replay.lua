@@ -21,6 +21,7 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "touch"
+--- @include "touch_event"
 --- @include "due"
 --- @include "holder"
 --- @include "enqueue"
@@ -35,7 +36,7 @@ if refusal then
 end
 local now = now_ms()
 local available_at = due(ARGV[2], now)
-local replies, replayed, ids, others, batch_unique, seen = {}, {}, {}, {}, {}, {}
+local replies, replayed, ids, batch_unique, seen = {}, {}, {}, {}, {}
 
 local function judge(id, event)
   if not event[1] then
@@ -65,14 +66,11 @@ for at = 7, #ARGV do
   local reply = judge(id, event)
   if reply[1] == "OK" then
     seen[id] = true
-    if event[2] then
-      redis.call("ZCARD", line_key .. event[2])
-    end
+    touch_event(id, event[2], event[3])
     if event[3] then
       local untouched = reset or tonumber(event[5] or 0) == 0
       batch_unique[event[3]] = { id = id, score = untouched and 0 or available_at }
     end
-    others[#others + 1] = history_key .. id
     replayed[#replayed + 1] = { id, event }
     ids[#ids + 1] = id
   end
@@ -81,7 +79,7 @@ end
 if dry then
   return replies
 end
-touch(others)
+touch()
 
 for _, item in ipairs(replayed) do
   local id, event = item[1], item[2]

@@ -16,6 +16,7 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "touch"
+--- @include "touch_event"
 --- @include "due"
 --- @include "enqueue"
 --- @include "record_action"
@@ -27,14 +28,12 @@ if refusal then
 end
 local now = now_ms()
 local available_at = due(ARGV[1], now)
-local replies, moved, ids, others = {}, {}, {}, {}
+local replies, moved, ids = {}, {}, {}
 for at = 4, #ARGV do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "attempts", "expiries", "ordering_key", "unique_key")
   if event[1] == "PENDING" then
-    if event[5] then
-      others[#others + 1] = unique_key .. event[5]
-    end
+    touch_event(id, event[4], event[5])
     moved[#moved + 1] = { id, event }
     ids[#ids + 1] = id
     replies[#replies + 1] = "OK"
@@ -42,7 +41,7 @@ for at = 4, #ARGV do
     replies[#replies + 1] = event[1] and "NOTPENDING" or "UNKNOWN"
   end
 end
-touch(others)
+touch()
 
 for _, item in ipairs(moved) do
   local id, event = item[1], item[2]

@@ -18,6 +18,7 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "touch"
+--- @include "touch_event"
 --- @include "fence"
 --- @include "enqueue"
 --- @include "unclaim"
@@ -30,17 +31,14 @@ if refusal then
   return refusal
 end
 local now = now_ms()
-local replies, settled, others, seen, fenced = {}, {}, {}, {}, 0
+local replies, settled, seen, fenced = {}, {}, {}, 0
 for at = 2, #ARGV, 4 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
     "attempts")
   if fence(event, relay, ARGV[at + 1]) and not seen[id] then
     seen[id] = true
-    others[#others + 1] = history_key .. id
-    if event[5] then
-      others[#others + 1] = unique_key .. event[5]
-    end
+    touch_event(id, event[4], event[5])
     settled[#settled + 1] = { at, event }
     replies[#replies + 1] = "OK"
   else
@@ -48,7 +46,7 @@ for at = 2, #ARGV, 4 do
     replies[#replies + 1] = "LEASELOST"
   end
 end
-touch(others)
+touch()
 
 for _, item in ipairs(settled) do
   local at, event = item[1], item[2]

@@ -13,8 +13,7 @@
 -- ARGV[6]   score         cursor; "" to begin
 -- ARGV[7]   id            cursor
 --
--- Returns   {how many were looked at, how many removed, 1 when there may be more, score, id}: the last two are the
---           next cursor
+-- Returns   {how many were removed, 1 when there may be more, score, id}: the last two are the next cursor
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -23,7 +22,7 @@
 --- @include "touch"
 --- @include "in_chunks"
 --- @include "rank_after"
---- @include "parts"
+--- @include "touch_event"
 --- @include "erase"
 --- @include "count"
 
@@ -43,23 +42,23 @@ end
 local first = ARGV[6] ~= "" and rank_after(index, ARGV[6], ARGV[7]) or 0
 local last = math.min(first + limit, going) - 1
 if last < first then
-  return { 0, 0, 0, ARGV[6], ARGV[7] }
+  return { 0, 0, ARGV[6], ARGV[7] }
 end
 
-local found, gone, others = redis.call("ZRANGE", index, first, last, "WITHSCORES"), {}, {}
+local found, gone = redis.call("ZRANGE", index, first, last, "WITHSCORES"), {}
 for at = 1, #found, 2 do
   local ordering = redis.call("HGET", event_key .. found[at], "ordering_key")
   if not (ordering and redis.call("ZSCORE", line_key .. ordering, found[at])) then
     gone[#gone + 1] = found[at]
-    parts(found[at], others)
+    touch_event(found[at], false, false)
   end
 end
 if not dry then
-  touch(others)
+  touch()
   for _, id in ipairs(gone) do
     erase(id)
   end
   in_chunks("ZREM", index, gone)
   count("swept", #gone)
 end
-return { #found / 2, #gone, last + 1 < going and 1 or 0, found[#found], found[#found - 1] }
+return { #gone, last + 1 < going and 1 or 0, found[#found], found[#found - 1] }

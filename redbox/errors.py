@@ -22,6 +22,7 @@
         ├── NewerLayout             the box was written by a newer redbox
         ├── NewerEvent              one event was written by a newer redbox
         ├── DurabilityNotReached    it may be there, but not as safely as asked for
+        ├── PartlyCommitted         a transaction of which some is committed and some is not
         ├── DurabilityUnsupported   this server cannot give the asked-for durability
         └── EmbeddedServerFailed    the embedded server did not start
 
@@ -156,6 +157,9 @@ class TransactionFailed(Refused):
 class StoreError(RedboxError):
     """The store answered with an error."""
 
+    #: The event that a put was about: put it again with this id.
+    event_id: str | None = None
+
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached."""
@@ -179,6 +183,14 @@ class NewerEvent(StoreError):
 
 class DurabilityNotReached(StoreError):
     """The write was made, but was not confirmed as safely as asked for; repeating it with the same id is safe."""
+
+    def __init__(self, message: str | None = None, replies: Any = ()) -> None:
+        super().__init__(message)
+        self.replies = replies  # what the server answered, event by event
+
+
+class PartlyCommitted(StoreError):
+    """Part of the transaction is committed; do not simply repeat it."""
 
 
 class DurabilityUnsupported(StoreError):

@@ -30,6 +30,7 @@ EVENT_ID_LENGTH: Final = 128
 HEADERS_BYTES: Final = 32 * 1024
 ERROR_LENGTH: Final = 2000
 LONGEST_DELAY: Final = timedelta(days=3660)
+LAST_YEAR: Final = 9000
 RESERVED_HEADERS: Final = ("redbox-", "ce-", "webhook-")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -115,7 +116,8 @@ def from_ms(ms: int) -> datetime:
 
 
 def to_ms(moment: datetime) -> int:
-    return (moment - _EPOCH) // _MILLISECOND
+    """A moment in milliseconds, rounded up: nothing is due before its time."""
+    return -((_EPOCH - moment) // _MILLISECOND)
 
 
 def duration_ms(value: float | timedelta, field: str) -> int:
@@ -128,12 +130,13 @@ def duration_ms(value: float | timedelta, field: str) -> int:
         raise InvalidEvent(field, "must not be negative")
     if length > LONGEST_DELAY:
         raise InvalidEvent(field, f"must not be longer than {LONGEST_DELAY.days} days")
-    return length // _MILLISECOND
+    return -(-length // _MILLISECOND)  # rounded up: nothing is due before its time
 
 
 def error_text(error: Any) -> str:
     """An error as it is stored: bounded, and readable whatever it holds (file names may hold what is not Unicode)."""
-    return str(error)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
+    text = str(error) or (type(error).__name__ if isinstance(error, BaseException) else "")
+    return text[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
 
 
 class _EventMeta(msgspec.StructMeta):
@@ -192,15 +195,17 @@ class Event(_Named, frozen=True, kw_only=True):
 class Receipt(msgspec.Struct, frozen=True):
     """What `put` tells: the id, whether this call created the event, and how safely it is stored.
 
-    `created` is False when the id was there already with the same content (a repeated put), or when the put was
-    refused and the caller asked not to raise: then `refused` says why, and `holder` names the event that holds the
-    unique_key.
+    `created` is False when the id was there already with the same content: a put of the caller's repeated, or one
+    whose reply was lost and that redbox repeated. It is also False when the put was refused and the caller asked not
+    to raise: then `refused` is "conflict" (and `holder` names the event that holds the unique_key), "id_reused" or
+    "box_full", and `reason` says it in a sentence.
     """
 
     event_id: str
     created: bool
     durability: str = "server"
     refused: str | None = None
+    reason: str | None = None
     holder: str | None = None
 
 
@@ -231,7 +236,7 @@ class Claim(msgspec.Struct, frozen=True):
     suspect: bool
     created_ms: int
     claimed_ms: int
-    lease_ms: int
+    lease_until_ms: int
 
     @property
     def created_at(self) -> datetime:
@@ -242,13 +247,18 @@ class Claim(msgspec.Struct, frozen=True):
         return from_ms(self.claimed_ms)
 
     @property
+    def lease_until(self) -> datetime:
+        return from_ms(self.lease_until_ms)
+
+    @property
     def failures(self) -> int:
         """Attempts before this one that count against the event."""
         return self.attempts - self.excused - (0 if self.exhausted else 1)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the box knows of an event: `event` never changes, the rest is where it stands."""
+    """Everything the box knows of an event: `event` as it was put (its available_at is the current one), and where it
+    stands."""
 
     event: Event
     event_id: str
@@ -324,7 +334,7 @@ def _validate(event: Event) -> None:
     if event.content_type is not None:
         if not isinstance(event.content_type, str) or "/" not in event.content_type:
             raise InvalidEvent("content_type", f"must look like type/subtype, not {event.content_type!r}")
-        if len(event.content_type) > KEY_LENGTH or _CONTROL.search(event.content_type):
+        if len(event.content_type) > KEY_LENGTH or not event.content_type.isprintable():
             raise InvalidEvent("content_type", f"must be at most {KEY_LENGTH} printable characters")
 
 
@@ -353,6 +363,8 @@ def check_moment(field: str, value: Any) -> None:
         raise InvalidEvent(field, f"must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None:
         raise InvalidEvent(field, "must carry a time zone, e.g. datetime.now(UTC)")
+    if value.year > LAST_YEAR:
+        raise InvalidEvent(field, f"must not be later than the year {LAST_YEAR}")
 
 
 def _check_strings(field: str, value: Any) -> None:

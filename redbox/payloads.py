@@ -29,9 +29,9 @@ def encode(payload: Any, content_type: str | None) -> tuple[bytes, str]:
     or as MessagePack when the content type asks for it.
     """
     kind = type(payload)
-    if kind is bytes:
-        return payload, content_type or BYTES
-    if kind is str:
+    if isinstance(payload, bytes):
+        return bytes(payload), content_type or BYTES
+    if isinstance(payload, str):
         try:
             return payload.encode(), content_type or TEXT
         except UnicodeEncodeError as error:

@@ -16,7 +16,7 @@ BATCH_BYTES: Final = 8 * 1024 * 1024
 PAGE_LIMIT: Final = 500
 PAGE_LOOK: Final = 2000
 LEASE: Final = 30.0
-NEWER_EVENT_DELAY: Final = 60.0
+UNREADABLE_DELAY: Final = 60.0
 KEEP_PUBLISHED: Final = timedelta(hours=24)
 KEEP_PUBLISHED_COUNT: Final = 100_000
 LARGEST: Final = 10**9  # seconds or events

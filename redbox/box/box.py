@@ -10,25 +10,36 @@ from typing import Any, Literal, Self, TypeVar
 
 from redbox.box import bulk
 from redbox.box.lane import Lane
-from redbox.box.operate import Operate, available_argument
+from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
 from redbox.box.transaction import Transaction
-from redbox.errors import BatchRefused, BoxFull, Conflict, IdReused, Refused, StoreError, UsageError
+from redbox.errors import (
+    BatchRefused,
+    BoxFull,
+    Conflict,
+    DurabilityNotReached,
+    IdReused,
+    NewerEvent,
+    Refused,
+    StoreError,
+    UsageError,
+)
 from redbox.events import Claim, Event, Receipt, Record, State, as_event, check_key, duration_ms, error_text
 from redbox.settings import (
     BATCH_BYTES,
     BATCH_COUNT,
     LEASE,
     MAX_PAYLOAD,
-    NEWER_EVENT_DELAY,
     PAGE_LIMIT,
+    UNREADABLE_DELAY,
     Settings,
+    to_meta,
 )
 from redbox.store import connect
 from redbox.store.codec import decode_claim, decode_record, difference, encode_event, pairs
 from redbox.store.durability import Durability
-from redbox.store.store import Store
+from redbox.store.store import UNCONFIRMED, Store
 from redbox.telemetry import current_traceparent
 
 logger = logging.getLogger("redbox")
@@ -89,7 +100,10 @@ class Box:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Waits for puts under way, then closes redbox's own connections. A client that was given stays open."""
+        """Waits for what is under way, then closes redbox's own connections. A client that was given stays open.
+
+        Of a call that makes several steps, such as a long put_many or replay, the step under way is finished.
+        """
         self._closed = True
         for lane in self._lanes.values():
             await lane.drain()
@@ -115,7 +129,12 @@ class Box:
         lane = self._lanes.get(level)
         if lane is None:
             lane = self._lanes[level] = Lane(self._store, level)
-        return self._receipt(event, await lane.put(arguments), level, on_conflict == "raise")
+        try:
+            return self._receipt(event, await lane.put(arguments), level, skips_conflicts=on_conflict == "skip")
+        except StoreError as error:  # this caller's own copy: let it say what to put again
+            error.event_id = event.event_id
+            error.args = (f"{error.message} (event_id {event.event_id})",)
+            raise
 
     async def put_many(
         self, events: Iterable[Any], *, on_conflict: OnBatchConflict = "raise", durability: str | None = None
@@ -144,8 +163,11 @@ class Box:
                 self._raise_refusals(chunk, replies, level)
             for (event, _), reply in zip(chunk, replies, strict=True):
                 try:
-                    receipts.append(self._receipt(event, reply, level, on_conflict == "raise"))
+                    receipts.append(self._receipt(event, reply, level))
                 except Refused as refusal:
+                    if on_conflict == "skip":
+                        receipts.append(_refused(event, refusal, level))
+                        continue
                     raise BatchRefused(
                         f"event {len(receipts)} of the batch was refused: {refusal}", receipts, len(receipts)
                     ) from refusal
@@ -175,26 +197,27 @@ class Box:
             except Refused as refusal:
                 raise BatchRefused(f"nothing was put: event {index} was refused: {refusal}", [], index) from refusal
 
-    def _receipt(self, event: Event, reply: list[Any], level: Durability, raises: bool = True) -> Receipt:
+    def _receipt(self, event: Event, reply: list[Any], level: Durability, *, skips_conflicts: bool = False) -> Receipt:
         """The script's reply for one event as a receipt, or as the error that it means."""
         word, *detail = reply
-        refusal: Refused
         if word == b"CREATED":
             return Receipt(event.event_id, True, level.name)
         if word == b"EXISTS":
             return Receipt(event.event_id, False, level.name)
         if word == b"DIFFERS":
-            refusal = IdReused(event.event_id, difference(detail, event, self._max_payload))
-        elif word == b"CONFLICT":
-            refusal = Conflict(event.event_id, detail[0].decode(), event.unique_key)
-        elif word == b"FULL":
-            refusal = BoxFull(f"box {self.name!r} holds max_pending ({detail[0].decode()}) events already")
-        else:  # SKIPPED: an earlier event of its batch was refused
-            refusal = Refused(f"event {event.event_id} was not put, since an earlier one was refused")
-        if raises:
-            raise refusal
-        holder = refusal.holder if isinstance(refusal, Conflict) else None
-        return Receipt(event.event_id, False, level.name, str(refusal), holder)
+            raise IdReused(event.event_id, difference(detail, event, self._max_payload))
+        if word == b"CONFLICT":
+            conflict = Conflict(event.event_id, detail[0].decode(), event.unique_key)
+            if skips_conflicts:
+                return _refused(event, conflict, level)
+            raise conflict
+        if word == b"FULL":
+            raise BoxFull(f"box {self.name!r} holds max_pending ({detail[0].decode()}) events already")
+        if word == b"SKIPPED":
+            raise Refused(f"event {event.event_id} was not put, since another of its batch was refused")
+        if word == UNCONFIRMED:
+            raise DurabilityNotReached(detail[0])
+        raise StoreError(f"the server answered {word!r} to a put, which this redbox does not know")
 
     # --- looking -------------------------------------------------------------------------------------------------
 
@@ -219,7 +242,7 @@ class Box:
         return Settings.from_meta(pairs(await self._store.meta()))
 
     async def exists(self) -> bool:
-        """Whether anything was ever put into this box."""
+        """Whether there is such a box: something was put into it, or it was configured."""
         self._ensure_open()
         return bool(await self._store.meta())
 
@@ -249,18 +272,31 @@ class Box:
         check_key("relay", relay)
         if not 0 < limit <= BATCH_COUNT:
             raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
+        if (attempts is not None and attempts < 1) or holding < 0 or max_bytes < 1:
+            raise UsageError(
+                "attempts must be at least 1 (None for no limit), holding not negative, max_bytes positive"
+            )
         lease_ms = _positive_ms(lease, "lease")
         now, suspect, *found = await self._store.claim(relay, limit, lease_ms, attempts or 0, max_bytes, holding)
-        claims, unreadable = [], []
+        claims = []
         for reply in found:
             try:
                 claims.append(decode_claim(reply, relay, now, lease_ms, suspect == 1))
-            except StoreError as error:  # a newer redbox can read it: give it back, do not burn its attempts
-                logger.error("%s; given back for %g s", error, NEWER_EVENT_DELAY)
-                unreadable.append((reply[0].decode(), reply[1]))
-        if unreadable:
-            await self._store.release(relay, unreadable, delay=int(NEWER_EVENT_DELAY * 1000))
+            except Exception as error:  # whatever is wrong with one event, the others are claimed
+                await self._set_aside(relay, reply, error)
         return claims
+
+    async def _set_aside(self, relay: str, reply: list[Any], error: Exception) -> None:
+        """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
+        event_id, number, exhausted = reply[0].decode(errors="replace"), reply[1], reply[4] == 1
+        delay = int(UNREADABLE_DELAY * 1000)
+        logger.error("event %s cannot be read: %s", event_id, error)
+        if isinstance(error, NewerEvent):
+            await self._store.release(relay, [(event_id, number)], delay=delay)
+        elif exhausted:
+            await self._store.kill(relay, [(event_id, number, error_text(error))])
+        else:
+            await self._store.retry(relay, [(event_id, number, delay, error_text(error))])
 
     async def renew(self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE) -> list[bool]:
         """Makes leases end `lease` from now. False where the claim was gone."""
@@ -361,14 +397,15 @@ class Box:
         force: bool = False,
         dry_run: bool = False,
         rate: float | None = None,
-        who: str = "",
+        who: str | None = None,
         why: str = "",
         progress: bulk.Progress | None = None,
     ) -> Replayed:
         """Sends PUBLISHED or DEAD events back to PENDING: by ids, or by filter (DEAD unless `state` says otherwise).
 
         All of them: `state="DEAD"` alone. Attempts and last_error start anew unless `reset=False`. A unique_key that
-        another event holds refuses the replay unless `force`. `rate` is events per second.
+        another event holds refuses the replay unless `force`. `rate` is events per second. Recorded in the box's log,
+        by default under the name of the process' user.
         """
         self._ensure_open()
         filters = {
@@ -379,6 +416,8 @@ class Box:
             raise UsageError("say what to replay: ids, or a filter; all dead events: state='DEAD'")
         if isinstance(ids, str):
             raise UsageError("ids must be a list of event ids, not one string")
+        if who:
+            check_key("who", who)
         if rate is not None and rate <= 0:
             raise UsageError("rate must be positive: events per second")
         if filters["state"] is None:
@@ -395,7 +434,7 @@ class Box:
             force=force,
             dry_run=dry_run,
             rate=rate,
-            who=who,
+            who=operator_name() if who is None else who,
             why=why,
             durability=self._durability,
             progress=progress,
@@ -411,23 +450,20 @@ class Box:
         limit: int | None = None,
         dry_run: bool = False,
     ) -> Swept:
-        """Removes PUBLISHED and DEAD events past their retention; what is not given comes from the box's settings."""
+        """Removes PUBLISHED and DEAD events past their retention; what is not given comes from the box's settings.
+
+        `limit` bounds how many are removed, PUBLISHED ones first.
+        """
         self._ensure_open()
-        settings = await self.settings()
-
-        def seconds(given: Any, setting: float | None) -> float | None:
-            value = setting if given is _UNSET else given
-            return None if value is None else duration_ms(value, "keep") / 1000
-
-        def count(given: Any, setting: int | None) -> int | None:
-            return setting if given is _UNSET else given
-
+        given = {
+            "keep_published": keep_published, "keep_published_count": keep_published_count,
+            "keep_dead": keep_dead, "keep_dead_count": keep_dead_count,
+        }  # fmt: skip
+        changes = to_meta({name: value for name, value in given.items() if value is not _UNSET})
+        settings = Settings.from_meta({**pairs(await self._store.meta()), **changes})
         keep = {
-            State.PUBLISHED: (
-                seconds(keep_published, settings.keep_published),
-                count(keep_published_count, settings.keep_published_count),
-            ),
-            State.DEAD: (seconds(keep_dead, settings.keep_dead), count(keep_dead_count, settings.keep_dead_count)),
+            State.PUBLISHED: (settings.keep_published, settings.keep_published_count),
+            State.DEAD: (settings.keep_dead, settings.keep_dead_count),
         }
         return await bulk.sweep(self._store, keep=keep, dry_run=dry_run, limit=limit)
 
@@ -444,7 +480,9 @@ class Box:
         until: datetime | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Record]:
-        """Records in order of time within their state; `event_type` is a glob. Changes nothing.
+        """Records by state, and in order of time; `event_type` is a glob. Changes nothing.
+
+        PENDING come in three groups: those a relay can take, those that wait behind the head of their line, suspects.
 
         An event that changes state meanwhile may be seen once, twice or not at all; one that does not, exactly once.
         """
@@ -462,6 +500,12 @@ class Box:
             left = None if left is None else left - len(found.records)
             if cursor is None:
                 return
+
+
+def _refused(event: Event, refusal: Refused, level: Durability) -> Receipt:
+    kinds = {Conflict: "conflict", IdReused: "id_reused", BoxFull: "box_full"}
+    holder = refusal.holder if isinstance(refusal, Conflict) else None
+    return Receipt(event.event_id, False, level.name, kinds.get(type(refusal), "refused"), str(refusal), holder)
 
 
 def _fence(claim: Claim) -> tuple[str, int]:

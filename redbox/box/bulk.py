@@ -155,11 +155,11 @@ async def sweep(
         more, removed = 1, 0
         while more and left != 0:
             step = BATCH_COUNT if left is None else min(left, BATCH_COUNT)
-            looked_at, gone, more, *following = await store.sweep(
+            gone, more, *following = await store.sweep(
                 state.value.lower(), None if age is None else int(age * 1000), count, step, dry_run, cursor
             )
             cursor = (following[0], following[1])
             removed += gone
-            left = None if left is None else left - looked_at
+            left = None if left is None else left - gone
         setattr(report, state.value.lower(), removed)
     return report

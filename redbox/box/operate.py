@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,12 +12,20 @@ from typing import Any
 from redbox.box.bulk import batches
 from redbox.box.reports import LogEntry
 from redbox.errors import UsageError
-from redbox.events import Outcome, check_moment, duration_ms, error_text, from_ms, to_ms
+from redbox.events import Outcome, check_key, check_moment, duration_ms, error_text, from_ms, to_ms
 from redbox.settings import Settings, to_meta
 from redbox.store.codec import pairs
 from redbox.store.store import Store
 
 LINES_PER_STEP = 100
+
+
+def operator_name() -> str:
+    """Who acts when nobody is named: the user of this process."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):  # a user id without a name, as containers have them
+        return f"uid-{os.getuid()}@{socket.gethostname()}"
 
 
 def available_argument(delay: float | timedelta | None, available_at: datetime | None) -> str:
@@ -109,6 +120,7 @@ class Operate:
         self._ensure_open()
         if not who:
             raise UsageError("who: say who does this; every action of an operator is recorded")
+        check_key("who", who)
 
 
 def _entry(raw_id: bytes, fields: dict[str, str]) -> LogEntry:

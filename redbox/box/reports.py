@@ -107,7 +107,7 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
         first_lease_ends=until("in_flight"),
         oldest_dead=since("dead"),
         oldest_completed=since("completed"),
-        totals={name: int(value) for name, value in totals.items() if name != "seq"},
+        totals={name: int(value) for name, value in totals.items() if name not in ("seq", "probes")},
         settings=Settings.from_meta(meta),
         layout=int(meta.get("layout", 0)),
     )

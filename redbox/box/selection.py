@@ -12,6 +12,7 @@ from redbox.errors import UsageError
 from redbox.events import State, check_moment, to_ms
 from redbox.keys import INDEXES, PENDING_INDEXES
 
+LONGEST_FILTER: Final = 255
 _INDEXES_OF: Final = {
     State.PENDING: PENDING_INDEXES,
     State.CLAIMED: ("claimed",),
@@ -44,7 +45,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return (
             "" if self.since is None else to_ms(self.since),
             "" if self.until is None else to_ms(self.until),
-            "" if self.event_type is None else lua_pattern(self.event_type),
+            self.event_type or "",
             self.key or "",
             (self.error or "").translate(_ASCII_LOWER),  # as Lua lowers it
         )
@@ -58,22 +59,17 @@ def select(**filters: Any) -> Selection:
             filters["state"] = State(str(state).upper())
         except ValueError:
             raise UsageError(f"state {state!r}: use one of {', '.join(State)}") from None
+    for name in ("event_type", "key", "error"):
+        text = filters.get(name)
+        if text is not None and not (isinstance(text, str) and 0 < len(text) <= LONGEST_FILTER):
+            raise UsageError(f"{name}: must be 1 to {LONGEST_FILTER} characters, or left out")
     for name in ("since", "until"):
         if filters.get(name) is not None:
             check_moment(name, filters[name])
     return Selection(**filters)
 
 
-#: One character of UTF-8, to Lua, which knows only bytes.
-_ANY_CHARACTER: Final = b"[\x01-\x7f\xc2-\xf4][\x80-\xbf]*"
 _ASCII_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-
-
-def lua_pattern(glob: str) -> bytes:
-    """A glob (`*`, `?`) as an anchored Lua pattern."""
-    wild = {"*": b".*", "?": _ANY_CHARACTER}
-    parts = (wild.get(char) or (char if char.isalnum() else f"%{char}").encode() for char in glob)
-    return b"^" + b"".join(parts) + b"$"
 
 
 def encode_cursor(index: str, score: bytes, event_id: bytes) -> str:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from redis.asyncio import ConnectionPool
 from redis.asyncio.client import Pipeline
 
 from redbox import keys
-from redbox.errors import TransactionFailed, UsageError
+from redbox.errors import PartlyCommitted, TransactionFailed, UsageError
 from redbox.events import Event, Receipt, as_event
+from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store.durability import Durability
 from redbox.store.store import Store
 from redbox.store.transact import Committed, transact
+
+#: Commands that end a transaction, change what the connection is, or take it over.
+NOT_IN_A_TRANSACTION: Final = frozenset(
+    {
+        "WATCH", "UNWATCH", "MULTI", "EXEC", "DISCARD", "SELECT", "SWAPDB", "RESET", "QUIT", "HELLO", "AUTH",
+        "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "CLIENT", "SHUTDOWN",
+    }
+)  # fmt: skip
 
 Encode = Callable[[Event], tuple[Any, ...]]
 AsReceipt = Callable[[Event, list[Any], Durability], Receipt]
@@ -47,6 +56,7 @@ class Transaction:
         self._encode = encode
         self._as_receipt = as_receipt
         self._events: list[tuple[Event, tuple[Any, ...]]] = []
+        self._entered = False
         self.redis = Recorder()
         self.results: list[Any] = []
         self.receipts: list[Receipt] = []
@@ -59,9 +69,14 @@ class Transaction:
 
     def key(self, name: str) -> str:
         """A key name of the caller's own that is in the box's cluster slot."""
+        if "{" in name:
+            raise UsageError(f"{name!r}: braces would put the key into another cluster slot")
         return f"{name}:{keys.prefix(self._store.box)}"
 
     async def __aenter__(self) -> Self:
+        if self._entered:
+            raise UsageError("a transaction is for one block; begin another with box.transaction()")
+        self._entered = True
         return self
 
     async def __aexit__(
@@ -72,8 +87,12 @@ class Transaction:
 
     async def _commit(self) -> None:
         commands: list[tuple[Any, ...]] = [tuple(args) for args, _ in self.redis.command_stack]
-        if any(str(command[0]).upper() in ("WATCH", "MULTI", "EXEC", "DISCARD") for command in commands):
-            raise UsageError("tx.redis takes plain commands only; MULTI, EXEC and WATCH are the transaction's own")
+        for command in commands:
+            word = (command[0].decode() if isinstance(command[0], bytes) else str(command[0])).upper().split(" ")[0]
+            if word in NOT_IN_A_TRANSACTION:
+                raise UsageError(f"tx.redis takes plain commands only; {word} would leave the transaction")
+        if len(self._events) > BATCH_COUNT or sum(len(arguments[2]) for _, arguments in self._events) > BATCH_BYTES:
+            raise UsageError(f"a transaction takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes")
         if not commands and not self._events:
             return
         outcome = await transact(self._store, commands, [arguments for _, arguments in self._events], self._durability)
@@ -88,7 +107,7 @@ class Transaction:
         self.results = outcome.replies
         for command, reply in zip(commands, self.results, strict=True):
             if isinstance(reply, Exception):
-                raise TransactionFailed(
+                raise PartlyCommitted(
                     f"your own command {command[0]} failed ({reply}); Redis does not roll back: the events and your "
                     "other commands are committed"
                 ) from reply

@@ -173,7 +173,7 @@ def _tell_id(session: Session, receipt: Receipt) -> None:
     elif receipt.refused is None:
         click.echo(receipt.event_id)
     else:
-        session.output.note(f"skipped: {receipt.refused}")
+        session.output.note(f"skipped: {receipt.reason}")
 
 
 # --- many ------------------------------------------------------------------------------------------------------

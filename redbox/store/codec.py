@@ -213,6 +213,10 @@ def difference(stored: list[bytes], event: Event, max_payload: int) -> str:
         return "ordering_key"
     if unique_key.decode() != (event.unique_key or ""):
         return "unique_key"
-    there, here = decode_body(event.event_id, raw), _decode(encode_event(event, max_payload, {})[2])
+    try:
+        there = decode_body(event.event_id, raw)
+    except StoreError:  # too large to be told, or not for us to read; but not the same
+        return "payload"
+    here = _decode(encode_event(event, max_payload, {})[2])
     fields = ("payload", "content_type", "headers", "partition_key")
     return next((field for field in fields if getattr(there, field) != getattr(here, field)), "body")

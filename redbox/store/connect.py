@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import anyio.to_thread
 import msgspec
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, RedisError
 
 from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
-from redbox.store.wire import ClusterWire, Command, SingleWire, Wire
+from redbox.store.wire import ClusterWire, SingleWire, Talk, Wire
 
 SCHEMES: Final = (
     "redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://", "embedded:<dir>", "memory:",
@@ -55,7 +58,9 @@ def from_url(url: str) -> Endpoint:
             return _cluster(url, tls=scheme.startswith("rediss"))
         if scheme in ("redis+sentinel", "rediss+sentinel"):
             return _sentinel(url, tls=scheme.startswith("rediss"))
-    except (ValueError, RedisError) as error:
+    except UsageError as error:
+        raise InvalidURL(f"{describe(url)}: {error}") from None
+    except (ValueError, TypeError, RedisError) as error:
         raise InvalidURL(f"{describe(url)} is not a valid store URL: {error}") from None
     if scheme == "embedded":
         return _embedded(rest.removeprefix("//"))
@@ -70,11 +75,7 @@ def from_client(client: Any) -> Endpoint:
         raise UsageError(
             f"client must be a redis.asyncio client, not {type(client).__module__}.{type(client).__name__}"
         )
-    if client.get_encoder().decode_responses:
-        raise UsageError(
-            "this client decodes responses (decode_responses=True), and payloads are bytes; "
-            "give redbox a client without it"
-        )
+    _check_encoder(client)
 
     async def open_wire() -> Wire:
         if isinstance(client, RedisCluster):
@@ -82,6 +83,17 @@ def from_client(client: Any) -> Endpoint:
         return SingleWire(client, shebang=not _is_fake(client))
 
     return Endpoint(f"the application's {type(client).__name__} client", open_wire)
+
+
+def _check_encoder(client: Redis | RedisCluster) -> None:
+    encoder = client.get_encoder()
+    if encoder.decode_responses:
+        raise UsageError(
+            "this client decodes responses (decode_responses=True), and payloads are bytes; "
+            "give redbox a client without it"
+        )
+    if encoder.encoding.lower().replace("-", "") != "utf8":
+        raise UsageError(f"this client encodes text as {encoder.encoding}; give redbox one that uses UTF-8")
 
 
 def _is_fake(client: Redis) -> bool:
@@ -94,7 +106,9 @@ def _no_retry() -> Retry:
 
 def _single(url: str) -> Endpoint:
     options: dict[str, Any] = {"retry": _no_retry(), "decode_responses": False}
-    Redis.from_url(url, **options)  # so that a wrong URL fails here and not at the first put
+    check = Redis.from_url(url, **options)  # so that a wrong URL fails here and not at the first put
+    check.connection_pool.make_connection()
+    _check_encoder(check)
 
     async def open_wire() -> Wire:
         client = Redis.from_url(url, **options)
@@ -122,10 +136,10 @@ def _credentials(netloc: str) -> dict[str, Any]:
 
 
 def _options(query: str) -> dict[str, Any]:
-    """Options after the `?`, by redis-py's names; numbers become numbers."""
-    options: dict[str, Any] = {}
-    for name, (value, *_) in parse_qs(query).items():
-        options[name] = float(value) if re.fullmatch(r"\d+(\.\d+)?", value) and "timeout" in name else value
+    """Options after the `?`, by redis-py's names and with its types."""
+    options: dict[str, Any] = dict(parse_url(f"redis://localhost?{query}"))
+    options.pop("host", None)
+    Redis(**options).connection_pool.make_connection()  # so that a wrong one fails here
     return options
 
 
@@ -173,9 +187,11 @@ class EmbeddedWire(SingleWire):
         super().__init__(client)
         self._directory = directory
 
-    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
+    @asynccontextmanager
+    async def session(self, key: str) -> AsyncIterator[Talk]:
         try:
-            return await super().exchange(key, commands)
+            async with super().session(key) as say:
+                yield say
         except (ConnectionError, OSError):
             await anyio.to_thread.run_sync(self._revive)
             raise
@@ -195,16 +211,22 @@ class EmbeddedWire(SingleWire):
         await self._client.aclose()
         await anyio.to_thread.run_sync(embedded.release, self._directory)
 
+    def abandon(self) -> None:
+        from redbox.store import embedded
+
+        embedded.release(self._directory)
+
 
 def _embedded(directory: str) -> Endpoint:
     if not directory:
         raise InvalidURL("embedded: names no directory; use embedded:./data")
+    place = os.path.realpath(directory)  # now: the process may go elsewhere
 
     async def open_wire() -> Wire:
         from redbox.store import embedded  # needs flock, which not every platform has
 
-        path = await anyio.to_thread.run_sync(embedded.acquire, directory)
-        return EmbeddedWire(Redis(unix_socket_path=path, retry=_no_retry()), directory)
+        path = await anyio.to_thread.run_sync(embedded.acquire, place)
+        return EmbeddedWire(Redis(unix_socket_path=path, retry=_no_retry()), place)
 
     return Endpoint(f"embedded:{directory}", open_wire)
 

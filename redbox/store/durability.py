@@ -41,54 +41,71 @@ SERVER: Final = Durability("server")
 
 
 class Confirmation(msgspec.Struct, frozen=True):
-    """The command to send after a write, and what its reply must reach."""
+    """The command to send after a write, on the same connection, and what its reply must say."""
 
     command: Command | None
     wanted: int = 0
 
     def reached(self, reply: Any) -> bool:
+        if isinstance(reply, Exception):
+            return False
+        if self.command == _CONFIG:
+            return _syncs_always(_config(reply))
         return (reply[0] if isinstance(reply, list) else int(reply)) >= self.wanted
 
+
+#: What a server must be set to for a reply to mean that the write is on disk. Asked after every write, since a server
+#: can be set anew, and a failover can lead to another one.
+_CONFIG: Final[Command] = ("CONFIG", "GET", "appendonly", "appendfsync", "no-appendfsync-on-rewrite")
 
 NOTHING: Final = Confirmation(None)
 
 
-async def confirm_by(durability: Durability, exchange: Exchange, probe_key: str) -> Confirmation:
+async def confirm_by(
+    durability: Durability, exchange: Exchange, probe_key: str, read_timeout: float | None
+) -> Confirmation:
     """How this server confirms this durability; an error when it cannot."""
+    patience = int(1000 * min(TIMEOUT, TIMEOUT if read_timeout is None else read_timeout * 0.8))
     if durability.replicas:
-        return Confirmation(("WAIT", durability.replicas, int(TIMEOUT * 1000)), durability.replicas)
+        return Confirmation(("WAIT", durability.replicas, patience), durability.replicas)
     if durability.name == "fsync":
-        return await _confirm_fsync(exchange, probe_key)
+        return await _confirm_fsync(exchange, probe_key, patience)
     return NOTHING
 
 
-async def _confirm_fsync(exchange: Exchange, probe_key: str) -> Confirmation:
-    appendonly, appendfsync = [_config(reply) for reply in await exchange(_CONFIG)]
-    if appendonly == "yes" and appendfsync == "always":
-        return NOTHING  # the server syncs before it replies
-    if appendonly == "no":
+async def _confirm_fsync(exchange: Exchange, probe_key: str, patience: int) -> Confirmation:
+    (reply,) = await exchange([_CONFIG])
+    config = _config(reply)
+    if _syncs_always(config):
+        return Confirmation(_CONFIG)
+    if config.get("appendonly") == "no":
         raise DurabilityUnsupported("fsync needs a server with appendonly yes; this one keeps no append-only file")
-    if await _waitaof_waits(exchange, probe_key):
-        return Confirmation(("WAITAOF", 1, 0, int(TIMEOUT * 1000)), 1)
+    if await _waitaof_waits(exchange, probe_key, patience):
+        return Confirmation(("WAITAOF", 1, 0, patience), 1)
     raise DurabilityUnsupported(
-        f"fsync cannot be promised by this server (appendfsync {appendfsync or 'unknown'}, and WAITAOF is missing or "
-        "does not wait); set appendfsync always, or use replicas=N"
+        f"fsync cannot be promised by this server (appendfsync {config.get('appendfsync', 'unknown')}, and WAITAOF is "
+        "missing or does not wait); set appendfsync always, or use replicas=N"
     )
 
 
-_CONFIG: Final = (("CONFIG", "GET", "appendonly"), ("CONFIG", "GET", "appendfsync"))
+def _syncs_always(config: dict[str, str]) -> bool:
+    """Whether the server syncs before it replies, also while it rewrites its file."""
+    wanted = {"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
+    return all(config.get(name) == value for name, value in wanted.items())
 
 
-def _config(reply: Any) -> str | None:
-    """The value in a CONFIG GET reply, or None where the server does not tell."""
+def _config(reply: Any) -> dict[str, str]:
+    """A CONFIG GET reply; empty where the server does not tell."""
+    if isinstance(reply, Exception):
+        return {}
     if isinstance(reply, dict):
-        reply = [item for pair in reply.items() for item in pair]
-    return reply[1].decode() if isinstance(reply, list) and len(reply) == 2 else None
+        return {name.decode(): value.decode() for name, value in reply.items()}
+    return {reply[at].decode(): reply[at + 1].decode() for at in range(0, len(reply), 2)}
 
 
-async def _waitaof_waits(exchange: Exchange, probe_key: str) -> bool:
+async def _waitaof_waits(exchange: Exchange, probe_key: str, patience: int) -> bool:
     """Whether WAITAOF really waits for the disk: some servers confirm at once, without a sync."""
-    write_and_wait = (("HINCRBY", probe_key, "probes", 1), ("WAITAOF", 1, 0, int(TIMEOUT * 1000)))
+    write_and_wait = (("HINCRBY", probe_key, "probes", 1), ("WAITAOF", 1, 0, patience))
     for _ in range(2):
         started = time.monotonic()
         _, reply = await exchange(write_and_wait)

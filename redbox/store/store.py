@@ -11,13 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from redis.exceptions import (
-    AskError,
     AuthenticationError,
     BusyLoadingError,
-    ClusterDownError,
     ConnectionError,
+    DataError,
     MasterDownError,
-    MovedError,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
@@ -25,7 +23,6 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
     TimeoutError,
-    TryAgainError,
 )
 
 from redbox import keys
@@ -37,15 +34,17 @@ from redbox.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
+    UsageError,
 )
 from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
-from redbox.store.wire import Command, NotConnected, Wire
+from redbox.store.wire import Command, NotConnected, Wire, redirection
 
-_MOVING: Final = (MovedError, AskError, TryAgainError, ClusterDownError)
 REPEAT_PAUSES: Final = (0.05, 0.25)
 MAYBE: Final = "; it may or may not have been carried out"
+
+UNCONFIRMED: Final = b"UNCONFIRMED"  # instead of CREATED or EXISTS, when the durability was not reached
 
 Fence = tuple[str, int]  # event id, claim number
 Replies = Any  # a list, as each script's header describes it
@@ -60,6 +59,10 @@ class Store:
         self._meta = keys.meta(box)
         self._wire: Wire | None = None
         self._opening = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._under_way = 0
+        self._idle = asyncio.Event()
         self._confirmations: dict[Durability, Confirmation] = {SERVER: NOTHING}
 
     # --- one method per script -----------------------------------------------------------------------------------
@@ -68,7 +71,11 @@ class Store:
         arguments: list[Any] = [mode]
         for event in events:
             arguments.extend(event)
-        return await self._run("put", arguments, durability=durability, repeat=True)
+        try:
+            return await self._run("put", arguments, durability=durability, repeat=True)
+        except DurabilityNotReached as error:  # a refused event is refused all the same
+            stored = (b"CREATED", b"EXISTS")
+            return [[UNCONFIRMED, str(error)] if reply[0] in stored else reply for reply in error.replies]
 
     async def claim(self, relay: str, limit: int, lease: int, attempts: int, size: int, holding: int) -> Replies:
         return await self._run("claim", (relay, limit, lease, attempts, size, holding))
@@ -144,7 +151,8 @@ class Store:
     async def configure(
         self, action: str, changes: Iterable[tuple[str, str]], *, who: str, why: str, limit: int
     ) -> int:
-        return int(await self._run("configure", (action, who, why, limit, *_flat(changes)), repeat=True))
+        # Repeated only where nothing is logged: the log must not tell one action twice.
+        return int(await self._run("configure", (action, who, why, limit, *_flat(changes)), repeat=not who))
 
     async def get(self, ids: Iterable[str]) -> Replies:
         return await self._run("get", tuple(ids), repeat=True)
@@ -172,18 +180,41 @@ class Store:
             found = await (await self.wire()).scan(keys.EVERY_META)
         except (RedisError, OSError) as error:
             raise self.translate(error, maybe=False) from error
-        return sorted(box for key in found if (box := keys.box_of_meta(key)))
+        return sorted({box for key in found if (box := keys.box_of_meta(key))})
 
     # --- connection ----------------------------------------------------------------------------------------------
 
     async def wire(self) -> Wire:
+        """The way to the server, opened when first asked for, on the event loop that asks."""
+        if self._closed:
+            raise UsageError("this box was closed; open it again with Box.open")
+        loop = asyncio.get_running_loop()
+        if self._wire is not None and self._loop is not loop:
+            self._leave_loop()
         if self._wire is None:
             async with self._opening:
                 if self._wire is None:
-                    self._wire = await self.endpoint.open()
+                    self._wire, self._loop = await self.endpoint.open(), loop
         return self._wire
 
+    def _leave_loop(self) -> None:
+        """Connections live and die with their event loop."""
+        assert self._loop is not None
+        assert self._wire is not None
+        if not self._loop.is_closed():
+            raise UsageError("this box is in use on another event loop; open one box per loop")
+        self._wire.abandon()
+        self._wire, self._opening, self._idle = None, asyncio.Lock(), asyncio.Event()
+        self._under_way = 0
+
     async def close(self) -> None:
+        """Waits for exchanges under way and closes the connections; nothing goes out any more."""
+        self._closed = True
+        if self._wire is not None and self._loop is not asyncio.get_running_loop():
+            self._leave_loop()
+        while self._under_way:
+            self._idle.clear()
+            await self._idle.wait()
         wire, self._wire = self._wire, None
         if wire is not None:
             await wire.close()
@@ -207,7 +238,8 @@ class Store:
             async def exchange(commands: Sequence[Command]) -> list[Any]:
                 return await self._exchange(commands, repeat=True)
 
-            known = await confirm_by(durability, exchange, keys.counters(self.box))
+            timeout = (await self.wire()).read_timeout
+            known = await confirm_by(durability, exchange, keys.counters(self.box), timeout)
             self._confirmations[durability] = known
         return known
 
@@ -226,20 +258,38 @@ class Store:
                 break
         if isinstance(replies[0], Exception):
             raise self.translate(replies[0], maybe=False) from replies[0]
-        if trailer and (isinstance(replies[1], Exception) or not confirmation.reached(replies[1])):
+        if trailer and not confirmation.reached(replies[1]):
             raise DurabilityNotReached(
-                f"{name} was carried out, but {durability.name} was not confirmed in time ({replies[1]}); "
-                "repeating it with the same event_id is safe"
+                f"{name} reached the server, but {durability.name} was not confirmed; what it changed is there, and "
+                "may not survive a failure"
+                + ("; putting it again with the same event_id is safe" if name == "put" else ""),
+                replies[0],
             )
         return replies[0]
 
     async def _exchange(self, commands: Sequence[Command], *, repeat: bool, writes: bool = False) -> list[Any]:
         wire = await self.wire()
+        self._under_way += 1
+        try:
+            return await self._until_answered(wire, commands, repeat=repeat, writes=writes)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    async def _until_answered(
+        self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool
+    ) -> list[Any]:
         pauses = iter(REPEAT_PAUSES if repeat else ())
+        failovers = iter(REPEAT_PAUSES)
         sent = False
         while True:
             try:
-                return await wire.exchange(self._meta, commands)
+                replies = await wire.exchange(self._meta, commands)
+                pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None
+                if pause is None:
+                    return replies
+                # A master that became a replica ran nothing: whatever it was, the new master may be asked.
             except (RedisError, OSError) as error:
                 sent = sent or not isinstance(error, NotConnected)
                 lasting = not isinstance(error, ConnectionError | TimeoutError | OSError)
@@ -254,9 +304,11 @@ class Store:
         word, _, rest = text.partition(" ")
         if word in WORDS:
             return WORDS[word](rest)
+        if isinstance(error, DataError):
+            return UsageError(f"an argument has the wrong type: {text}")
         if isinstance(error, MasterDownError):
             return StoreUnavailable(f"{where} is a replica that has lost its master; connect to the master")
-        if isinstance(error, _MOVING):
+        if redirection([error]):
             return StoreUnavailable(
                 f"{where} is moving the slot of box {self.box!r}, or is down; try again in a moment"
             )

@@ -12,7 +12,7 @@ from typing import Any, Final
 from redis.exceptions import ClusterCrossSlotError, RedisError
 
 from redbox import keys
-from redbox.errors import DurabilityNotReached, TransactionFailed
+from redbox.errors import DurabilityNotReached, PartlyCommitted, TransactionFailed
 from redbox.store.durability import Durability
 from redbox.store.store import Store
 from redbox.store.wire import Command, redirection
@@ -55,7 +55,9 @@ async def transact(
                 if met := redirection(replies):
                     await wire.follow(met)
                     continue
-                _, checked = replies
+                watching, checked = replies
+                if isinstance(watching, Exception):
+                    raise store.translate(watching, maybe=False) from watching
                 if isinstance(checked, Exception):
                     await talk([("UNWATCH",)])
                     raise store.translate(checked, maybe=False) from checked
@@ -77,9 +79,10 @@ async def transact(
                 ) from cause
             raise TransactionFailed(f"the transaction did not commit, nothing was written: {cause}") from cause
         if events and isinstance(outcome[-1], Exception):
-            raise store.translate(outcome[-1], maybe=False) from outcome[-1]
-        last = replies[-1]
-        if confirmation.command is not None and (isinstance(last, Exception) or not confirmation.reached(last)):
+            raise PartlyCommitted(
+                f"your own commands are committed, the events are not: {store.translate(outcome[-1], maybe=False)}"
+            ) from outcome[-1]
+        if confirmation.command is not None and not confirmation.reached(replies[-1]):
             raise DurabilityNotReached(
                 f"the transaction was committed, but {durability.name} was not confirmed in time"
             )

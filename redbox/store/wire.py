@@ -38,8 +38,16 @@ REDIRECT_PAUSE: Final = 0.05
 _REDIRECTIONS: Final = (MovedError, AskError, TryAgainError, ClusterDownError)
 
 
+#: What a script gets that looks at a key which has moved already. Ours look before they write.
+_MOVED_UNDER_SCRIPT: Final = "non local key"
+
+
 def redirection(replies: Sequence[Any]) -> Exception | None:
-    return next((reply for reply in replies if isinstance(reply, _REDIRECTIONS)), None)
+    """The reply that sends us elsewhere, or asks us to come back later."""
+    for reply in replies:
+        if isinstance(reply, _REDIRECTIONS) or (isinstance(reply, ResponseError) and _MOVED_UNDER_SCRIPT in str(reply)):
+            return reply
+    return None
 
 
 class Wire(Protocol):
@@ -62,6 +70,13 @@ class Wire(Protocol):
         """Every key of the server, or of all nodes, that matches."""
 
     async def close(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Lets go of a wire whose event loop is closed."""
+
+    @property
+    def read_timeout(self) -> float | None:
+        """How long a reply may take, in seconds."""
 
 
 class NotConnected(ConnectionError):
@@ -129,6 +144,13 @@ class SingleWire:
     async def close(self) -> None:
         if self._on_close is not None:
             await self._on_close()
+
+    def abandon(self) -> None:
+        """Its sockets went with their loop."""
+
+    @property
+    def read_timeout(self) -> float | None:
+        return self._client.connection_pool.connection_kwargs.get("socket_timeout", 5.0)  # type: ignore[no-any-return]
 
 
 class ClusterWire:
@@ -202,3 +224,10 @@ class ClusterWire:
     async def close(self) -> None:
         if self._on_close is not None:
             await self._on_close()
+
+    def abandon(self) -> None:
+        """Its sockets went with their loop."""
+
+    @property
+    def read_timeout(self) -> float | None:
+        return self._client.connection_kwargs.get("socket_timeout", 5.0)  # type: ignore[no-any-return]

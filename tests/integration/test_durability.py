@@ -121,7 +121,7 @@ async def test_replicas_that_are_not_there_are_told_and_the_event_exists(master:
     event = Event("user.created")
     async with Box.open(master.url, name="unconfirmed") as box:
         with pytest.raises(
-            DurabilityNotReached, match="put was carried out, but replicas=2 was not confirmed"
+            DurabilityNotReached, match="put reached the server, but replicas=2 was not confirmed"
         ) as caught:
             await box.put(event, durability="replicas=2")
         assert "repeating it with the same event_id is safe" in str(caught.value)

@@ -144,7 +144,7 @@ async def test_one_bad_event_fails_alone(box: Box, calls: Watched):
     kinds = [type(result) if isinstance(result, Exception) else result.created for result in results]
     assert kinds == [True, IdReused, True, Conflict, InvalidEvent, False, True]
     assert calls.sizes == [1, 6]
-    assert await numbers(box) == [1, 2, 4, 6]
+    assert sorted(await numbers(box)) == [1, 2, 4, 6]
 
 
 @pytest.mark.usefixtures("redbox_runner")
@@ -166,7 +166,7 @@ async def test_a_lane_goes_on_after_a_failure(box: Box, calls: Watched, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(box._store, "put", failing)
         results = await asyncio.gather(box.put(event(0)), box.put(event(1)), return_exceptions=True)
-    assert [str(result) for result in results] == ["gone", "gone"]
+    assert [str(result).partition(" ")[0] for result in results] == ["gone", "gone"]
     assert (await box.put(event(2))).created
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Conflict, Event, IdReused, InvalidEvent, RedboxError
-from redbox.errors import DurabilityNotReached, TransactionFailed, UsageError
+from redbox.errors import DurabilityNotReached, PartlyCommitted, TransactionFailed, UsageError
 from redbox.store import durability, transact
 from redbox.testing import check_invariants
 
@@ -304,7 +304,7 @@ async def test_transactions_that_race_for_a_unique_key_lose_no_event(box: Box):
 async def test_a_failing_command_of_the_callers_is_told_and_the_events_stand(box: Box):
     event_id = ""
     with pytest.raises(
-        TransactionFailed, match=r"your own command LPUSH failed.*events and your other commands are committed"
+        PartlyCommitted, match=r"your own command LPUSH failed.*events and your other commands are committed"
     ):
         async with box.transaction() as tx:
             tx.redis.set(tx.key("mine"), "x")

@@ -42,7 +42,7 @@ MUTANTS = [
     Mutant("what the relay holds is not company", "claim.lua", "#events > 1 or holding > 0", "#events > 1"),
     # put
     Mutant("an existing id is put again", "put.lua", 'if redis.call("EXISTS", event_key .. id) == 1 then', "if false then"),
-    Mutant("different content under one id goes unnoticed", "put.lua", 'return { "DIFFERS", event_type, ordering, unique, body }', 'return { "EXISTS" }'),
+    Mutant("different content under one id goes unnoticed", "put.lua", 'return { "DIFFERS", event_type, ordering, unique, #body <= TELLABLE and body or "" }', 'return { "EXISTS" }'),
     Mutant("duplicates inside a batch go unnoticed", "put.lua", "if batch_ids[id] then", "if false then"),
     Mutant("one unique key twice in a batch", "put.lua", "batch_unique[unique] or holder", "holder"),
     Mutant("all or nothing puts some", "put.lua", 'if mode == "all" and refused then', "if false then"),
@@ -123,9 +123,9 @@ MUTANTS = [
     Mutant("sweep removes a dead head that blocks", "sweep.lua", 'if not (ordering and redis.call("ZSCORE", line_key .. ordering, found[at])) then', "if true then"),
     # settings, log, reads
     Mutant("a newer layout is written to", "include/open_box.lua", "if meta[1] and tonumber(meta[1]) > LAYOUT then", "if false then"),
-    Mutant("operators are not recorded", "include/record_action.lua", '  if who == "" then\n', "  if true then\n"),
+    Mutant("operators are not recorded", "include/record_action.lua", '  if who == "" or (ids and #ids == 0) then\n', "  if true then\n"),
     Mutant("pages repeat their last event", "include/rank_after.lua", "at[1] <= id", "at[1] < id"),
-    Mutant("pages ignore the type", "page.lua", '(pattern == "" or string.find(event[1], pattern))', "true"),
+    Mutant("pages ignore the type", "page.lua", '(pattern == "" or glob(pattern, event[1]))', "true"),
     Mutant("pages ignore until", "page.lua", 'ARGV[8] ~= "" and ARGV[8] or "+inf"', '"+inf"'),
     Mutant("pages ignore since", "page.lua", 'if ARGV[7] ~= "" then', "if false then"),
     Mutant("waiting events count as available", "stats.lua", '"waiting", redis.call("ZCARD", key.waiting)', '"waiting", 0'),

@@ -21,9 +21,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from redbox import Box, BoxPaused, Conflict, Event, Outcome, keys
+from redbox import Box, BoxPaused, Conflict, Event, Outcome
 from redbox.events import Claim
 from redbox.testing import advance, check_invariants
+from redbox.testing.conformance.fixtures import remove
 from redbox.testing.plugin import new_box_name
 from tests.stateful.model import CLAIMED, DEAD, PENDING, PUBLISHED, Handed, Item, Model
 
@@ -49,13 +50,7 @@ class BoxMachine(RuleBasedStateMachine):
         self.run = self.runner.run
 
     def teardown(self) -> None:
-        async def clean() -> None:
-            store = self.box._store
-            for key in await (await store.wire()).scan(f"{keys.prefix(self.box.name)}*"):
-                await store.exchange([("UNLINK", key)])
-            await self.box.aclose()
-
-        self.run(clean())
+        self.run(remove(self.box))
         self.runner.close()
 
     # --- choosing ----------------------------------------------------------------------------------------------
@@ -103,7 +98,7 @@ class BoxMachine(RuleBasedStateMachine):
     @rule(relay=relays, limit=st.integers(1, 4), attempts=st.sampled_from([0, 2]), holding=st.sampled_from([0, 1]))
     def claim(self, relay: str, limit: int, attempts: int, holding: int) -> None:
         async def take() -> list[Claim]:
-            return await self.box.claim(relay, limit=limit, lease=LEASE, attempts=attempts, holding=holding)
+            return await self.box.claim(relay, limit=limit, lease=LEASE, attempts=attempts or None, holding=holding)
 
         if self.model.paused:
             with pytest.raises(BoxPaused):

@@ -35,7 +35,7 @@ SECRET = "hunter2"
         ),
         ("redis://:p%40ss@word@localhost/0", "redis://***@localhost/0"),
         ("unix:///run/redis.sock?db=1&password=hunter2", "unix:///run/redis.sock?db=1&password=***"),
-        ("unix:///run/redis.sock?Password=hunter2&db=1", "unix:///run/redis.sock?Password=***&db=1"),
+        ("unix:///run/redis.sock?password=hunter2&db=1", "unix:///run/redis.sock?password=***&db=1"),
         ("redis+cluster://ada:hunter2@a:1,b:2", "redis+cluster://***@a:1,b:2"),
         ("rediss+cluster://a:1,b:2", "rediss+cluster://a:1,b:2"),
         ("redis+sentinel://:hunter2@a:1,b:2,c/mymaster/3", "redis+sentinel://***@a:1,b:2,c/mymaster/3"),

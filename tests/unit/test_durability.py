@@ -23,7 +23,7 @@ class FakeServer:
     """Answers CONFIG GET and WAITAOF as told; `seconds` is how long WAITAOF takes by its own clock."""
 
     def __init__(self, appendonly: Any, appendfsync: Any, waitaof: Any = NO_WAITAOF, seconds: float = 0.0) -> None:
-        self._config = {"appendonly": appendonly, "appendfsync": appendfsync}
+        self._config = {"appendonly": appendonly, "appendfsync": appendfsync, "no-appendfsync-on-rewrite": "no"}
         self._waitaof = waitaof
         self._seconds = seconds
         self.clock = 0.0
@@ -35,8 +35,9 @@ class FakeServer:
     def _answer(self, name: str, *arguments: Any) -> Any:
         self.sent.append(name)
         if name == "CONFIG":
-            value = self._config[arguments[1]]
-            return value if isinstance(value, Exception) else [arguments[1].encode(), value.encode()]
+            told = {name: value for name, value in self._config.items() if name in arguments}
+            failure = next((value for value in told.values() if isinstance(value, Exception)), None)
+            return failure or [text.encode() for pair in told.items() for text in pair]
         if name == "HINCRBY":
             return 1
         assert name == "WAITAOF"
@@ -46,7 +47,7 @@ class FakeServer:
 
 async def asked(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Confirmation:
     monkeypatch.setattr(durability.time, "monotonic", lambda: server.clock)
-    return await confirm_by(FSYNC, server.exchange, "probe")
+    return await confirm_by(FSYNC, server.exchange, "probe", 5.0)
 
 
 # --- what is asked for -----------------------------------------------------------------------------------------
@@ -77,22 +78,31 @@ def test_server_is_the_default():
 
 async def test_as_configured_sends_nothing():
     server = FakeServer("no", "everysec")
-    assert await confirm_by(SERVER, server.exchange, "probe") is NOTHING
+    assert await confirm_by(SERVER, server.exchange, "probe", 5.0) is NOTHING
     assert server.sent == []
 
 
 async def test_replicas_wait_for_so_many():
-    confirmation = await confirm_by(Durability("replicas=2", 2), FakeServer("no", "no").exchange, "probe")
+    confirmation = await confirm_by(Durability("replicas=2", 2), FakeServer("no", "no").exchange, "probe", 5.0)
     assert confirmation.command is not None
     assert confirmation.command[:2] == ("WAIT", 2)
     assert [confirmation.reached(reply) for reply in (0, 1, 2, 3)] == [False, False, True, True]
 
 
 @pytest.mark.req("SC-1")
-async def test_a_server_that_always_syncs_needs_no_confirmation(monkeypatch: pytest.MonkeyPatch):
+async def test_a_server_that_always_syncs_is_asked_after_every_write(monkeypatch: pytest.MonkeyPatch):
     server = FakeServer("yes", "always")
-    assert await asked(server, monkeypatch) is NOTHING
-    assert server.sent == ["CONFIG", "CONFIG"]
+    confirmation = await asked(server, monkeypatch)
+    assert server.sent == ["CONFIG"]
+    assert confirmation.command is not None
+    for other, reached in ((server, True), (FakeServer("no", "always"), False), (FakeServer("yes", "everysec"), False)):
+        (reply,) = await other.exchange([confirmation.command])
+        assert confirmation.reached(reply) is reached
+
+
+async def test_the_wait_is_shorter_than_the_connections_patience():
+    confirmation = await confirm_by(Durability("replicas=2", 2), FakeServer("no", "no").exchange, "probe", 1.0)
+    assert confirmation.command == ("WAIT", 2, 800)
 
 
 @pytest.mark.req("SC-1")

@@ -12,6 +12,14 @@ from redbox import Box, keys
 from redbox.testing.plugin import new_box_name
 
 
+async def remove(box: Box) -> None:
+    """Deletes every key of a box, and closes it."""
+    async with box:
+        store = box._store
+        for key in await (await store.wire()).scan(f"{keys.prefix(box.name)}*"):
+            await store.exchange([("UNLINK", key)])
+
+
 @pytest.fixture
 def open_box(store_url: str, redbox_runner: asyncio.Runner) -> Iterator[Callable[..., Box]]:
     """Opens boxes on the store; without a name, a new one. What they hold is removed afterwards."""
@@ -26,11 +34,9 @@ def open_box(store_url: str, redbox_runner: asyncio.Runner) -> Iterator[Callable
 
     async def clean() -> None:
         for box in opened:
-            store = box._store
-            found = await (await store.wire()).scan(f"{keys.prefix(box.name)}*")
-            for key in found:
-                await store.exchange([("UNLINK", key)])
             await box.aclose()
+            if store_url != "memory:":  # which is gone with its box
+                await remove(Box.open(store_url, name=box.name))
 
     redbox_runner.run(clean())
 

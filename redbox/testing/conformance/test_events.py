@@ -121,9 +121,8 @@ async def test_the_same_id_with_other_content_is_refused(box: Box, stage: str):
             await box.put(Event(**{**content, **other}))
         assert (refusal.value.event_id, refusal.value.difference) == ("one", field)
         assert field in str(refusal.value)
-        receipt = await box.put(Event(**{**content, **other}), on_conflict="skip")
-        assert (receipt.event_id, receipt.created, receipt.holder) == ("one", False, None)
-        assert field in str(receipt.refused)
+        (receipt,) = await box.put_many([Event(**{**content, **other})], on_conflict="skip")
+        assert (receipt.event_id, receipt.created, receipt.refused, receipt.holder) == ("one", False, "id_reused", None)
     assert {**await contents(box), totals: None} == {**before, totals: None}
     assert await check_invariants(box) == []
 
@@ -152,7 +151,7 @@ async def test_an_id_twice_in_one_batch_with_other_content(box: Box, field: str,
     batch = [Event(**first), Event(**{**first, **other}), Event("last", event_id="two")]
     receipts = await box.put_many(batch, on_conflict="skip")
     assert [receipt.created for receipt in receipts] == [True, False, True]
-    assert field in str(receipts[1].refused)
+    assert receipts[1].refused == "id_reused"
     record = await known(box, "one")
     assert (record.event.event_type, record.event.payload, record.event.ordering_key, record.event.unique_key) == (
         "n", b"1", None, None,
@@ -160,6 +159,8 @@ async def test_an_id_twice_in_one_batch_with_other_content(box: Box, field: str,
     with pytest.raises(BatchRefused) as refusal:
         await box.put_many([Event(**{**fields, "event_id": "three"}) for fields in (first, {**first, **other})])
     assert (refusal.value.index, [receipt.created for receipt in refusal.value.receipts]) == (1, [True])
+    assert isinstance(refusal.value.__cause__, IdReused)
+    assert refusal.value.__cause__.difference == field
     assert await check_invariants(box) == []
 
 
@@ -764,6 +765,16 @@ async def test_a_delay_of_milliseconds(box: Box):
 
 
 @pytest.mark.req("EM-12")
+async def test_parts_of_a_millisecond_are_never_too_early(box: Box):
+    """The store counts in milliseconds: what does not fit is rounded up."""
+    moment = await store_time(box) + timedelta(hours=1, microseconds=1)
+    at, after = (await box.put_many([Event("n", available_at=moment), Event("n", delay=60.0001)]))[:2]
+    assert (await known(box, at.event_id)).available_at == moment + timedelta(microseconds=999)
+    record = await known(box, after.event_id)
+    assert record.available_at - record.created_at == timedelta(seconds=60, milliseconds=1)
+
+
+@pytest.mark.req("EM-12")
 async def test_an_absolute_time(box: Box):
     moment = await store_time(box) + timedelta(hours=1)
     receipt = await box.put(Event("n", available_at=moment))
@@ -858,10 +869,10 @@ async def test_what_happened_before_a_replay_is_kept(box: Box):
     )  # fmt: skip
     assert before <= replayed.at <= await store_time(box)
     await box.kill(await claim_one(box, "relay-2"), reason="422")
-    await box.replay([claim.event_id])
+    await box.replay([claim.event_id], who="bob")
     outcomes = [(attempt.outcome, attempt.by) for attempt in (await known(box, claim.event_id)).history]
     assert outcomes == [
-        ("published", "relay-1"), ("replayed", "ada"), ("died", "relay-2"), ("replayed", ""),
+        ("published", "relay-1"), ("replayed", "ada"), ("died", "relay-2"), ("replayed", "bob"),
     ]  # fmt: skip
 
 
@@ -885,7 +896,7 @@ async def test_every_outcome_is_told_with_when_by_whom_and_why(box: Box):
     claim = await claim_one(box, "relay-5")
     numbers.append(claim.number)
     await box.kill(claim, reason="422")
-    await box.replay(["one"])
+    await box.replay(["one"], who="ada", why="mended")
     await box.operate.kill(["one"], who="bob", why="poison")
     after = await store_time(box)
     record = await known(box, "one")
@@ -896,7 +907,7 @@ async def test_every_outcome_is_told_with_when_by_whom_and_why(box: Box):
         ("released", "ada", "stuck"),
         ("expired", "relay-4", "lease expired while held by relay-4"),
         ("died", "relay-5", "422"),
-        ("replayed", "", ""),
+        ("replayed", "ada", "mended"),
         ("died", "bob", "killed by bob: poison"),
     ]
     assert numbers == [1, 2, 3, 4, 5]

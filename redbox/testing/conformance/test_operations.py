@@ -119,7 +119,6 @@ GLOBS = {
     "größe": {"größe"},
     "user": set(),
     "USER.*": set(),
-    "": set(),
     "?": {"x"},
 }
 
@@ -129,6 +128,9 @@ async def test_list_by_type(box: Box):
     await box.put_many([Event(event_type) for event_type in TYPES])
     for glob, wanted in GLOBS.items():
         assert {record.event.event_type async for record in box.list(event_type=glob)} == wanted, glob
+    for nothing in ({"event_type": ""}, {"key": ""}, {"error": ""}, {"error": "x" * 256}):
+        with pytest.raises(UsageError, match=next(iter(nothing))):
+            await listed(box, **nothing)
 
 
 @pytest.mark.req("RO-1")
@@ -373,6 +375,7 @@ async def test_a_replay_starts_anew_with_its_expiries(box: Box):
     await expire(box)
     assert (await claim_one(box)).suspect
     await box.operate.kill(["one"], **ADA)
+    assert (await known(box, "one")).expiries == 0
     await box.replay(["one"], reset=False)
     record = await known(box, "one")
     assert (record.suspect, record.expiries) == (False, 0)
@@ -467,7 +470,8 @@ async def test_replays_that_cannot_be_are_told(box: Box):
         ("pending", Outcome.NOTTERMINAL, "PENDING"),
         ("second", Outcome.NOTTERMINAL, "PENDING"),
     ]
-    assert await contents(box) == before
+    after, log = await contents(box), keys.log(box.name)
+    assert {**after, log: None} == {**before, log: None}
     report = await box.replay(["dead", "claimed", "published", "dead"])
     assert (report.replayed, [refusal[:2] for refusal in report.refused]) == (
         2, [("claimed", Outcome.NOTTERMINAL), ("dead", Outcome.NOTTERMINAL)],
@@ -797,11 +801,16 @@ async def test_what_relays_do_is_not_the_log_of_operators(box: Box):
     claim = await put_and_claim(box)
     await box.release(claim)
     await box.retry(await claim_one(box))
-    await box.kill(await claim_one(box))
-    await box.replay([claim.event_id])
     await box.ack(await claim_one(box))
+    await bury(box, Event("n"))
+    await put_and_claim(box)
+    await expire(box)
     await box.sweep(keep_published=0)
     assert await box.operate.log() == []
+    await box.replay(state="DEAD")
+    (entry,) = await box.operate.log()
+    assert (entry.action, entry.count) == ("replay", 1)
+    assert entry.who, "a replay without a name is recorded under the user's"
 
 
 @pytest.mark.req("RO-3")
