@@ -124,7 +124,7 @@ async def test_replicas_that_are_not_there_are_told_and_the_event_exists(master:
             DurabilityNotReached, match="put reached the server, but replicas=2 was not confirmed"
         ) as caught:
             await box.put(event, durability="replicas=2")
-        assert "repeating it with the same event_id is safe" in str(caught.value)
+        assert "putting it again with the same event_id is safe" in str(caught.value)
         assert await box.get(event.event_id) is not None
         assert not (await box.put(event, durability="replicas=1")).created
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("build")
-pytest.importorskip("hatchling")
 pytestmark = pytest.mark.timeout(60)
 
 ROOT = Path(__file__).parents[2]

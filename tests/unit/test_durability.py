@@ -146,3 +146,17 @@ async def test_where_config_is_forbidden_only_the_probe_decides(monkeypatch: pyt
         await asked(FakeServer(FORBIDDEN, FORBIDDEN, [1, 0], seconds=0.001), monkeypatch)
     with pytest.raises(DurabilityUnsupported, match="appendfsync unknown"):
         await asked(FakeServer(FORBIDDEN, FORBIDDEN), monkeypatch)
+
+
+async def test_one_late_answer_does_not_make_waitaof_honest(monkeypatch: pytest.MonkeyPatch):
+    """A busy machine answers late now and then."""
+    server = FakeServer("yes", "everysec", [1, 0])
+    answer = server._answer
+
+    def late(name: str, *arguments: Any) -> Any:
+        server.clock += 0.9 if name == "WAITAOF" and server.sent.count("WAITAOF") == 1 else 0.0
+        return answer(name, *arguments)
+
+    monkeypatch.setattr(server, "_answer", late)
+    with pytest.raises(DurabilityUnsupported):
+        await asked(server, monkeypatch)
