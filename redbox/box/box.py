@@ -11,15 +11,13 @@ from typing import Any, Literal, Self, TypeVar
 from redbox.box import bulk
 from redbox.box.lane import Lane
 from redbox.box.operate import Operate, available_argument, operator_name
+from redbox.box.receipts import Receipts, chunks, refused
 from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
 from redbox.box.transaction import Transaction
 from redbox.errors import (
     BatchRefused,
-    BoxFull,
     Conflict,
-    DurabilityNotReached,
-    IdReused,
     NewerEvent,
     Refused,
     StoreError,
@@ -37,9 +35,9 @@ from redbox.settings import (
     to_meta,
 )
 from redbox.store import connect
-from redbox.store.codec import decode_claim, decode_record, difference, encode_event, pairs
+from redbox.store.codec import decode_claim, decode_record, encode_event, pairs
 from redbox.store.durability import Durability
-from redbox.store.store import UNCONFIRMED, Store
+from redbox.store.store import Store
 from redbox.telemetry import current_traceparent
 
 logger = logging.getLogger("redbox")
@@ -58,6 +56,7 @@ class Box:
         self._store = store
         self._durability = Durability.parse(durability)
         self._max_payload = max_payload
+        self._receipts = Receipts(store.box, max_payload)
         self._lanes: dict[Durability, Lane] = {}
         self._closed = False
         self.operate = Operate(store, self._ensure_open)
@@ -130,7 +129,11 @@ class Box:
         if lane is None:
             lane = self._lanes[level] = Lane(self._store, level)
         try:
-            return self._receipt(event, await lane.put(arguments), level, skips_conflicts=on_conflict == "skip")
+            return self._receipts.of(event, await lane.put(arguments), level)
+        except Conflict as conflict:
+            if on_conflict == "raise":
+                raise
+            return refused(event, conflict, level)
         except StoreError as error:  # this caller's own copy: let it say what to put again
             error.event_id = event.event_id
             error.args = (f"{error.message} (event_id {event.event_id})",)
@@ -149,34 +152,33 @@ class Box:
             raise UsageError(f"on_conflict {on_conflict!r}: use 'raise', 'skip' or 'all_or_nothing'")
         level = self._level(durability)
         encoded = [(event := as_event(item), self._encode(event)) for item in events]
-        chunks = _chunks(encoded)
-        if on_conflict == "all_or_nothing" and len(chunks) > 1:
+        steps = chunks(encoded)
+        if on_conflict == "all_or_nothing" and len(steps) > 1:
             raise UsageError(
                 f"all_or_nothing takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes; "
                 "give fewer, or use another mode"
             )
         mode = {"raise": "until", "skip": "each", "all_or_nothing": "all"}[on_conflict]
         receipts: list[Receipt] = []
-        for chunk in chunks:
+        for chunk in steps:
             replies = await self._store.put(mode, [arguments for _, arguments in chunk], level)
             if mode == "all":
-                self._raise_refusals(chunk, replies, level)
+                self._receipts.raise_refusal([event for event, _ in chunk], replies, level)
             for (event, _), reply in zip(chunk, replies, strict=True):
                 try:
-                    receipts.append(self._receipt(event, reply, level))
+                    receipts.append(self._receipts.of(event, reply, level))
                 except Refused as refusal:
-                    if on_conflict == "skip":
-                        receipts.append(_refused(event, refusal, level))
-                        continue
-                    raise BatchRefused(
-                        f"event {len(receipts)} of the batch was refused: {refusal}", receipts, len(receipts)
-                    ) from refusal
+                    if on_conflict != "skip":
+                        index = len(receipts)
+                        message = f"event {index} of the batch was refused: {refusal}"
+                        raise BatchRefused(message, receipts, index) from refusal
+                    receipts.append(refused(event, refusal, level))
         return receipts
 
     def transaction(self, *, durability: str | None = None) -> Transaction:
         """Events and the caller's own Redis writes in one MULTI/EXEC."""
         self._ensure_open()
-        return Transaction(self._store, self._level(durability), self._encode, self._receipt)
+        return Transaction(self._store, self._level(durability), self._encode, self._receipts)
 
     def _encode(self, event: Event) -> tuple[Any, ...]:
         traceparent = current_traceparent()
@@ -187,37 +189,6 @@ class Box:
 
     def _level(self, durability: str | None) -> Durability:
         return self._durability if durability is None else Durability.parse(durability)
-
-    def _raise_refusals(self, chunk: list[tuple[Event, Any]], replies: list[Any], level: Durability) -> None:
-        """In all-or-nothing, one refusal refuses the whole batch."""
-        for index, ((event, _), reply) in enumerate(zip(chunk, replies, strict=True)):
-            try:
-                if reply[0] != b"SKIPPED":
-                    self._receipt(event, reply, level)
-            except Refused as refusal:
-                raise BatchRefused(f"nothing was put: event {index} was refused: {refusal}", [], index) from refusal
-
-    def _receipt(self, event: Event, reply: list[Any], level: Durability, *, skips_conflicts: bool = False) -> Receipt:
-        """The script's reply for one event as a receipt, or as the error that it means."""
-        word, *detail = reply
-        if word == b"CREATED":
-            return Receipt(event.event_id, True, level.name)
-        if word == b"EXISTS":
-            return Receipt(event.event_id, False, level.name)
-        if word == b"DIFFERS":
-            raise IdReused(event.event_id, difference(detail, event, self._max_payload))
-        if word == b"CONFLICT":
-            conflict = Conflict(event.event_id, detail[0].decode(), event.unique_key)
-            if skips_conflicts:
-                return _refused(event, conflict, level)
-            raise conflict
-        if word == b"FULL":
-            raise BoxFull(f"box {self.name!r} holds max_pending ({detail[0].decode()}) events already")
-        if word == b"SKIPPED":
-            raise Refused(f"event {event.event_id} was not put, since another of its batch was refused")
-        if word == UNCONFIRMED:
-            raise DurabilityNotReached(detail[0])
-        raise StoreError(f"the server answered {word!r} to a put, which this redbox does not know")
 
     # --- looking -------------------------------------------------------------------------------------------------
 
@@ -502,12 +473,6 @@ class Box:
                 return
 
 
-def _refused(event: Event, refusal: Refused, level: Durability) -> Receipt:
-    kinds = {Conflict: "conflict", IdReused: "id_reused", BoxFull: "box_full"}
-    holder = refusal.holder if isinstance(refusal, Conflict) else None
-    return Receipt(event.event_id, False, level.name, kinds.get(type(refusal), "refused"), str(refusal), holder)
-
-
 def _fence(claim: Claim) -> tuple[str, int]:
     return claim.event_id, claim.number
 
@@ -530,17 +495,3 @@ def _positive_ms(value: Duration, name: str) -> int:
     if milliseconds < 1:
         raise UsageError(f"{name} must be positive")
     return milliseconds
-
-
-def _chunks(encoded: list[tuple[Event, Any]]) -> list[list[tuple[Event, Any]]]:
-    """The batch in pieces that one script call may take, in count and bytes."""
-    chunks: list[list[tuple[Event, Any]]] = []
-    size = 0
-    for item in encoded:
-        length = len(item[1][2])
-        if not chunks or len(chunks[-1]) >= BATCH_COUNT or size + length > BATCH_BYTES:
-            chunks.append([])
-            size = 0
-        chunks[-1].append(item)
-        size += length
-    return chunks

@@ -10,6 +10,7 @@ from redis.asyncio import ConnectionPool
 from redis.asyncio.client import Pipeline
 
 from redbox import keys
+from redbox.box.receipts import Receipts
 from redbox.errors import PartlyCommitted, TransactionFailed, UsageError
 from redbox.events import Event, Receipt, as_event
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
@@ -26,7 +27,6 @@ NOT_IN_A_TRANSACTION: Final = frozenset(
 )  # fmt: skip
 
 Encode = Callable[[Event], tuple[Any, ...]]
-AsReceipt = Callable[[Event, list[Any], Durability], Receipt]
 
 
 class Recorder(Pipeline):
@@ -50,11 +50,11 @@ class Transaction:
     receipt for each event. On a cluster the caller's keys must be in the box's slot: `tx.key("user:42")` names one.
     """
 
-    def __init__(self, store: Store, durability: Durability, encode: Encode, as_receipt: AsReceipt) -> None:
+    def __init__(self, store: Store, durability: Durability, encode: Encode, receipts: Receipts) -> None:
         self._store = store
         self._durability = durability
         self._encode = encode
-        self._as_receipt = as_receipt
+        self._receipts = receipts
         self._events: list[tuple[Event, tuple[Any, ...]]] = []
         self._entered = False
         self.redis = Recorder()
@@ -99,10 +99,10 @@ class Transaction:
         events = [event for event, _ in self._events]
         if not isinstance(outcome, Committed):
             for event, reply in zip(events, outcome, strict=True):
-                self._as_receipt(event, reply, self._durability)  # raises for the one that was refused
+                self._receipts.of(event, reply, self._durability)  # raises for the one that was refused
             raise TransactionFailed
         self.receipts = [
-            self._as_receipt(event, reply, self._durability) for event, reply in zip(events, outcome.puts, strict=True)
+            self._receipts.of(event, reply, self._durability) for event, reply in zip(events, outcome.puts, strict=True)
         ]
         self.results = outcome.replies
         for command, reply in zip(commands, self.results, strict=True):

@@ -129,7 +129,8 @@ class SingleWire:
         try:
             yield partial(talk, connection)
         finally:
-            await pool.release(connection)
+            with anyio.CancelScope(shield=True):  # a cancelled caller must not cost the pool a connection
+                await pool.release(connection)
 
     async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
         async with self.session(key) as say:

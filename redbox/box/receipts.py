@@ -1,0 +1,73 @@
+"""From the put script's replies to receipts, or to the errors that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redbox.errors import BatchRefused, BoxFull, Conflict, DurabilityNotReached, IdReused, Refused, StoreError
+from redbox.events import Event, Receipt
+from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.store.codec import difference
+from redbox.store.durability import Durability
+from redbox.store.store import UNCONFIRMED
+
+Encoded = tuple[Event, tuple[Any, ...]]
+
+_KINDS: dict[type[Refused], str] = {Conflict: "conflict", IdReused: "id_reused", BoxFull: "box_full"}
+
+
+class Receipts:
+    """Reads the replies for one box."""
+
+    def __init__(self, box: str, max_payload: int) -> None:
+        self._box = box
+        self._max_payload = max_payload
+
+    def of(self, event: Event, reply: Sequence[Any], level: Durability) -> Receipt:
+        """The reply for one event as its receipt; a refusal is raised."""
+        word, *detail = reply
+        if word == b"CREATED":
+            return Receipt(event.event_id, True, level.name)
+        if word == b"EXISTS":
+            return Receipt(event.event_id, False, level.name)
+        if word == b"DIFFERS":
+            raise IdReused(event.event_id, difference(detail, event, self._max_payload))
+        if word == b"CONFLICT":
+            raise Conflict(event.event_id, detail[0].decode(), event.unique_key)
+        if word == b"FULL":
+            raise BoxFull(f"box {self._box!r} holds max_pending ({detail[0].decode()}) events already")
+        if word == b"SKIPPED":
+            raise Refused(f"event {event.event_id} was not put, since another of its batch was refused")
+        if word == UNCONFIRMED:
+            raise DurabilityNotReached(detail[0])
+        raise StoreError(f"the server answered {word!r} to a put, which this redbox does not know")
+
+    def raise_refusal(self, events: list[Event], replies: Sequence[Any], level: Durability) -> None:
+        """In all-or-nothing, one refusal refuses the whole batch."""
+        for index, (event, reply) in enumerate(zip(events, replies, strict=True)):
+            try:
+                if reply[0] != b"SKIPPED":
+                    self.of(event, reply, level)
+            except Refused as refusal:
+                raise BatchRefused(f"nothing was put: event {index} was refused: {refusal}", [], index) from refusal
+
+
+def refused(event: Event, refusal: Refused, level: Durability) -> Receipt:
+    """The receipt of an event that was refused, for a caller who asked not to raise."""
+    holder = refusal.holder if isinstance(refusal, Conflict) else None
+    return Receipt(event.event_id, False, level.name, _KINDS.get(type(refusal), "refused"), str(refusal), holder)
+
+
+def chunks(encoded: list[Encoded]) -> list[list[Encoded]]:
+    """A batch in pieces that one script call may take, in count and bytes."""
+    pieces: list[list[Encoded]] = []
+    size = 0
+    for item in encoded:
+        length = len(item[1][2])
+        if not pieces or len(pieces[-1]) >= BATCH_COUNT or size + length > BATCH_BYTES:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(item)
+        size += length
+    return pieces
