@@ -261,7 +261,7 @@ class Box:
         """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
         event_id, number, exhausted = reply[0].decode(errors="replace"), reply[1], reply[4] == 1
         delay = int(UNREADABLE_DELAY * 1000)
-        logger.error("event %s cannot be read: %s", event_id, error)
+        logger.error("claimed, but set aside: event %s: %s", event_id, error)
         if isinstance(error, NewerEvent):
             await self._store.release(relay, [(event_id, number)], delay=delay)
         elif exhausted:

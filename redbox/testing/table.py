@@ -42,19 +42,22 @@ class Table:
         stores = sorted({store for found in self._outcomes.values() for store in found} - {EVERYWHERE})
         write = terminalreporter.write_line
         terminalreporter.section("conformance")
-        write(f"{'line':6}  {EVERYWHERE:>8}  " + "  ".join(f"{store:>8}" for store in stores) + "  what")
+        columns = (EVERYWHERE, *stores)
+        widths = [max(8, len(store)) for store in columns]
+
+        def row(line: str, cells: list[str], text: str) -> None:
+            padded = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)]
+            write(f"{line:6}  {'  '.join(padded)}  {text}")
+
+        row("line", list(columns), "what")
         notes = []
         for line, text in REQUIREMENTS.items():
-            cells = [self._cell(line, store) for store in (EVERYWHERE, *stores)]
+            cells = [self._cell(line, store) for store in columns]
             proven = any(cell not in ("", "n/a") for cell in cells)
-            write(
-                f"{line:6}  "
-                + "  ".join(f"{cell:>8}" for cell in (cells if proven else ["open", *cells[1:]]))
-                + f"  {text}"
-            )
+            row(line, cells if proven else ["open", *cells[1:]], text)
             notes += [
                 f"{line} on {store}: n/a, {self._reasons[line, store]}"
-                for store, cell in zip((EVERYWHERE, *stores), cells, strict=True)
+                for store, cell in zip(columns, cells, strict=True)
                 if cell == "n/a" and (line, store) in self._reasons
             ]
         write("")
