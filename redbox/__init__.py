@@ -13,11 +13,17 @@ from redbox.errors import (
     BoxFull,
     BoxPaused,
     Conflict,
+    DurabilityNotReached,
+    DurabilityUnsupported,
     IdReused,
     InvalidEvent,
+    PartlyCommitted,
     RedboxError,
     StoreError,
+    StoreFull,
     StoreUnavailable,
+    TransactionFailed,
+    UsageError,
 )
 
 if _typing.TYPE_CHECKING:
@@ -34,10 +40,13 @@ __all__ = [
     "BoxPaused",
     "Claim",
     "Conflict",
+    "DurabilityNotReached",
+    "DurabilityUnsupported",
     "Event",
     "IdReused",
     "InvalidEvent",
     "Outcome",
+    "PartlyCommitted",
     "Phase",
     "Receipt",
     "Record",
@@ -45,8 +54,11 @@ __all__ = [
     "Settings",
     "State",
     "StoreError",
+    "StoreFull",
     "StoreUnavailable",
+    "TransactionFailed",
     "UniqueScope",
+    "UsageError",
     "__version__",
 ]
 

@@ -61,13 +61,13 @@ def to_meta(changes: dict[str, Any]) -> dict[str, str]:
             raise InvalidSetting(f"{name}: there is no such setting; there are {', '.join(Settings.__struct_fields__)}")
         if isinstance(value, timedelta):
             changes = {**changes, name: value.total_seconds()}
-    try:
-        settings = msgspec.convert(changes, Settings)
-    except msgspec.ValidationError as error:
-        raise InvalidSetting(str(error)) from error
     written = {}
-    for name in changes:
-        value = getattr(settings, name)
+    for name, given in changes.items():
+        try:
+            value = getattr(msgspec.convert({name: given}, Settings), name)
+        except msgspec.ValidationError:
+            wanted = "'skip' or 'block'" if name == "dead_head" else "a number"
+            raise InvalidSetting(f"{name}: must be {wanted}, not {given!r}") from None
         if isinstance(value, int | float) and not 0 <= value <= LARGEST:
             raise InvalidSetting(f"{name}: must be between 0 and {LARGEST:,}, not {value}")
         whole = isinstance(value, float) and value.is_integer()

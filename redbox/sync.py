@@ -11,19 +11,35 @@ process that was forked from one that used the box gets a loop and connections o
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import os
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Coroutine, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
-
-from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from redbox.box import Box as AsyncBox
 from redbox.errors import UsageError
 from redbox.events import Receipt, Record
 from redbox.settings import PAGE_LIMIT
+
+
+class _Loop:
+    """An event loop in a thread that does not keep the interpreter from ending."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="redbox", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 class Box:
@@ -38,8 +54,7 @@ class Box:
 
     def _fresh(self) -> None:
         self._lock = threading.Lock()
-        self._stack = ExitStack()
-        self._portal: BlockingPortal | None = None
+        self._loop: _Loop | None = None
         self._process = os.getpid()
 
     @classmethod
@@ -57,13 +72,14 @@ class Box:
         self.close()
 
     def close(self) -> None:
-        """Waits for what is under way and closes the connections."""
+        """Waits for what is under way and closes the connections. Happens by itself when the interpreter ends."""
         with self._lock:
             self._closed = True
-            if self._portal is not None and self._process == os.getpid():
-                self._portal.call(self._box.aclose)
-                self._stack.close()
-            self._portal = None
+            if self._loop is not None and self._process == os.getpid():
+                atexit.unregister(self.close)
+                self._loop.run(self._box.aclose())
+                self._loop.stop()
+            self._loop = None
 
     def put(self, event: Any, **options: Any) -> Receipt:
         return self._call("put", event, **options)  # type: ignore[no-any-return]
@@ -86,14 +102,10 @@ class Box:
                 return
 
     def _call(self, method: str, *args: Any, **options: Any) -> Any:
-        portal = self._running()
+        loop = self._running()
+        return loop.run(getattr(self._box, method)(*args, **options))
 
-        async def run() -> Any:
-            return await getattr(self._box, method)(*args, **options)
-
-        return portal.call(run)
-
-    def _running(self) -> BlockingPortal:
+    def _running(self) -> _Loop:
         """The thread with the event loop, started when first needed."""
         if self._process != os.getpid():  # forked: the thread and the sockets stayed with the parent
             if self._url is None:
@@ -103,6 +115,7 @@ class Box:
         with self._lock:
             if self._closed:
                 raise UsageError("this box was closed; open it again with Box.open")
-            if self._portal is None:
-                self._portal = self._stack.enter_context(start_blocking_portal("asyncio"))
-            return self._portal
+            if self._loop is None:
+                self._loop = _Loop()
+                atexit.register(self.close)
+            return self._loop

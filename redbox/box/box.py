@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from msgspec import Struct
+
 from redbox.box import bulk
 from redbox.box.lane import Lane
 from redbox.box.operate import Operate, available_argument, operator_name
@@ -18,6 +20,7 @@ from redbox.box.transaction import Transaction
 from redbox.errors import (
     BatchRefused,
     Conflict,
+    InvalidEvent,
     NewerEvent,
     Refused,
     StoreError,
@@ -44,6 +47,7 @@ logger = logging.getLogger("redbox")
 
 T = TypeVar("T")
 Duration = float | timedelta
+Reason = str | BaseException
 OnConflict = Literal["raise", "skip"]
 OnBatchConflict = Literal["raise", "skip", "all_or_nothing"]
 _UNSET: Any = object()
@@ -151,6 +155,8 @@ class Box:
         if on_conflict not in ("raise", "skip", "all_or_nothing"):
             raise UsageError(f"on_conflict {on_conflict!r}: use 'raise', 'skip' or 'all_or_nothing'")
         level = self._level(durability)
+        if isinstance(events, Struct | str | bytes) or not isinstance(events, Iterable):
+            raise UsageError("put_many takes an iterable of events; for one event use put")
         encoded = [(event := as_event(item), self._encode(event)) for item in events]
         steps = chunks(encoded)
         if on_conflict == "all_or_nothing" and len(steps) > 1:
@@ -240,7 +246,7 @@ class Box:
         relay has in hand: an expiry in company proves nothing against an event.
         """
         self._ensure_open()
-        check_key("relay", relay)
+        _check_relay(relay)
         if not 0 < limit <= BATCH_COUNT:
             raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
         if (attempts is not None and attempts < 1) or holding < 0 or max_bytes < 1:
@@ -290,7 +296,7 @@ class Box:
         self,
         claims: Claim | Iterable[Claim],
         *,
-        error: str | Sequence[str] = "",
+        error: Reason | Sequence[Reason] = "",
         delay: Duration | Sequence[Duration] = 0.0,
     ) -> list[bool]:
         """Failed: PENDING again, available after the delay. One error and delay for all, or one for each."""
@@ -307,7 +313,7 @@ class Box:
         return await self._settle(held, send)
 
     async def kill(
-        self, claims: Claim | Iterable[Claim], *, reason: str | Sequence[str] = "", drop: bool = False
+        self, claims: Claim | Iterable[Claim], *, reason: Reason | Sequence[Reason] = "", drop: bool = False
     ) -> list[bool]:
         """Dead: never tried again by itself. `drop` removes them at once."""
         held = _claims(claims)
@@ -473,12 +479,22 @@ class Box:
                 return
 
 
+def _check_relay(relay: str) -> None:
+    try:
+        check_key("relay", relay)
+    except InvalidEvent:
+        raise UsageError("relay: give this relay a name of 1 to 255 printable characters, such as 'relay-1'") from None
+
+
 def _fence(claim: Claim) -> tuple[str, int]:
     return claim.event_id, claim.number
 
 
 def _claims(claims: Claim | Iterable[Claim]) -> list[Claim]:
-    return [claims] if isinstance(claims, Claim) else list(claims)
+    held = [claims] if isinstance(claims, Claim) else list(claims or ())
+    if not all(isinstance(claim, Claim) for claim in held):
+        raise UsageError("give the claims that box.claim returned; by id, an operator acts with box.operate")
+    return held
 
 
 def _per_claim(value: Any, claims: list[Claim], name: str) -> list[Any]:
@@ -491,7 +507,10 @@ def _per_claim(value: Any, claims: list[Claim], name: str) -> list[Any]:
 
 
 def _positive_ms(value: Duration, name: str) -> int:
-    milliseconds = duration_ms(value, name)
+    try:
+        milliseconds = duration_ms(value, name)
+    except InvalidEvent as error:
+        raise UsageError(str(error)) from None
     if milliseconds < 1:
         raise UsageError(f"{name} must be positive")
     return milliseconds

@@ -53,6 +53,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 def select(**filters: Any) -> Selection:
     """A checked Selection."""
+    for name in filters:
+        if name not in Selection.__struct_fields__:
+            raise UsageError(f"{name}: there is no such filter; there are {', '.join(Selection.__struct_fields__)}")
     state = filters.get("state")
     if state is not None:
         try:

@@ -29,11 +29,26 @@ NOT_IN_A_TRANSACTION: Final = frozenset(
 Encode = Callable[[Event], tuple[Any, ...]]
 
 
+OUTSIDE: Final = "a transaction takes events and commands only inside its own 'async with' block"
+
+
 class Recorder(Pipeline):
     """Takes every command of redis-py and only queues it."""
 
     def __init__(self) -> None:
         super().__init__(ConnectionPool(), {}, transaction=True, shard_hint=None)
+        self.open = False
+
+    def pipeline_execute_command(self, *args: Any, **options: Any) -> Any:
+        if not self.open:
+            raise UsageError(OUTSIDE)
+        return super().pipeline_execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    def __await__(self) -> Any:
+        raise UsageError("do not await tx.redis: it only queues; the replies are in tx.results after the block")
+
+    def watch(self, *names: Any) -> Any:  # noqa: ARG002  # redis-py's signature
+        raise UsageError("tx.redis only queues plain commands; watching is the transaction's own affair")
 
     async def execute(self, raise_on_error: bool = True) -> Any:  # noqa: ARG002  # redis-py's signature
         raise UsageError("tx.redis only queues; everything is sent when the block ends, its replies are tx.results")
@@ -63,6 +78,8 @@ class Transaction:
 
     def put(self, event: Any) -> str:
         """Adds an event; returns its id. It is validated here and written when the block ends."""
+        if not self.redis.open:
+            raise UsageError(OUTSIDE)
         checked = as_event(event)
         self._events.append((checked, self._encode(checked)))
         return checked.event_id
@@ -76,12 +93,13 @@ class Transaction:
     async def __aenter__(self) -> Self:
         if self._entered:
             raise UsageError("a transaction is for one block; begin another with box.transaction()")
-        self._entered = True
+        self._entered = self.redis.open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.redis.open = False
         if error is None:
             await self._commit()
 

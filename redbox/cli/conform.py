@@ -43,7 +43,7 @@ def conform_command(session: Session, /, pytest_args: tuple[str, ...]) -> None:
     suite = _directory()
     results = _Results()
     arguments = [
-        suite, "--redbox-url", session.url, "--redbox-table", "-p", "no:cacheprovider",
+        suite, "--redbox-url", session.url, "--redbox-table=proven", "-p", "no:cacheprovider",
         "-W", "ignore::pytest.PytestAssertRewriteWarning",  # of redbox itself, which is running already
         # whatever settings and conftest.py the current directory holds are not for this suite
         "-c", os.devnull, "--rootdir", suite, "--confcutdir", suite,

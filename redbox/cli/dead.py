@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from redbox.box.reports import Replayed
 
 
-@click.group("dead")
-def dead_command() -> None:
+@click.group("dead", invoke_without_command=True)
+@click.pass_context
+def dead_command(ctx: click.Context) -> None:
     """Look at dead events, and replay them.
 
     \b
@@ -31,6 +32,9 @@ def dead_command() -> None:
       redbox dead list --since 1d
       redbox dead replay --all --dry-run
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
 
 
 @dead_command.command("list")

@@ -43,6 +43,7 @@ from redbox.store.wire import Command, NotConnected, Wire, redirection
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
 MAYBE: Final = "; it may or may not have been carried out"
+NOTHING_SENT: Final = "; nothing was changed"
 
 UNCONFIRMED: Final = b"UNCONFIRMED"  # instead of CREATED or EXISTS, when the durability was not reached
 
@@ -326,7 +327,8 @@ class Store:
             return ForeignKey(f"something else uses the key names of box {self.box!r} on {where}; choose another name")
         if isinstance(error, ResponseError):
             return StoreError(f"{where} answered: {text}")
-        return StoreUnavailable(f"{where} cannot be reached ({text or type(error).__name__}){MAYBE if maybe else ''}")
+        how = "did not answer in time" if isinstance(error, TimeoutError) else "cannot be reached"
+        return StoreUnavailable(f"{where} {how} ({text or type(error).__name__}){MAYBE if maybe else NOTHING_SENT}")
 
 
 def _flat(items: Iterable[tuple[Any, ...]]) -> list[Any]:

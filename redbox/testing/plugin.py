@@ -25,7 +25,13 @@ _names = (f"test-{os.getpid()}-{number}" for number in itertools.count())
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("redbox")
     group.addoption("--redbox-url", action="append", default=[], help="a store to run the conformance suite against")
-    group.addoption("--redbox-table", action="store_true", help="print the requirements with the tests that prove them")
+    group.addoption(
+        "--redbox-table",
+        nargs="?",
+        const="all",
+        choices=("all", "proven"),
+        help="print the requirements with the tests that prove them: all of them, or only those that were looked at",
+    )
     group.addoption("--redbox-lua", help="a directory with the Lua scripts to use instead of redbox's own")
 
 
@@ -39,7 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--redbox-table"):
         from redbox.testing.table import Table
 
-        config.pluginmanager.register(Table(), "redbox-table")
+        everything = config.getoption("--redbox-table") == "all"
+        config.pluginmanager.register(Table(everything=everything), "redbox-table")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -46,6 +46,17 @@ def test_threads_may_begin_together():
         box.put(Event("n"))
 
 
+@pytest.mark.parametrize("url", ["memory:", "redis"])
+def test_a_script_that_does_not_close_its_box_ends(url: str, redis_url: str):
+    where = redis_url if url == "redis" else url
+    code = (
+        "from redbox import Event; from redbox.sync import Box; "
+        f"box = Box.open({where!r}, name={new_box_name()!r}); print(box.put(Event('n')).created)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
 def test_a_forked_process_gets_a_loop_of_its_own(redis_url: str):
     name = new_box_name()
     with SyncBox.open(redis_url, name=name) as box:
@@ -305,6 +316,30 @@ async def test_a_transaction_is_for_one_block(redbox_box: Box):
         async with tx:
             pass
     assert tx.results == [1]
+
+
+async def test_nothing_is_lost_outside_of_the_block(redbox_box: Box):
+    tx = redbox_box.transaction()
+    for use in (lambda: tx.put(Event("n")), lambda: tx.redis.set("a", 1)):
+        with pytest.raises(UsageError, match="inside its own"):
+            use()
+    async with tx:
+        with pytest.raises(UsageError, match="only queues"):
+            await tx.redis.get("a")
+        tx.put(Event("n"))
+    for use in (lambda: tx.put(Event("n")), lambda: tx.redis.set("a", 1)):
+        with pytest.raises(UsageError, match="inside its own"):
+            use()
+    assert len(tx.receipts) == 1
+
+
+async def test_ids_are_not_claims(redbox_box: Box):
+    with pytest.raises(UsageError, match=r"claims that box\.claim returned"):
+        await redbox_box.ack(["an-id"])
+    with pytest.raises(UsageError, match="use put"):
+        await redbox_box.put_many(Event("n"))
+    with pytest.raises(UsageError, match="no such filter"):
+        await redbox_box.page(stat="DEAD")
 
 
 def test_a_key_with_braces_would_be_elsewhere(redbox_box: Box):
