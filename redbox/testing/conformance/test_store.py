@@ -633,13 +633,16 @@ async def test_a_transaction_may_be_repeated(box: Box):
 @pytest.mark.req("SC-4")
 async def test_a_failing_command_of_the_callers_own_is_told(box: Box):
     await box._store.exchange([("HSET", f"{keys.prefix(box.name)}:own", "a", "1")])
-    tx = box.transaction()
-    tx.redis.incr(f"{keys.prefix(box.name)}:own")
-    event_id = tx.put(Event("n"))
+    event = Event("n")
+
+    async def transact() -> None:
+        async with box.transaction() as tx:
+            tx.redis.incr(f"{keys.prefix(box.name)}:own")
+            tx.put(event)
+
     with pytest.raises(PartlyCommitted, match="your own command"):
-        async with tx:
-            pass
-    assert (await known(box, event_id)).state == State.PENDING
+        await transact()
+    assert (await known(box, event.event_id)).state == State.PENDING
 
 
 # --- SC-5: no policy in the store --------------------------------------------------------------------------------
