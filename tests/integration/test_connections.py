@@ -92,7 +92,8 @@ async def test_tls(certificate: tuple[Path, Path]):
 
 @pytest.mark.timeout(60)
 async def test_sentinel_and_a_failover():
-    with servers.sentinel(down_after_ms=300, failover_timeout_ms=2000) as group:
+    # Noticed later than a put gives up, so that both sides of a failover are seen.
+    with servers.sentinel(down_after_ms=1500, failover_timeout_ms=3000) as group:
         box = Box.open(group.url, name="orders", durability="replicas=1")
         async with box:
             first = await box.put(Event("user.created", {"id": 1}))
