@@ -28,7 +28,6 @@ def environment() -> dict[str, str]:
     return {**plain, "PATH": f"{Path(sys.executable).parent}:{plain['PATH']}"}
 
 
-@pytest.mark.req("DC-4")
 @pytest.mark.timeout(120)
 def test_the_first_screen(tmp_path: Path):
     done = subprocess.run(
