@@ -154,9 +154,10 @@ def test_options_that_cannot_be_are_refused_at_once(url: str):
         Box.open(url)
 
 
-def test_options_have_the_types_of_redis_py():
-    Box.open("redis+cluster://localhost:7000?max_connections=5&socket_timeout=2.5")
-    Box.open("redis://localhost/0?max_connections=5&socket_timeout=2")
+@pytest.mark.parametrize("url", ["redis+cluster://localhost:7000", "redis://localhost/0"])
+async def test_options_have_the_types_of_redis_py(url: str, redbox_runner: asyncio.Runner):
+    async with Box.open(f"{url}?max_connections=5&socket_timeout=2.5") as box:
+        assert (await box._store.wire()).read_timeout == 2.5
 
 
 # --- telling what happened -----------------------------------------------------------------------------------------
