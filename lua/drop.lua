@@ -22,6 +22,7 @@
 --- @include "erase"
 --- @include "record_action"
 --- @include "count"
+--- @include "hint"
 
 local who, why = ARGV[1], ARGV[2]
 local _, refusal = open_box()
@@ -65,4 +66,5 @@ for _, item in ipairs(dropped) do
 end
 record_action("drop", who, why, ids)
 count("swept", #dropped)
+hint()
 return replies

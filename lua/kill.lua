@@ -29,6 +29,7 @@
 --- @include "erase"
 --- @include "record_action"
 --- @include "count"
+--- @include "hint"
 
 local relay, who, why, drop = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == "1"
 local operator = relay == ""
@@ -104,4 +105,5 @@ record_action("kill", who, why, killed)
 count("dead", #settled)
 count("swept", drop and #settled or 0)
 count("fenced", fenced)
+hint()
 return replies

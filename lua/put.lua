@@ -28,6 +28,7 @@
 --- @include "holder"
 --- @include "in_chunks"
 --- @include "enqueue"
+--- @include "hint"
 --- @include "count"
 
 local mode = ARGV[1]
@@ -123,7 +124,11 @@ for _, at in ipairs(created) do
   redis.call("SET", body_key .. id, ARGV[at + 2])
   redis.call("HSET", event_key .. id, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", now,
     "available_at", available_at)
+  if available_at > now then
+    redis.call("HSET", event_key .. id, "due_at", available_at)
+  end
   if ordering == "" and unique == "" then
+    soonest = math.min(soonest, available_at)
     plain[#plain + 1] = available_at
     plain[#plain + 1] = id
   else
@@ -141,4 +146,5 @@ in_chunks("ZADD", key.pending, plain)
 count("put", #created)
 -- A put that finds its event there still makes a write, so that waiting for replicas or the disk confirms something.
 count("repeated", existing)
+hint()
 return replies

@@ -21,6 +21,7 @@
 --- @include "unclaim"
 --- @include "remember"
 --- @include "count"
+--- @include "hint"
 
 local limit, delay = tonumber(ARGV[1]), tonumber(ARGV[2])
 local _, refusal = open_box()
@@ -60,4 +61,5 @@ for _, id in ipairs(lost) do
   redis.call("ZREM", key.claimed, id)
 end
 count("expired", #expired)
+hint()
 return ids

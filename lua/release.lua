@@ -26,6 +26,7 @@
 --- @include "remember"
 --- @include "record_action"
 --- @include "count"
+--- @include "hint"
 
 local relay, who, why, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local operator = relay == ""
@@ -80,4 +81,5 @@ end
 record_action("release", who, why, released)
 count("released", #settled)
 count("fenced", fenced)
+hint()
 return replies

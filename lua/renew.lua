@@ -1,13 +1,15 @@
 #!lua flags=allow-oom
 -- renew: CLAIMED stays CLAIMED, with its lease ending so long from now.
 --
--- Guarantee: fenced; a claim that is gone changes nothing.
+-- Guarantee: fenced; a claim that is gone changes nothing. A claim renewed as `alone` is no longer in company: an
+-- expiry from now on counts against its event.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    identifier of the caller
 -- ARGV[2]   lease    ms from now
--- ARGV[3]   id       then for each claim the following
--- ARGV[4]   number   its claim number
+-- ARGV[3]   alone    1 when the relay holds nothing else any more
+-- ARGV[4]   id       then for each claim the following
+-- ARGV[5]   number   its claim number
 --
 -- Returns   {now, word...}: for each claim OK or LEASELOST
 -- Errors    NEWERLAYOUT
@@ -19,18 +21,21 @@
 --- @include "in_chunks"
 --- @include "count"
 
-local relay, lease = ARGV[1], tonumber(ARGV[2])
+local relay, lease, alone = ARGV[1], tonumber(ARGV[2]), ARGV[3] == "1"
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
-local replies, leases, fenced = { now }, {}, 0
-for at = 3, #ARGV, 2 do
-  local event = redis.call("HMGET", event_key .. ARGV[at], "state", "claimed_by", "claim")
+local replies, leases, company, fenced = { now }, {}, {}, 0
+for at = 4, #ARGV, 2 do
+  local event = redis.call("HMGET", event_key .. ARGV[at], "state", "claimed_by", "claim", "company")
   if fence(event, relay, ARGV[at + 1]) then
     leases[#leases + 1] = now + lease
     leases[#leases + 1] = ARGV[at]
+    if alone and event[4] == "1" then
+      company[#company + 1] = ARGV[at]
+    end
     replies[#replies + 1] = "OK"
   else
     fenced = fenced + 1
@@ -40,5 +45,8 @@ end
 redis.call("ZCARD", key.claimed)
 redis.call("HLEN", key.counters)
 in_chunks("ZADD", key.claimed, leases)
+for _, id in ipairs(company) do
+  redis.call("HSET", event_key .. id, "company", 0)
+end
 count("fenced", fenced)
 return replies

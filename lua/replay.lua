@@ -28,6 +28,7 @@
 --- @include "remember"
 --- @include "record_action"
 --- @include "count"
+--- @include "hint"
 
 local reset, force, dry, who, why = ARGV[1] == "1", ARGV[3] == "1", ARGV[4] == "1", ARGV[5], ARGV[6]
 local _, refusal = open_box()
@@ -88,7 +89,7 @@ for _, item in ipairs(replayed) do
     remember(id, event[6], event[8], "published", event[7], "")
   end
   remember(id, now, event[8], "replayed", who, why)
-  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at)
+  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "due_at", available_at)
   redis.call("HDEL", event_key .. id, "published_at", "published_by", "died_at", "expiries")
   if reset then
     redis.call("HDEL", event_key .. id, "attempts", "excused", "last_error")
@@ -105,4 +106,5 @@ for _, item in ipairs(replayed) do
 end
 record_action("replay", who, why, ids)
 count("replayed", #replayed)
+hint()
 return replies

@@ -20,6 +20,7 @@
 --- @include "due"
 --- @include "enqueue"
 --- @include "record_action"
+--- @include "hint"
 
 local who, why = ARGV[2], ARGV[3]
 local _, refusal = open_box()
@@ -45,8 +46,9 @@ touch()
 
 for _, item in ipairs(moved) do
   local id, event = item[1], item[2]
-  redis.call("HSET", event_key .. id, "available_at", available_at)
+  redis.call("HSET", event_key .. id, "available_at", available_at, "due_at", available_at)
   enqueue(id, available_at, tonumber(event[2] or 0), tonumber(event[3] or 0), event[4], event[5])
 end
 record_action("reschedule", who, why, ids, available_at)
+hint()
 return replies

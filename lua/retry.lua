@@ -1,15 +1,17 @@
 #!lua flags=allow-oom
 -- retry: CLAIMED → PENDING, after a failure.
 --
--- Guarantee: fenced; a claim that is gone changes nothing. The attempt was counted when it was claimed. The delay is
--- the caller's: the store has no retry policy.
+-- Guarantee: fenced; a claim that is gone changes nothing. The attempt was counted when it was claimed; one that the
+-- caller excuses, since it proves nothing against the event, does not use up the limit. The delay is the caller's: the
+-- store has no retry policy.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    identifier of the caller
 -- ARGV[2]   id       then for each claim the following
 -- ARGV[3]   number   its claim number
 -- ARGV[4]   delay    ms from now
--- ARGV[5]   error    text, bounded by the caller
+-- ARGV[5]   excuse   1 to excuse the attempt
+-- ARGV[6]   error    text, bounded by the caller
 --
 -- Returns   for each claim OK or LEASELOST
 -- Errors    NEWERLAYOUT
@@ -24,6 +26,7 @@
 --- @include "unclaim"
 --- @include "remember"
 --- @include "count"
+--- @include "hint"
 
 local relay = ARGV[1]
 local _, refusal = open_box()
@@ -32,10 +35,10 @@ if refusal then
 end
 local now = now_ms()
 local replies, settled, seen, fenced = {}, {}, {}, 0
-for at = 2, #ARGV, 4 do
+for at = 2, #ARGV, 5 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
-    "attempts")
+    "attempts", "excused", "exhausted")
   if fence(event, relay, ARGV[at + 1]) and not seen[id] then
     seen[id] = true
     touch_event(id, event[4], event[5])
@@ -50,13 +53,17 @@ touch()
 
 for _, item in ipairs(settled) do
   local at, event = item[1], item[2]
-  local id, available_at, why = ARGV[at], now + tonumber(ARGV[at + 2]), ARGV[at + 3]
+  local id, available_at, why = ARGV[at], now + tonumber(ARGV[at + 2]), ARGV[at + 4]
   remember(id, now, event[3], "retried", relay, why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "last_error", why)
   redis.call("HDEL", event_key .. id, "expiries")
+  if ARGV[at + 3] == "1" and not event[8] then
+    redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
+  end
   unclaim(id)
   enqueue(id, available_at, tonumber(event[6]), 0, event[4], event[5])
 end
 count("retried", #settled)
 count("fenced", fenced)
+hint()
 return replies

@@ -5,7 +5,8 @@
 --
 -- KEYS[1]   meta     hash; names the box
 --
--- Returns   {now, meta fields and values, counts, oldest, totals}, each a flat list of names and values; `oldest` holds
+-- Returns   {now, meta fields and values, counts, oldest, totals, relays}, each a flat list of names and values, but
+--           relays {name, seen, fields and values} of the newest 100; `oldest` holds
 --           moments in ms: available and suspect (longest due), scheduled and scheduled_suspect (next due), waiting,
 --           in_flight (the lease that ends first), dead, completed
 -- Errors    NEWERLAYOUT
@@ -58,4 +59,9 @@ note("waiting", key.waiting, "-inf", "+inf")
 note("in_flight", key.claimed, "-inf", "+inf")
 note("dead", key.dead, "-inf", "+inf")
 note("completed", key.published, "-inf", "+inf")
-return { now, redis.call("HGETALL", key.meta), counts, oldest, redis.call("HGETALL", key.counters) }
+local RELAYS = 100
+local relays, seen = {}, redis.call("ZREVRANGE", key.relays, 0, RELAYS - 1, "WITHSCORES")
+for at = 1, #seen, 2 do
+  relays[#relays + 1] = { seen[at], seen[at + 1], redis.call("HGETALL", relay_key .. seen[at]) }
+end
+return { now, redis.call("HGETALL", key.meta), counts, oldest, redis.call("HGETALL", key.counters), relays }

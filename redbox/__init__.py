@@ -19,25 +19,32 @@ from redbox.errors import (
     InvalidEvent,
     PartlyCommitted,
     RedboxError,
+    Reject,
+    RetryLater,
     StoreError,
     StoreFull,
     StoreUnavailable,
     TransactionFailed,
+    Unavailable,
     UsageError,
 )
 
 if _typing.TYPE_CHECKING:
+    from redbox.backoff import Backoff
     from redbox.box import Box
     from redbox.events import Claim, Event, Outcome, Phase, Receipt, Record, State, UniqueScope
+    from redbox.relay import Breaker, Relay, Summary
     from redbox.settings import Settings
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Backoff",
     "BatchRefused",
     "Box",
     "BoxFull",
     "BoxPaused",
+    "Breaker",
     "Claim",
     "Conflict",
     "DurabilityNotReached",
@@ -51,12 +58,17 @@ __all__ = [
     "Receipt",
     "Record",
     "RedboxError",
+    "Reject",
+    "Relay",
+    "RetryLater",
     "Settings",
     "State",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
+    "Summary",
     "TransactionFailed",
+    "Unavailable",
     "UniqueScope",
     "UsageError",
     "__version__",
@@ -65,8 +77,10 @@ __all__ = [
 # Imported together when the first of them is used: redis-py and msgspec take a third of a second, and `redbox --help`
 # needs neither.
 _HOMES = {
+    "redbox.backoff": ("Backoff",),
     "redbox.box": ("Box",),
     "redbox.events": ("Claim", "Event", "Outcome", "Phase", "Receipt", "Record", "State", "UniqueScope"),
+    "redbox.relay": ("Breaker", "Relay", "Summary"),
     "redbox.settings": ("Settings",),
 }
 

@@ -15,6 +15,10 @@
     │   ├── BoxPaused
     │   ├── UnknownBox
     │   └── TransactionFailed
+    ├── NotPublished                what a publisher raises to choose what becomes of its event
+    │   ├── Reject                  never: dead at once
+    │   ├── RetryLater              again, but not before
+    │   └── Unavailable             the target is down, which says nothing of the event
     └── StoreError                  the server, or what is between us and it
         ├── StoreUnavailable        not reachable, loading, read-only replica, not authorised
         ├── StoreFull               out of memory or disk
@@ -31,6 +35,7 @@ Each class's docstring is its default message. A script's error begins with a wo
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -149,6 +154,37 @@ class UnknownBox(Refused):
 
 class TransactionFailed(Refused):
     """The transaction did not commit; nothing was written."""
+
+
+# --- a publisher did not publish -------------------------------------------------------------------------------
+
+
+class NotPublished(RedboxError):
+    """The event was not published."""
+
+
+class Reject(NotPublished):
+    """The target will never take this event."""
+
+    def __init__(self, reason: str | None = None, *, kind: str | None = None) -> None:
+        super().__init__(reason)
+        self.kind = kind or self.message  # what makes two rejections the same, such as "HTTP 401"
+
+
+class RetryLater(NotPublished):
+    """The target asked to wait before this event is tried again."""
+
+    def __init__(self, delay: float | timedelta, reason: str | None = None) -> None:
+        super().__init__(reason)
+        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+
+
+class Unavailable(NotPublished):
+    """The target cannot be reached, or takes nothing at the moment."""
+
+    def __init__(self, reason: str | None = None, *, delay: float | timedelta = 0.0) -> None:
+        super().__init__(reason)
+        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
 
 
 # --- the server ------------------------------------------------------------------------------------------------

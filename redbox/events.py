@@ -235,12 +235,18 @@ class Claim(msgspec.Struct, frozen=True):
     exhausted: bool
     suspect: bool
     created_ms: int
+    due_ms: int
     claimed_ms: int
     lease_until_ms: int
 
     @property
     def created_at(self) -> datetime:
         return from_ms(self.created_ms)
+
+    @property
+    def due_at(self) -> datetime:
+        """When it was first due: put, scheduled for, or replayed. Its age counts from here."""
+        return from_ms(self.due_ms)
 
     @property
     def claimed_at(self) -> datetime:

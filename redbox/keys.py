@@ -103,6 +103,21 @@ def log(box: str) -> str:
     return f"{prefix(box)}:log"
 
 
+def wake(box: str) -> str:
+    """List: holds a token when an idle relay should look."""
+    return f"{prefix(box)}:wake"
+
+
+def relays(box: str) -> str:
+    """Sorted set: relay → when it was last heard of."""
+    return f"{prefix(box)}:relays"
+
+
+def relay(box: str, name: str) -> str:
+    """Hash: what a relay says of itself."""
+    return f"{prefix(box)}:relay:{name}"
+
+
 def event(box: str, event_id: str) -> str:
     """Hash: state and everything scripts and filters look at."""
     return f"{prefix(box)}:e:{event_id}"

@@ -16,6 +16,7 @@ BATCH_BYTES: Final = 8 * 1024 * 1024
 PAGE_LIMIT: Final = 500
 PAGE_LOOK: Final = 2000
 LEASE: Final = 30.0
+FORGET_RELAY: Final = timedelta(days=1)
 UNREADABLE_DELAY: Final = 60.0
 KEEP_PUBLISHED: Final = timedelta(hours=24)
 KEEP_PUBLISHED_COUNT: Final = 100_000

@@ -14,9 +14,12 @@ local key = {
   counters = prefix .. ":counters",
   alone = prefix .. ":alone",
   log = prefix .. ":log",
+  wake = prefix .. ":wake",
+  relays = prefix .. ":relays",
 }
 local event_key = prefix .. ":e:"
 local body_key = prefix .. ":b:"
 local history_key = prefix .. ":h:"
 local line_key = prefix .. ":line:"
 local unique_key = prefix .. ":unique:"
+local relay_key = prefix .. ":relay:"

@@ -5,6 +5,7 @@
 local function touch()
   redis.call("HLEN", key.counters)
   redis.call("XLEN", key.log)
+  redis.call("LLEN", key.wake)
   for _, name in ipairs({ "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost" }) do
     redis.call("ZCARD", key[name])
   end

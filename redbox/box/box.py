@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from redbox.box import bulk
 from redbox.box.lane import Lane
+from redbox.box.lifecycle import Lifecycle
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.receipts import Receipts, chunks, refused
 from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
@@ -20,25 +21,21 @@ from redbox.box.transaction import Transaction
 from redbox.errors import (
     BatchRefused,
     Conflict,
-    InvalidEvent,
-    NewerEvent,
     Refused,
     StoreError,
     UsageError,
 )
-from redbox.events import Claim, Event, Receipt, Record, State, as_event, check_key, duration_ms, error_text
+from redbox.events import Event, Receipt, Record, State, as_event, check_key
 from redbox.settings import (
     BATCH_BYTES,
     BATCH_COUNT,
-    LEASE,
     MAX_PAYLOAD,
     PAGE_LIMIT,
-    UNREADABLE_DELAY,
     Settings,
     to_meta,
 )
 from redbox.store import connect
-from redbox.store.codec import decode_claim, decode_record, encode_event, pairs
+from redbox.store.codec import decode_record, encode_event, pairs
 from redbox.store.durability import Durability
 from redbox.store.store import Store
 from redbox.telemetry import current_traceparent
@@ -53,7 +50,7 @@ OnBatchConflict = Literal["raise", "skip", "all_or_nothing"]
 _UNSET: Any = object()
 
 
-class Box:
+class Box(Lifecycle):
     """A named outbox on a Redis. Make one with `Box.open`; it connects when first used."""
 
     def __init__(self, store: Store, durability: str, max_payload: int) -> None:
@@ -89,6 +86,11 @@ class Box:
     @property
     def name(self) -> str:
         return self._store.box
+
+    @property
+    def where(self) -> str:
+        """The store in words, without secrets."""
+        return self._store.endpoint.description
 
     def __repr__(self) -> str:
         return f"Box({self.name!r} on {self._store.endpoint.description})"
@@ -228,135 +230,6 @@ class Box:
         self._ensure_open()
         return await self._store.boxes()
 
-    # --- the lifecycle -------------------------------------------------------------------------------------------
-
-    async def claim(
-        self,
-        relay: str,
-        *,
-        limit: int = 100,
-        lease: Duration = LEASE,
-        attempts: int | None = None,
-        holding: int = 0,
-        max_bytes: int = BATCH_BYTES,
-    ) -> list[Claim]:
-        """Takes available events under a lease: at most `limit`, oldest first.
-
-        With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
-        relay has in hand: an expiry in company proves nothing against an event.
-        """
-        self._ensure_open()
-        _check_relay(relay)
-        if not 0 < limit <= BATCH_COUNT:
-            raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
-        if (attempts is not None and attempts < 1) or holding < 0 or max_bytes < 1:
-            raise UsageError(
-                "attempts must be at least 1 (None for no limit), holding not negative, max_bytes positive"
-            )
-        lease_ms = _positive_ms(lease, "lease")
-        now, suspect, *found = await self._store.claim(relay, limit, lease_ms, attempts or 0, max_bytes, holding)
-        claims = []
-        for reply in found:
-            try:
-                claims.append(decode_claim(reply, relay, now, lease_ms, suspect == 1))
-            except Exception as error:  # whatever is wrong with one event, the others are claimed
-                await self._set_aside(relay, reply, error)
-        return claims
-
-    async def _set_aside(self, relay: str, reply: list[Any], error: Exception) -> None:
-        """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
-        event_id, number, exhausted = reply[0].decode(errors="replace"), reply[1], reply[4] == 1
-        delay = int(UNREADABLE_DELAY * 1000)
-        logger.error("claimed, but set aside: event %s: %s", event_id, error)
-        if isinstance(error, NewerEvent):
-            await self._store.release(relay, [(event_id, number)], delay=delay)
-        elif exhausted:
-            await self._store.kill(relay, [(event_id, number, error_text(error))])
-        else:
-            await self._store.retry(relay, [(event_id, number, delay, error_text(error))])
-
-    async def renew(self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE) -> list[bool]:
-        """Makes leases end `lease` from now. False where the claim was gone."""
-        lease_ms = _positive_ms(lease, "lease")
-
-        async def send(relay: str, batch: list[Claim]) -> Any:
-            return (await self._store.renew(relay, lease_ms, [_fence(claim) for claim in batch]))[1:]
-
-        return await self._settle(claims, send)
-
-    async def ack(self, claims: Claim | Iterable[Claim], *, delete: bool = False) -> list[bool]:
-        """Published. False where the claim was gone: nothing was changed. `delete` removes them at once."""
-
-        async def send(relay: str, batch: list[Claim]) -> Any:
-            return await self._store.ack(relay, delete, [_fence(claim) for claim in batch], self._durability)
-
-        return await self._settle(claims, send)
-
-    async def retry(
-        self,
-        claims: Claim | Iterable[Claim],
-        *,
-        error: Reason | Sequence[Reason] = "",
-        delay: Duration | Sequence[Duration] = 0.0,
-    ) -> list[bool]:
-        """Failed: PENDING again, available after the delay. One error and delay for all, or one for each."""
-        held = _claims(claims)
-        errors, delays = _per_claim(error, held, "error"), _per_claim(delay, held, "delay")
-        told = {id(claim): (duration_ms(d, "delay"), error_text(e))
-                for claim, e, d in zip(held, errors, delays, strict=True)}  # fmt: skip
-
-        async def send(relay: str, batch: list[Claim]) -> Any:
-            return await self._store.retry(
-                relay, [(*_fence(claim), *told[id(claim)]) for claim in batch], self._durability
-            )
-
-        return await self._settle(held, send)
-
-    async def kill(
-        self, claims: Claim | Iterable[Claim], *, reason: Reason | Sequence[Reason] = "", drop: bool = False
-    ) -> list[bool]:
-        """Dead: never tried again by itself. `drop` removes them at once."""
-        held = _claims(claims)
-        told = {id(claim): error_text(text)
-                for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
-
-        async def send(relay: str, batch: list[Claim]) -> Any:
-            items = [(*_fence(claim), told[id(claim)]) for claim in batch]
-            return await self._store.kill(relay, items, drop=drop, durability=self._durability)
-
-        return await self._settle(held, send)
-
-    async def release(self, claims: Claim | Iterable[Claim], *, delay: Duration | None = None) -> list[bool]:
-        """Given back untried: the attempt does not count against the limit."""
-        wait = None if delay is None else duration_ms(delay, "delay")
-
-        async def send(relay: str, batch: list[Claim]) -> Any:
-            fences = [_fence(claim) for claim in batch]
-            return await self._store.release(relay, fences, delay=wait, durability=self._durability)
-
-        return await self._settle(claims, send)
-
-    async def reap(self, *, limit: int = 100, delay: Duration = 0.0) -> list[str]:
-        """Gives back claims whose lease has ended; returns their ids, at most `limit`."""
-        self._ensure_open()
-        if not 0 < limit <= BATCH_COUNT:
-            raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
-        return [raw.decode() for raw in await self._store.reap(limit, duration_ms(delay, "delay"))]
-
-    async def _settle(self, claims: Claim | Iterable[Claim], send: Any) -> list[bool]:
-        """Sends claims in batches of one relay each; the results come in the order of the claims."""
-        self._ensure_open()
-        held = _claims(claims)
-        results: dict[int, bool] = {}
-        by_relay: dict[str, list[tuple[int, Claim]]] = {}
-        for position, claim in enumerate(held):
-            by_relay.setdefault(claim.claimed_by, []).append((position, claim))
-        for relay, mine in by_relay.items():
-            for batch in bulk.batches(mine):
-                words = await send(relay, [claim for _, claim in batch])
-                results.update({position: word == b"OK" for (position, _), word in zip(batch, words, strict=True)})
-        return [results[position] for position in range(len(held))]
-
     # --- bulk ----------------------------------------------------------------------------------------------------
 
     async def replay(
@@ -477,40 +350,3 @@ class Box:
             left = None if left is None else left - len(found.records)
             if cursor is None:
                 return
-
-
-def _check_relay(relay: str) -> None:
-    try:
-        check_key("relay", relay)
-    except InvalidEvent:
-        raise UsageError("relay: give this relay a name of 1 to 255 printable characters, such as 'relay-1'") from None
-
-
-def _fence(claim: Claim) -> tuple[str, int]:
-    return claim.event_id, claim.number
-
-
-def _claims(claims: Claim | Iterable[Claim]) -> list[Claim]:
-    held = [claims] if isinstance(claims, Claim) else list(claims or ())
-    if not all(isinstance(claim, Claim) for claim in held):
-        raise UsageError("give the claims that box.claim returned; by id, an operator acts with box.operate")
-    return held
-
-
-def _per_claim(value: Any, claims: list[Claim], name: str) -> list[Any]:
-    """One value for all claims, or one for each."""
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        return [value] * len(claims)
-    if len(value) != len(claims):
-        raise UsageError(f"{name}: {len(value)} values for {len(claims)} claims; give one, or one for each")
-    return list(value)
-
-
-def _positive_ms(value: Duration, name: str) -> int:
-    try:
-        milliseconds = duration_ms(value, name)
-    except InvalidEvent as error:
-        raise UsageError(str(error)) from None
-    if milliseconds < 1:
-        raise UsageError(f"{name} must be positive")
-    return milliseconds

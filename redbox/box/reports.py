@@ -49,12 +49,29 @@ class LogEntry(msgspec.Struct, frozen=True):
     detail: str
 
 
+class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A relay as it described itself in its last heartbeat, so long ago."""
+
+    name: str
+    seen: timedelta
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+    target: str = ""
+    in_flight: int = 0
+    published: int = 0
+    retried: int = 0
+    dead: int = 0
+    breaker: str = "closed"
+    reason: str = ""  # why the breaker is open
+
+
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """A box at one moment: counts by phase, what stands apart from them, ages, and lifetime totals.
 
     `waiting` are PENDING events behind the head of their ordering line: no relay can take them yet. `overdue` are
     claims whose lease has ended and that nobody has reaped. `oldest_available` is how long the longest due event has
-    been waiting to be claimed.
+    been waiting to be claimed. `relays` are those heard of within a day, the latest first, at most 100.
     """
 
     box: str
@@ -75,10 +92,11 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     totals: dict[str, int]
     settings: Settings
     layout: int
+    relays: list[RelayReport] = []
 
 
 def decode_stats(box: str, reply: list[Any]) -> Stats:
-    now, flat_meta, flat_counts, flat_oldest, flat_totals = reply
+    now, flat_meta, flat_counts, flat_oldest, flat_totals, relays = reply
     meta, totals = pairs(flat_meta), pairs(flat_totals)
     counts = {flat_counts[at].decode(): flat_counts[at + 1] for at in range(0, len(flat_counts), 2)}
     oldest = {name: int(float(score)) for name, score in pairs(flat_oldest).items()}
@@ -110,4 +128,11 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
         totals={name: int(value) for name, value in totals.items() if name not in ("seq", "probes")},
         settings=Settings.from_meta(meta),
         layout=int(meta.get("layout", 0)),
+        relays=[_relay(now, *relay) for relay in relays],
     )
+
+
+def _relay(now: int, name: bytes, seen: bytes, flat: list[bytes]) -> RelayReport:
+    about = {field: text for field, text in pairs(flat).items() if field in RelayReport.__struct_fields__}
+    ago = timedelta(milliseconds=max(0, now - int(float(seen))))
+    return msgspec.convert({**about, "name": name.decode(), "seen": ago}, RelayReport, strict=False)

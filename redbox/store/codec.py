@@ -107,7 +107,7 @@ def _version_of(body: bytes) -> int:
 
 def decode_claim(reply: list[Any], relay: str, now: int, lease: int, suspect: bool) -> Claim:
     """One event of a claim's reply."""
-    (id_, number, attempts, excused, exhausted, created, available, type_, ordering, unique, scope, raw) = reply
+    (id_, number, attempts, excused, exhausted, created, due, available, type_, ordering, unique, scope, raw) = reply
     event_id = id_.decode()
     body = decode_body(event_id, raw)
     event = stored_event(
@@ -123,8 +123,10 @@ def decode_claim(reply: list[Any], relay: str, now: int, lease: int, suspect: bo
         unique_scope=UniqueScope.ALL_LIVE if scope is None else _SCOPES[scope],
         content_type=body.content_type or JSON,
     )
+    created_ms = int(created)
+    due_ms = created_ms if due is None else int(due)
     return Claim(
-        event, event_id, number, relay, attempts, excused, exhausted == 1, suspect, int(created), now, now + lease
+        event, event_id, number, relay, attempts, excused, exhausted == 1, suspect, created_ms, due_ms, now, now + lease
     )
 
 

@@ -42,9 +42,9 @@ REGISTRY: Final[dict[str, Signature]] = {
     "claim": Signature(
         ("relay", "limit", "lease", "attempts", "bytes", "holding"), errors=("NEWERLAYOUT", "PAUSED")
     ),
-    "renew": Signature(("relay", "lease"), ("id", "number")),
+    "renew": Signature(("relay", "lease", "alone"), ("id", "number")),
     "ack": Signature(("relay", "delete"), ("id", "number")),
-    "retry": Signature(("relay",), ("id", "number", "delay", "error")),
+    "retry": Signature(("relay",), ("id", "number", "delay", "excuse", "error")),
     "kill": Signature(("relay", "who", "why", "drop"), ("id", "number", "error")),
     "release": Signature(("relay", "who", "why", "delay"), ("id", "number")),
     "reap": Signature(("limit", "delay")),
@@ -52,6 +52,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "reschedule": Signature(("available", "who", "why"), ("id",)),
     "drop": Signature(("who", "why"), ("id", "number")),
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
+    "beat": Signature(("relay", "instance", "fresh", "forget", "leaving"), ("field", "value")),
     "configure": Signature(("action", "who", "why", "limit"), ("field", "value")),
     "get": Signature((), ("id",), flag=NO_WRITES),
     "page": Signature(

@@ -81,14 +81,14 @@ class Store:
     async def claim(self, relay: str, limit: int, lease: int, attempts: int, size: int, holding: int) -> Replies:
         return await self._run("claim", (relay, limit, lease, attempts, size, holding))
 
-    async def renew(self, relay: str, lease: int, claims: Iterable[Fence]) -> Replies:
-        return await self._run("renew", (relay, lease, *_flat(claims)))
+    async def renew(self, relay: str, lease: int, claims: Iterable[Fence], *, alone: bool = False) -> Replies:
+        return await self._run("renew", (relay, lease, int(alone), *_flat(claims)))
 
     async def ack(self, relay: str, delete: bool, claims: Iterable[Fence], durability: Durability = SERVER) -> Replies:
         return await self._run("ack", (relay, int(delete), *_flat(claims)), durability=durability)
 
     async def retry(
-        self, relay: str, items: Iterable[tuple[str, int, int, str]], durability: Durability = SERVER
+        self, relay: str, items: Iterable[tuple[str, int, int, int, str]], durability: Durability = SERVER
     ) -> Replies:
         return await self._run("retry", (relay, *_flat(items)), durability=durability)
 
@@ -149,6 +149,11 @@ class Store:
             "sweep", (index, "" if age is None else age, "" if keep is None else keep, limit, int(dry), *cursor)
         )
 
+    async def beat(
+        self, relay: str, instance: str, fresh: int, forget: int, *, leaving: bool, fields: Iterable[tuple[str, str]]
+    ) -> Replies:
+        return await self._run("beat", (relay, instance, fresh, forget, int(leaving), *_flat(fields)))
+
     async def configure(
         self, action: str, changes: Iterable[tuple[str, str]], *, who: str, why: str, limit: int
     ) -> int:
@@ -164,12 +169,19 @@ class Store:
     async def stats(self) -> Replies:
         return await self._run("stats", (), repeat=True)
 
-    # --- reads without a script ----------------------------------------------------------------------------------
+    # --- without a script ----------------------------------------------------------------------------------
 
     async def meta(self) -> Any:
         """The meta hash as a flat list; empty when the box does not exist."""
         (reply,) = await self.exchange([("HGETALL", self._meta)], repeat=True)
         return [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+
+    async def hint(self, timeout: float) -> bool:
+        """Waits for a hint that something is due, at most so many seconds; False without one. Takes a connection."""
+        patience = (await self.wire()).read_timeout
+        longest = timeout if patience is None else min(timeout, patience / 2)
+        (reply,) = await self.exchange([("BLPOP", keys.wake(self.box), longest)])
+        return reply is not None
 
     async def log(self, count: int) -> list[Any]:
         (reply,) = await self.exchange([("XREVRANGE", keys.log(self.box), "+", "-", "COUNT", count)], repeat=True)

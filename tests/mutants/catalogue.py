@@ -114,7 +114,7 @@ MUTANTS = [
     Mutant("replay ignores the delay", "replay.lua", "local available_at = due(ARGV[2], now)", "local available_at = now"),
     Mutant("a published attempt is not remembered", "replay.lua", 'remember(id, event[6], event[8], "published", event[7], "")', ""),
     Mutant("reschedule takes what is not pending", "reschedule.lua", 'if event[1] == "PENDING" then', "if event[1] then"),
-    Mutant("reschedule moves only the index", "reschedule.lua", '  redis.call("HSET", event_key .. id, "available_at", available_at)\n', ""),
+    Mutant("reschedule moves only the index", "reschedule.lua", '"available_at", available_at, "due_at", available_at)', '"due_at", available_at)'),
     Mutant("drop takes live events", "drop.lua", 'if event[1] ~= "DEAD" and event[1] ~= "PUBLISHED" then', "if false then"),
     Mutant("drop is not fenced", "drop.lua", '(number == "" or number == event[2]) and "OK" or "CHANGED"', '"OK"'),
     Mutant("sweep age off by one", "sweep.lua", '"-inf", now - tonumber(ARGV[2]))', '"-inf", now - tonumber(ARGV[2]) - 1)'),

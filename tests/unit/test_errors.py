@@ -19,6 +19,7 @@ SPECIAL: dict[str, RedboxError] = {
     "Conflict": errors.Conflict("a", "b", "user:42"),
     "IdReused": errors.IdReused("a", "payload"),
     "BatchRefused": errors.BatchRefused("event 3 was refused", [], 3),
+    "RetryLater": errors.RetryLater(30, "HTTP 503"),
 }
 CLASSES = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, RedboxError)]
 EXAMPLES = [SPECIAL.get(cls.__name__) or cls("what happened") for cls in CLASSES]

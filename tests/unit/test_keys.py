@@ -19,15 +19,15 @@ def lua() -> dict[str, Any]:
     runtime = lupa.LuaRuntime()
     runtime.globals().KEYS = runtime.table(keys.meta(BOX))
     text = (lua_root() / "include" / "keys.lua").read_text()
-    run = runtime.execute(f"{text}\nreturn {{ key, event_key, body_key, history_key, line_key, unique_key }}")
-    names = ("key", "event", "body", "history", "line", "unique")
+    run = runtime.execute(f"{text}\nreturn {{ key, event_key, body_key, history_key, line_key, unique_key, relay_key }}")
+    names = ("key", "event", "body", "history", "line", "unique", "relay")
     found = dict(zip(names, run.values(), strict=True))
     return {**found, "key": dict(found["key"].items())}
 
 
 def test_the_keys_of_a_box_are_the_same(lua: dict[str, Any]):
     ours = ("meta", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost")
-    ours += ("counters", "alone", "log")
+    ours += ("counters", "alone", "log", "wake", "relays")
     assert lua["key"] == {name: getattr(keys, name)(BOX) for name in ours}
 
 
@@ -37,6 +37,7 @@ def test_the_keys_of_an_event_are_the_same(lua: dict[str, Any]):
     assert lua["history"] + "id" == keys.history(BOX, "id")
     assert lua["line"] + "user:42" == keys.line(BOX, "user:42")
     assert lua["unique"] + "user:42" == keys.unique(BOX, "user:42")
+    assert lua["relay"] + "relay-1" == keys.relay(BOX, "relay-1")
 
 
 def test_no_two_keys_share_a_name():

@@ -164,6 +164,7 @@ def test_what_is_flagged_as_reading_calls_nothing_that_writes(name: str):
         "ZCOUNT",
         "ZRANGE",
         "ZRANGEBYSCORE",
+        "ZREVRANGE",
         "LRANGE",
     }
     assert set(re.findall(r'redis\.call\("(\w+)"', whole_code(name))) <= reading

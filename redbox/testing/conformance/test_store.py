@@ -254,7 +254,7 @@ async def test_a_full_batch_through_every_script(box: Box):
     assert (await box.replay(ids)).replayed == 1000
     assert await box.kill(await box.claim("relay-1", limit=1000)) == [True] * 1000
     assert (await box.sweep(keep_dead=0)).dead == 1000
-    assert {key.rpartition(":")[2] for key in await contents(box)} == {"meta", "counters", "log"}
+    assert {key.rpartition(":")[2] for key in await contents(box)} == {"meta", "counters", "log", "wake"}
 
 
 # --- SC-3: no event in two hands ---------------------------------------------------------------------------------

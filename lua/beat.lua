@@ -1,0 +1,55 @@
+#!lua flags=allow-oom
+-- beat: a relay says that it is alive, and how it is doing; or that it is leaving.
+--
+-- Guarantee: changes nothing but what is known of relays. Relays not heard of for `forget` are forgotten, a few at a time.
+--
+-- KEYS[1]   meta      hash; names the box
+-- ARGV[1]   relay     identifier of the caller
+-- ARGV[2]   instance  tells two relays of one name apart
+-- ARGV[3]   fresh     ms; another instance seen within this is alive
+-- ARGV[4]   forget    ms
+-- ARGV[5]   leaving   1 when this is its last
+-- ARGV[6]   field     then for each field the following
+-- ARGV[7]   value
+--
+-- Returns   {} or, when another instance with this name is alive, its fields and values
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+
+local FORGET_AT_ONCE = 10
+local relay, instance, leaving = ARGV[1], ARGV[2], ARGV[5] == "1"
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local now = now_ms()
+local mine, other = relay_key .. relay, {}
+local holder, seen = redis.call("HGET", mine, "instance"), redis.call("ZSCORE", key.relays, relay)
+if holder and holder ~= instance and seen and now - tonumber(seen) < tonumber(ARGV[3]) then
+  other = redis.call("HGETALL", mine)
+end
+local forgotten = redis.call("ZRANGEBYSCORE", key.relays, "-inf", now - tonumber(ARGV[4]), "LIMIT", 0, FORGET_AT_ONCE)
+for _, name in ipairs(forgotten) do
+  redis.call("HLEN", relay_key .. name)
+end
+
+for _, name in ipairs(forgotten) do
+  redis.call("UNLINK", relay_key .. name)
+  redis.call("ZREM", key.relays, name)
+end
+if leaving then
+  if holder == instance then
+    redis.call("UNLINK", mine)
+    redis.call("ZREM", key.relays, relay)
+  end
+else
+  redis.call("HSET", mine, "instance", instance)
+  for at = 6, #ARGV, 2 do
+    redis.call("HSET", mine, ARGV[at], ARGV[at + 1])
+  end
+  redis.call("ZADD", key.relays, now, relay)
+end
+return other

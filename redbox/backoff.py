@@ -1,0 +1,66 @@
+"""How long a failed event waits before it is tried again. Pure: nothing here sleeps or looks at a clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from redbox.errors import UsageError
+from redbox.events import Event
+
+BASE: Final = 1.0
+CAP: Final = 300.0
+LONGEST: Final = 365 * 86400.0
+
+Duration = float | timedelta
+#: (event, how many attempts have failed, with this one; the error) → seconds
+Delay = Callable[[Event, int, BaseException], Duration]
+
+
+class Backoff:
+    """A retry policy: seconds to wait after each failed attempt."""
+
+    def __init__(self, delay: Delay, description: str = "custom") -> None:
+        """A policy of your own: a function of (event, attempts, error) that returns seconds or a timedelta."""
+        if not callable(delay):
+            raise UsageError("Backoff takes a function of (event, attempts, error); see also Backoff.exponential")
+        self._delay = delay
+        self._description = description
+
+    @classmethod
+    def exponential(cls, base: Duration = BASE, *, cap: Duration = CAP, jitter: bool = True) -> Backoff:
+        """base × 2^(failures before this one), at most `cap`; with full jitter anything from 0 to that."""
+        first, longest = seconds(base, "base"), seconds(cap, "cap")
+        if first <= 0 or longest < first:
+            raise UsageError("base must be positive, and cap not smaller than base")
+
+        def delay(_event: Event, attempts: int, _error: BaseException) -> float:
+            most = min(longest, first * 2.0 ** min(attempts - 1, 64))
+            return random.uniform(0, most) if jitter else most  # noqa: S311  # spreads load, hides nothing
+
+        return cls(delay, f"exp:{first:g}s..{longest:g}s")
+
+    @classmethod
+    def fixed(cls, delay: Duration) -> Backoff:
+        """The same delay each time; 0 tries again at once."""
+        every = seconds(delay, "delay")
+        return cls(lambda _event, _attempts, _error: every, f"fixed:{every:g}s")
+
+    def __call__(self, event: Event, attempts: int, error: BaseException) -> float:
+        return seconds(self._delay(event, attempts, error), "delay")
+
+    def __repr__(self) -> str:
+        return f"Backoff({self._description})"
+
+
+def seconds(value: Duration, name: str) -> float:
+    """A duration in seconds; a negative, endless or absurdly long one is refused."""
+    try:
+        length = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"{name} must be seconds or a timedelta, not {value!r}") from None
+    if not 0 <= length <= LONGEST:
+        raise UsageError(f"{name} must be between 0 and {LONGEST:g} seconds, not {length:g}")
+    return length

@@ -1,0 +1,265 @@
+"""The transitions that a relay makes: claim, and every way to settle a claim, each fenced."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from redbox.box import bulk
+from redbox.errors import InvalidEvent, NewerEvent, UsageError
+from redbox.events import Claim, check_key, duration_ms, error_text
+from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, UNREADABLE_DELAY
+from redbox.store.codec import decode_claim, pairs
+from redbox.store.durability import Durability
+from redbox.store.store import Store
+
+logger = logging.getLogger("redbox")
+
+Duration = float | timedelta
+Reason = str | BaseException
+Send = Callable[[str, list[Claim]], Awaitable[list[bytes]]]
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What a claim brought, and in how many seconds there will be more: 0 for now, None when nothing waits."""
+
+    claims: list[Claim]
+    more_in: float | None
+
+
+class Lifecycle:
+    """The part of a box that relays use."""
+
+    _store: Store
+    _durability: Durability
+
+    def _ensure_open(self) -> None:
+        raise AssertionError("a box says whether it is open")
+
+    async def claim(
+        self,
+        relay: str,
+        *,
+        limit: int = 100,
+        lease: Duration = LEASE,
+        attempts: int | None = None,
+        holding: int = 0,
+        max_bytes: int = BATCH_BYTES,
+    ) -> list[Claim]:
+        """Takes available events under a lease: at most `limit`, oldest first.
+
+        With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
+        relay has in hand: an expiry in company proves nothing against an event.
+        """
+        found = await self.claim_and_look(
+            relay, limit=limit, lease=lease, attempts=attempts, holding=holding, max_bytes=max_bytes
+        )
+        return found.claims
+
+    async def claim_and_look(
+        self,
+        relay: str,
+        *,
+        limit: int,
+        lease: Duration,
+        attempts: int | None,
+        holding: int,
+        max_bytes: int = BATCH_BYTES,
+    ) -> Claimed:
+        """As `claim`, and tells when there will be more."""
+        self._ensure_open()
+        check_relay(relay)
+        if not 0 < limit <= BATCH_COUNT:
+            raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
+        if (attempts is not None and attempts < 1) or holding < 0 or max_bytes < 1:
+            raise UsageError(
+                "attempts must be at least 1 (None for no limit), holding not negative, max_bytes positive"
+            )
+        lease_ms = _positive_ms(lease, "lease")
+        now, suspect, next_due, *found = await self._store.claim(
+            relay, limit, lease_ms, attempts or 0, max_bytes, holding
+        )
+        claims = []
+        for reply in found:
+            try:
+                claims.append(decode_claim(reply, relay, now, lease_ms, suspect == 1))
+            except Exception as error:  # whatever is wrong with one event, the others are claimed
+                await self._set_aside(relay, reply, error)
+        return Claimed(claims, None if next_due < 0 else max(0, next_due - now) / 1000)
+
+    async def wait_for_hint(self, timeout: float) -> bool:
+        """Until something may have become available, at most so many seconds; False without a hint. Hints may get
+        lost, and one hint wakes one waiter."""
+        self._ensure_open()
+        return await self._store.hint(timeout)
+
+    async def beat(
+        self, relay: str, instance: str, about: Mapping[str, str], *, fresh: Duration, leaving: bool = False
+    ) -> dict[str, str]:
+        """Says that a relay is alive; what another living one of the same name says of itself, or nothing.
+
+        One that was not heard of for `fresh` counts as dead.
+        """
+        self._ensure_open()
+        check_relay(relay)
+        return pairs(
+            await self._store.beat(
+                relay,
+                instance,
+                duration_ms(fresh, "fresh"),
+                duration_ms(FORGET_RELAY, "forget"),
+                leaving=leaving,
+                fields=about.items(),
+            )
+        )
+
+    async def _set_aside(self, relay: str, reply: list[Any], error: Exception) -> None:
+        """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
+        event_id, number, exhausted = reply[0].decode(errors="replace"), reply[1], reply[4] == 1
+        delay = int(UNREADABLE_DELAY * 1000)
+        logger.error("claimed, but set aside: event %s: %s", event_id, error)
+        if isinstance(error, NewerEvent):
+            await self._store.release(relay, [(event_id, number)], delay=delay)
+        elif exhausted:
+            await self._store.kill(relay, [(event_id, number, error_text(error))])
+        else:
+            await self._store.retry(relay, [(event_id, number, delay, 0, error_text(error))])
+
+    async def renew(
+        self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE, alone: bool = False
+    ) -> list[bool]:
+        """Makes leases end `lease` from now. False where the claim was gone.
+
+        `alone`: the relay holds nothing else any more, so that an expiry will count against the event.
+        """
+        lease_ms = _positive_ms(lease, "lease")
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            return (await self._store.renew(relay, lease_ms, [_fence(claim) for claim in batch], alone=alone))[1:]
+
+        return await self._settle(claims, send)
+
+    async def ack(self, claims: Claim | Iterable[Claim], *, delete: bool = False) -> list[bool]:
+        """Published. False where the claim was gone: nothing was changed. `delete` removes them at once."""
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            return await self._store.ack(relay, delete, [_fence(claim) for claim in batch], self._durability)
+
+        return await self._settle(claims, send)
+
+    async def retry(
+        self,
+        claims: Claim | Iterable[Claim],
+        *,
+        error: Reason | Sequence[Reason] = "",
+        delay: Duration | Sequence[Duration] = 0.0,
+        excuse: bool | Sequence[bool] = False,
+    ) -> list[bool]:
+        """Failed: PENDING again, available after the delay. One error and delay for all, or one for each.
+
+        `excuse`: the attempt proves nothing against the event, and does not use up its limit.
+        """
+        held = _claims(claims)
+        per_claim = zip(
+            held,
+            _per_claim(delay, held, "delay"),
+            _per_claim(excuse, held, "excuse"),
+            _per_claim(error, held, "error"),
+            strict=True,
+        )
+        told = {id(claim): (duration_ms(d, "delay"), int(x), error_text(e)) for claim, d, x, e in per_claim}
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            return await self._store.retry(
+                relay, [(*_fence(claim), *told[id(claim)]) for claim in batch], self._durability
+            )
+
+        return await self._settle(held, send)
+
+    async def kill(
+        self, claims: Claim | Iterable[Claim], *, reason: Reason | Sequence[Reason] = "", drop: bool = False
+    ) -> list[bool]:
+        """Dead: never tried again by itself. `drop` removes them at once."""
+        held = _claims(claims)
+        told = {id(claim): error_text(text)
+                for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            items = [(*_fence(claim), told[id(claim)]) for claim in batch]
+            return await self._store.kill(relay, items, drop=drop, durability=self._durability)
+
+        return await self._settle(held, send)
+
+    async def release(self, claims: Claim | Iterable[Claim], *, delay: Duration | None = None) -> list[bool]:
+        """Given back untried: the attempt does not count against the limit."""
+        wait = None if delay is None else duration_ms(delay, "delay")
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            fences = [_fence(claim) for claim in batch]
+            return await self._store.release(relay, fences, delay=wait, durability=self._durability)
+
+        return await self._settle(claims, send)
+
+    async def reap(self, *, limit: int = 100, delay: Duration = 0.0) -> list[str]:
+        """Gives back claims whose lease has ended; returns their ids, at most `limit`."""
+        self._ensure_open()
+        if not 0 < limit <= BATCH_COUNT:
+            raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
+        return [raw.decode() for raw in await self._store.reap(limit, duration_ms(delay, "delay"))]
+
+    async def _settle(self, claims: Claim | Iterable[Claim], send: Send) -> list[bool]:
+        """Sends claims in batches of one relay each; the results come in the order of the claims."""
+        self._ensure_open()
+        held = _claims(claims)
+        if len(held) <= BATCH_COUNT and len({claim.claimed_by for claim in held}) == 1:  # a relay settles its own
+            return [word == b"OK" for word in await send(held[0].claimed_by, held)]
+        results: dict[int, bool] = {}
+        by_relay: dict[str, list[tuple[int, Claim]]] = {}
+        for position, claim in enumerate(held):
+            by_relay.setdefault(claim.claimed_by, []).append((position, claim))
+        for relay, mine in by_relay.items():
+            for batch in bulk.batches(mine):
+                words = await send(relay, [claim for _, claim in batch])
+                results.update({position: word == b"OK" for (position, _), word in zip(batch, words, strict=True)})
+        return [results[position] for position in range(len(held))]
+
+
+def check_relay(relay: str) -> None:
+    try:
+        check_key("relay", relay)
+    except InvalidEvent:
+        raise UsageError("relay: give this relay a name of 1 to 255 printable characters, such as 'relay-1'") from None
+
+
+def _fence(claim: Claim) -> tuple[str, int]:
+    return claim.event_id, claim.number
+
+
+def _claims(claims: Claim | Iterable[Claim]) -> list[Claim]:
+    held = [claims] if isinstance(claims, Claim) else list(claims or ())
+    if not all(isinstance(claim, Claim) for claim in held):
+        raise UsageError("give the claims that box.claim returned; by id, an operator acts with box.operate")
+    return held
+
+
+def _per_claim(value: Any, claims: list[Claim], name: str) -> list[Any]:
+    """One value for all claims, or one for each."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return [value] * len(claims)
+    if len(value) != len(claims):
+        raise UsageError(f"{name}: {len(value)} values for {len(claims)} claims; give one, or one for each")
+    return list(value)
+
+
+def _positive_ms(value: Duration, name: str) -> int:
+    try:
+        milliseconds = duration_ms(value, name)
+    except InvalidEvent as error:
+        raise UsageError(str(error)) from None
+    if milliseconds < 1:
+        raise UsageError(f"{name} must be positive")
+    return milliseconds

@@ -1,0 +1,71 @@
+"""What a publisher is, and what every publisher passes on of an event.
+
+A publisher chooses what becomes of an event by what it raises: nothing (the target acknowledged it), `Reject` (never),
+`RetryLater` (not before), `Unavailable` (the target is down), anything else (a failure: to be tried again).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from redbox.events import Claim
+
+CLAIM_HEADER: Final = "redbox-claim"
+ATTEMPT_HEADER: Final = "redbox-attempt"
+REASON_HEADER: Final = "redbox-dead-reason"  # only on what is handed to a dead-letter target
+
+
+class Publisher(ABC):
+    """Hands events to a target: one attempt per call, and returning means that the target acknowledged it.
+
+    `publish` is called concurrently. A publisher whose target takes many at once sets `many` and overrides
+    `publish_many`.
+    """
+
+    #: How many events `publish_many` takes at once; with 1 the relay calls `publish`.
+    many: ClassVar[int] = 1
+
+    #: Names of options that must not be written down or shown.
+    secrets: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    @abstractmethod
+    def target(self) -> str:
+        """Where it publishes to, in words without secrets; for logs."""
+
+    async def open(self, box: str) -> None:  # noqa: B027  # not every target needs it
+        """Called once before the first event, on the event loop that will publish; `box` is the name of the box."""
+
+    async def aclose(self) -> None:  # noqa: B027  # same
+        """Called once after the last event; also when `open` failed."""
+
+    @abstractmethod
+    async def publish(self, claim: Claim) -> None:
+        """Publishes `claim.event`."""
+
+    async def publish_many(self, claims: Sequence[Claim]) -> Sequence[BaseException | None]:
+        """Publishes several; for each None, or what `publish` would have raised. Never more than `many`."""
+        outcomes: list[BaseException | None] = []
+        for claim in claims:
+            try:
+                await self.publish(claim)
+            except Exception as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(None)
+        return outcomes
+
+
+def passed_on(claim: Claim) -> dict[str, str]:
+    """The headers of an event as they are, and those that redbox adds for consumers: the claim number to fence on,
+    the number of the attempt, and the trace context of the put when the event brings none of its own."""
+    event = claim.event
+    headers = dict(event.headers)
+    traceparent = event.metadata.get("traceparent")
+    if traceparent is not None and not any(name.lower() == "traceparent" for name in headers):
+        headers["traceparent"] = traceparent
+    headers[CLAIM_HEADER] = str(claim.number)
+    headers[ATTEMPT_HEADER] = str(claim.attempts)
+    return headers

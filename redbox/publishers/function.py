@@ -1,0 +1,145 @@
+"""Any function as a publisher: it publishes by returning, and says what went wrong by what it raises."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from redbox.errors import UsageError
+from redbox.events import Claim
+from redbox.publishers.base import Publisher
+from redbox.publishers.options import positive_int
+
+THREADS: Final = 40
+_UNLIMITED: Final = float("inf")
+
+
+class FunctionPublisher(Publisher):
+    """Calls a function with each event, and with its claim if the function asks for a second argument.
+
+    An async function runs on the event loop, a plain one in worker threads: at most `concurrency` of them, counting
+    those that were given up and still run. What a plain function returns is awaited if it can be.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, concurrency: int | str = THREADS) -> None:
+        self._name = _name(function)
+        self._function = function
+        self._claim_too = _takes_claim(function, self._name)
+        self.concurrency = positive_int("concurrency", concurrency)
+        self._threads: anyio.CapacityLimiter | None = None
+        self._any_number: anyio.CapacityLimiter | None = None
+        if _is_async(function):
+            # The caller then awaits the function's own coroutine, with nothing in between.
+            direct = _both if self._claim_too else _event_only
+            self.publish = functools.partial(direct, function)  # type: ignore[method-assign]
+
+    @property
+    def target(self) -> str:
+        return f"the function {self._name}"
+
+    async def open(self, box: str) -> None:  # noqa: ARG002  # a function knows where it publishes to
+        self._threads = anyio.CapacityLimiter(self.concurrency)
+        self._any_number = anyio.CapacityLimiter(_UNLIMITED)
+
+    async def publish(self, claim: Claim) -> None:
+        if self._threads is None:
+            await self.open("")
+        assert self._threads is not None
+        run = _Run(self._threads, self._function, (claim.event, claim) if self._claim_too else (claim.event,))
+        await self._threads.acquire_on_behalf_of(run)
+        try:
+            result = await anyio.to_thread.run_sync(run.in_thread, abandon_on_cancel=True, limiter=self._any_number)
+        finally:
+            run.leave()
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            result.close() if inspect.isgenerator(result) else await result.aclose()
+            raise TypeError(f"{self._name} returned a generator, so nothing was run: a publisher must not yield")
+        if inspect.isawaitable(result):
+            await result
+
+
+class _Run:
+    """One call in a worker thread. It keeps its place until the thread is done with it, whoever still waits: threads
+    that hang would otherwise become more with each attempt."""
+
+    def __init__(self, places: anyio.CapacityLimiter, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self._places = places
+        self._function = function
+        self._arguments = arguments
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._started = self._left = False
+
+    def in_thread(self) -> Any:
+        with self._lock:
+            if self._left:  # given up before its thread began
+                return None
+            self._started = True
+        try:
+            return self._function(*self._arguments)
+        finally:
+            with suppress(RuntimeError):  # the loop may be closed by now, and the places with it
+                self._loop.call_soon_threadsafe(self._free)
+
+    def leave(self) -> None:
+        """The caller goes; once the thread has begun, it is the thread that frees the place."""
+        with self._lock:
+            self._left = True
+            if not self._started:
+                self._free()
+
+    def _free(self) -> None:
+        self._places.release_on_behalf_of(self)
+
+
+def _event_only(function: Callable[..., Any], claim: Claim) -> Any:
+    return function(claim.event)
+
+
+def _both(function: Callable[..., Any], claim: Claim) -> Any:
+    return function(claim.event, claim)
+
+
+def _name(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not hasattr(function, "__qualname__"):
+        function = type(function)
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _takes_claim(function: Any, name: str) -> bool:
+    """Whether the function asks for the claim too; one that cannot be a publisher is refused."""
+    if inspect.isclass(function):
+        raise UsageError(f"{name} is a class; give an instance of it, or a function")
+    if not callable(function):
+        raise UsageError(f"{name} cannot be called")
+    for each in (function, type(function).__call__):
+        if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):
+            raise UsageError(f"{name} yields, and a publisher must not: write it without yield")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):  # some that are written in C do not tell
+        return False
+    wanted = [each for each in parameters if each.default is each.empty]
+    named = [each.name for each in wanted if each.kind is each.KEYWORD_ONLY]
+    positional = [each for each in wanted if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(
+        each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.VAR_POSITIONAL) for each in parameters
+    )
+    if named or len(positional) > 2 or not takes_any:
+        raise UsageError(f"{name} must take (event) or (event, claim), not {inspect.signature(function)}")
+    second = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)][1:2]
+    return len(positional) == 2 or second == ["claim"]

@@ -1,0 +1,26 @@
+"""`null:` acknowledges everything and delivers nothing; for trials and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from redbox.events import Claim
+from redbox.publishers.base import Publisher
+from redbox.publishers.options import no_more
+
+
+class NullPublisher(Publisher):
+    """Forgets events."""
+
+    many: ClassVar[int] = 1000
+    target = "null:"
+
+    def __init__(self, url: str = "null:") -> None:
+        no_more(url, "null")
+
+    async def publish(self, claim: Claim) -> None:
+        pass
+
+    async def publish_many(self, claims: Sequence[Claim]) -> Sequence[BaseException | None]:
+        return [None] * len(claims)

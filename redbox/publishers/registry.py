@@ -1,0 +1,102 @@
+"""From a URL, or a function, to a publisher. Nothing here talks to a target."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final, NamedTuple
+
+from redbox.errors import InvalidURL, MissingExtra, UsageError
+from redbox.publishers.base import Publisher
+from redbox.publishers.function import FunctionPublisher
+
+GROUP: Final = "redbox.publishers"
+
+#: Called with the URL and the options as keyword arguments; usually a class.
+Factory = Callable[..., Publisher]
+
+
+class Place(NamedTuple):
+    """Where a scheme's publisher is, how its URLs begin, and the extra that brings what it needs."""
+
+    module: str
+    factory: str
+    begins: str
+    extra: str | None = None
+
+
+SCHEMES: Final = {
+    "https": Place("redbox.publishers.http", "HTTPPublisher", "https://", "http"),
+    "http": Place("redbox.publishers.http", "HTTPPublisher", "http://", "http"),
+    "redis+stream": Place("redbox.publishers.redis_stream", "RedisStreamPublisher", "redis+stream://"),
+    "rediss+stream": Place("redbox.publishers.redis_stream", "RedisStreamPublisher", "rediss+stream://"),
+    "stdout": Place("redbox.publishers.stdout", "StdoutPublisher", "stdout:"),
+    "null": Place("redbox.publishers.null", "NullPublisher", "null:"),
+    "python": Place("redbox.publishers.python", "open_python", "python:module:function"),
+}
+
+
+def open_publisher(target: str | Callable[..., Any] | Publisher, **options: Any) -> Publisher:
+    """The publisher for a URL, for a function, or the given one; what cannot be right is refused here."""
+    if isinstance(target, Publisher):
+        if options:
+            raise UsageError("options are for URLs and functions; a publisher is taken as it is")
+        return target
+    if isinstance(target, str):
+        scheme, factory = _factory(target)
+        _check_options(f"{scheme}:", factory, options)
+        publisher = factory(target, **options)
+        if not isinstance(publisher, Publisher):
+            raise UsageError(f"what is registered for {scheme}: does not make a redbox Publisher")
+        return publisher
+    if callable(target):
+        _check_options("a function", FunctionPublisher, options)
+        return FunctionPublisher(target, **options)
+    raise UsageError(f"a target is a URL, a function or a Publisher, not {type(target).__name__}")
+
+
+def secret_options(url: str) -> frozenset[str]:
+    """The options of this URL's publisher that must not be shown or written down."""
+    secrets: frozenset[str] = getattr(_factory(url)[1], "secrets", frozenset())
+    return secrets
+
+
+def known_schemes() -> list[str]:
+    """How the URLs begin that can be opened, redbox's own first."""
+    others = sorted({entry.name for entry in entry_points(group=GROUP)} - SCHEMES.keys())
+    return [place.begins for place in SCHEMES.values()] + [f"{name}:" for name in others]
+
+
+def _factory(url: str) -> tuple[str, Factory]:
+    scheme, colon, _ = url.partition(":")
+    scheme = scheme.lower()
+    if not colon:  # the text itself is not repeated: it may hold anything
+        raise InvalidURL(f"a target is a URL that begins with one of {', '.join(known_schemes())}")
+    place = SCHEMES.get(scheme)
+    if place is not None:
+        try:
+            module = import_module(place.module)
+        except ModuleNotFoundError as error:
+            if place.extra is None or (error.name or "").startswith("redbox"):
+                raise
+            raise MissingExtra(f"{place.begins} targets", place.extra) from error
+        return scheme, getattr(module, place.factory)
+    for entry in entry_points(group=GROUP, name=scheme):
+        try:
+            return scheme, entry.load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(f"the publisher for {scheme}: ({entry.value}) cannot be loaded: {error}") from error
+    raise InvalidURL(f"unknown scheme {scheme!r} of a target; use one of {', '.join(known_schemes())}")
+
+
+def _check_options(what: str, factory: Factory, options: dict[str, Any]) -> None:
+    parameters = inspect.signature(factory).parameters.values()
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return
+    there = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    unknown = [name for name in options if name not in there]
+    if unknown:
+        has = f"it has {', '.join(there)}" if there else "it has none"
+        raise UsageError(f"{what} has no option {unknown[0]!r}; {has}")

@@ -1,0 +1,38 @@
+"""Standard Webhooks: signatures by which a receiver knows who sent a request, and that nobody changed it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from typing import Final
+
+from redbox.errors import UsageError
+
+PREFIX: Final = "whsec_"
+
+
+def read_secrets(text: str) -> list[bytes]:
+    """The keys of one secret, or of several with spaces between, as while one replaces another."""
+    keys = []
+    for word in text.split():
+        try:
+            bare = word.removeprefix(PREFIX).rstrip("=")
+            keys.append(base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True))
+        except (binascii.Error, ValueError):
+            keys.append(b"")
+    if not keys or not all(keys):
+        raise UsageError(f"secret must be {PREFIX} and base64, or several of them with spaces between")
+    return keys
+
+
+def signature_headers(keys: list[bytes], event_id: str, timestamp: int, body: bytes) -> list[tuple[bytes, bytes]]:
+    """The three headers, with a signature for each key."""
+    signed = b"%s.%d.%s" % (event_id.encode(), timestamp, body)
+    signatures = [b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)) for key in keys]
+    return [
+        (b"webhook-id", event_id.encode()),
+        (b"webhook-timestamp", b"%d" % timestamp),
+        (b"webhook-signature", b" ".join(signatures)),
+    ]

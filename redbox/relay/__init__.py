@@ -1,0 +1,7 @@
+"""The relay: claims, publishes and settles events, with retries, a breaker and a graceful end."""
+
+from redbox.relay.breaker import Breaker, Circuit
+from redbox.relay.relay import Relay
+from redbox.relay.report import Summary
+
+__all__ = ["Breaker", "Circuit", "Relay", "Summary"]

@@ -1,0 +1,114 @@
+"""The circuit breaker: tells a target that is down, or rejects everything, from events that fail.
+
+closed: publish. open: claim nothing until the pause is over. probing: one event is on its way to find out; a success
+closes the breaker, a failure opens it again for twice as long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+from redbox.errors import Reject, Unavailable, UsageError
+
+UNAVAILABLE: Final = 5
+FAILURES: Final = 20
+REJECTIONS: Final = 20
+PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 30.0
+
+
+class Circuit(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    PROBING = "probing"
+
+
+class Breaker:
+    """Opens after so many outcomes in a row without a success.
+
+    `unavailable`: times the target was found down. `failures`: different events that failed, whatever the reason.
+    `rejections`: rejections of one kind, such as HTTP 401. `pause`: seconds until the first probe, doubled up to
+    `longest` by each that fails.
+    """
+
+    def __init__(
+        self,
+        *,
+        unavailable: int = UNAVAILABLE,
+        failures: int = FAILURES,
+        rejections: int = REJECTIONS,
+        pause: float = PAUSE,
+        longest: float = LONGEST_PAUSE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if min(unavailable, failures, rejections) < 1:
+            raise UsageError("a breaker opens after 1 or more outcomes in a row")
+        if not 0 < pause <= longest:
+            raise UsageError("a breaker's pause must be positive, and not longer than `longest`")
+        self._limits = (unavailable, failures, rejections)
+        self._first_pause, self._longest = pause, longest
+        self._clock = clock
+        self._pause = pause
+        self._until = 0.0
+        self._forget()
+        self.circuit = Circuit.CLOSED
+        self.reason = ""
+        self.opened = 0  # how often
+
+    def _forget(self) -> None:
+        self._down = 0
+        self._failed: set[str] = set()
+        self._rejected: Counter[str] = Counter()
+
+    @property
+    def closed(self) -> bool:
+        return self.circuit is Circuit.CLOSED
+
+    def wait(self) -> float:
+        """Seconds until an event may be claimed; 0 for now."""
+        return max(0.0, self._until - self._clock()) if self.circuit is Circuit.OPEN else 0.0
+
+    def probe(self) -> None:
+        """An open breaker's pause is over, and one event is sent to find out."""
+        self.circuit = Circuit.PROBING
+
+    def succeeded(self) -> bool:
+        """The target acknowledged something. True when that closed the breaker."""
+        if self._down or self._failed or self._rejected:
+            self._forget()
+        if self.circuit is Circuit.CLOSED:
+            return False
+        self.circuit, self.reason, self._pause = Circuit.CLOSED, "", self._first_pause
+        return True
+
+    def failed(self, error: BaseException, event_id: str) -> bool:
+        """It did not. True when that opened the breaker, for the first time or again."""
+        if self.circuit is Circuit.OPEN:  # was on its way already when it opened
+            return False
+        if self.circuit is Circuit.PROBING:
+            self._pause = min(2 * self._pause, self._longest)
+            return self._open(self.reason)
+        unavailable, failures, rejections = self._limits
+        if isinstance(error, Reject):
+            self._rejected[error.kind] += 1
+            if self._rejected[error.kind] >= rejections:
+                return self._open(f"{rejections} rejections in a row: {error.kind}")
+        else:
+            self._failed.add(event_id)
+            if isinstance(error, Unavailable):
+                self._down += 1
+            if self._down >= unavailable:
+                return self._open(f"the target was unavailable {unavailable} times in a row: {error}")
+            if len(self._failed) >= failures:
+                return self._open(f"{failures} events in a row failed, the last one with: {error}")
+        return False
+
+    def _open(self, reason: str) -> bool:
+        self._forget()
+        self.circuit, self.reason, self._until = Circuit.OPEN, reason, self._clock() + self._pause
+        self.opened += 1
+        return True

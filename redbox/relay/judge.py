@@ -1,0 +1,156 @@
+"""Decides what becomes of an event after an attempt: published, again later, back untried, or dead."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Final
+
+from redbox.backoff import LONGEST
+from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
+from redbox.events import Claim
+from redbox.relay.breaker import Breaker
+from redbox.relay.policy import Policy
+from redbox.relay.report import Tally
+from redbox.relay.settler import Held, Settler, error_words
+
+logger = logging.getLogger("redbox.relay")
+
+BROKEN_BACKOFF_DELAY: Final = 60.0
+UNDECIDED: Final = 200  # rejections held back at most
+
+
+class Exhausted(NotPublished):
+    """Its attempts are used up."""
+
+
+class TooOld(NotPublished):
+    """It was not published within its maximum age."""
+
+
+class Interrupted(NotPublished):
+    """The relay was stopped while it was being published; it may have arrived."""
+
+
+class Judge:
+    """Applies the retry policy and the breaker, and hands the verdict to the settler.
+
+    A rejection is final, so it is held back until something speaks for the target: a success, or nothing left to try.
+    If the breaker opens first, those events go back.
+    """
+
+    def __init__(self, policy: Policy, breaker: Breaker | None, settler: Settler, tally: Tally) -> None:
+        self._policy = policy
+        self._breaker = breaker
+        self._settler = settler
+        self._tally = tally
+        self._rejected: list[tuple[Held, Reject]] = []
+        #: Called when the breaker opens: what is claimed and not begun goes back.
+        self.on_open: Callable[[], None] = lambda: None
+        #: Called for an event that a dead-letter target has to take before it may die.
+        self.on_death: Callable[[Held], None] | None = None
+
+    def hopeless(self, claim: Claim) -> NotPublished | None:
+        """Why this event is not to be published any more, if so."""
+        if claim.exhausted:
+            return Exhausted()
+        age, limit = claim.claimed_ms - claim.due_ms, self._policy.max_age
+        if limit is not None and age > limit * 1000:
+            return TooOld(f"not published within {limit:g} s; it is {age / 1000:.0f} s old")
+        return None
+
+    def published(self, held: Held) -> None:
+        self._settler.ack(held)
+        if self._breaker is not None:
+            if self._breaker.succeeded():
+                logger.info("the breaker is closed: the target acknowledges again")
+            if self._rejected:
+                self.decide()
+
+    def failed(self, held: Held, error: BaseException) -> None:
+        if isinstance(error, Interrupted):
+            self._settler.retry(held, 0.0, error, excuse=True)
+            return
+        self._tally.failed += 1
+        if self._breaker is not None and self._breaker.failed(error, held.claim.event_id):
+            self._opened(self._breaker)
+        is_open = self._breaker is not None and not self._breaker.closed
+        if isinstance(error, Reject):
+            if is_open:
+                self._again(held, error, excuse=True)
+            elif self._breaker is None:
+                self.doom(held, error)
+            else:
+                self._hold_back(held, error)
+            return
+        excuse = is_open and isinstance(error, Unavailable)
+        used_up = self._policy.attempts is not None and held.claim.failures + 1 >= self._policy.attempts
+        if used_up and not excuse:
+            self.doom(held, error)
+        else:
+            self._again(held, error, excuse=excuse)
+
+    def doom(self, held: Held, error: BaseException) -> None:
+        """It dies; first the dead-letter target gets it, if there is one."""
+        held.fate = error
+        if self.on_death is None:
+            self.buried(held)
+        else:
+            self.on_death(held)
+
+    def buried(self, held: Held, objection: BaseException | None = None) -> None:
+        """The dead-letter target has it, or will never take it."""
+        reason = "" if isinstance(held.fate, Exhausted) or held.fate is None else error_words(held.fate)
+        if objection is not None:
+            logger.error("the dead-letter target rejected event %s: %s", held.claim.event_id, objection)
+            reason = f"{reason or 'attempts used up'}; and the dead-letter target rejected it: {objection}"
+        logger.warning("event %s is dead: %s", held.claim.event_id, reason or "its attempts are used up")
+        self._settler.kill(held, reason)
+
+    def unburied(self, held: Held, error: BaseException) -> None:
+        """The dead-letter target did not take it: it stays alive until it does."""
+        logger.error("the dead-letter target did not take event %s: %s", held.claim.event_id, error)
+        self._again(held, NotPublished(f"the dead-letter target did not take it: {error_words(error)}"), excuse=False)
+
+    def decide(self) -> None:
+        """The rejections held back were about their events: they die."""
+        rejected, self._rejected = self._rejected, []
+        for held, error in rejected:
+            self.doom(held, error)
+
+    @property
+    def undecided(self) -> bool:
+        return bool(self._rejected)
+
+    def _hold_back(self, held: Held, error: Reject) -> None:
+        self._rejected.append((held, error))
+        if len(self._rejected) >= UNDECIDED:  # so many, and no kind in a majority: it is the events
+            self.decide()
+
+    def _opened(self, breaker: Breaker) -> None:
+        logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
+        rejected, self._rejected = self._rejected, []
+        for held, error in rejected:
+            self._again(held, error, excuse=True)
+        self.on_open()
+
+    def _again(self, held: Held, error: BaseException, *, excuse: bool) -> None:
+        delay = self._delay(held.claim, error)
+        logger.debug("event %s goes back for %.3f s: %s", held.claim.event_id, delay, error)
+        self._settler.retry(held, delay, error, excuse=excuse)
+
+    def _delay(self, claim: Claim, error: BaseException) -> float:
+        asked = error.delay if isinstance(error, RetryLater | Unavailable) else 0.0
+        if isinstance(error, RetryLater):
+            return _bounded(asked)
+        try:
+            delay = self._policy.backoff(claim.event, max(1, claim.failures + 1), error)
+        except Exception:
+            logger.exception("the backoff function failed for event %s", claim.event_id)
+            delay = BROKEN_BACKOFF_DELAY
+        return max(delay, _bounded(asked))
+
+
+def _bounded(delay: float) -> float:
+    return 0.0 if math.isnan(delay) else min(max(delay, 0.0), LONGEST)

@@ -1,0 +1,165 @@
+"""A small HTTP server beside the relays: `/metrics` for Prometheus, `/healthz` for whoever restarts processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+
+from redbox.errors import RedboxError
+from redbox.relay import metrics
+from redbox.relay.metrics import STORE_SECONDS
+from redbox.relay.relay import Relay
+
+HOST: Final = "127.0.0.1"
+MAX_REQUEST: Final = 8192
+REQUEST_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 10.0
+MAX_CONNECTIONS: Final = 32
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; charset=utf-8"
+
+
+class Answer(NamedTuple):
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+
+
+class Monitor:
+    """Answers while its `async with` block runs. Port 0 lets the system choose; `port` tells which it is."""
+
+    def __init__(self, relays: Sequence[Relay], port: int, host: str = HOST) -> None:
+        self._relays = relays
+        self._host = host
+        self.port = port
+        self._server: asyncio.Server | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._server = await asyncio.start_server(self._accept, self._host, self.port, limit=MAX_REQUEST)
+        except (OSError, OverflowError) as error:
+            number = getattr(error, "errno", None)
+            reason = os.strerror(number).lower() if number is not None and number > 0 else str(error)
+            raise RedboxError(
+                f"metrics cannot be served on {self._host} port {self.port}: {reason}; choose another --metrics-port, "
+                "0 for any that is free"
+            ) from error
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+
+    # --- one request per connection ------------------------------------------------------------------------------
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        try:
+            if len(self._answering) <= MAX_CONNECTIONS:
+                # Whoever asked has gone, says no more, or the relay ends: none of it matters to anyone else.
+                with suppress(OSError, TimeoutError, asyncio.CancelledError):
+                    await self._converse(reader, writer)
+        finally:
+            self._answering.discard(task)
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            return
+        except asyncio.LimitOverrunError:
+            head = b""
+        async with asyncio.timeout(ANSWER_SECONDS):
+            method, path = _request(head)
+            answer = await self._answer(method, path)
+            lines = [
+                f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+                f"Content-Type: {answer.content_type}",
+                f"Content-Length: {len(answer.body)}",
+                "Cache-Control: no-store",
+                "Connection: close",
+                *(["Allow: GET, HEAD"] if answer.status is HTTPStatus.METHOD_NOT_ALLOWED else []),
+            ]
+            writer.write("\r\n".join([*lines, "", ""]).encode() + (b"" if method == "HEAD" else answer.body))
+            await writer.drain()
+
+    async def _answer(self, method: str, path: str) -> Answer:
+        if not method:
+            return _text(HTTPStatus.BAD_REQUEST, "this is not a request\n")
+        if path not in ("/metrics", "/healthz"):
+            return _text(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz\n")
+        if method not in ("GET", "HEAD"):
+            return _text(HTTPStatus.METHOD_NOT_ALLOWED, "GET it\n")
+        if path == "/metrics":
+            return Answer(HTTPStatus.OK, metrics.CONTENT_TYPE, (await metrics.scrape(self._relays)).encode())
+        healthy, report = await health(self._relays)
+        status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
+        return Answer(status, JSON, msgspec.json.encode(report) + b"\n")
+
+
+async def health(relays: Sequence[Relay]) -> tuple[bool, dict[str, Any]]:
+    """Whether all relays run and their stores answer. An open breaker is told, and is no illness: what is down is the
+    target, and a restart would not mend it."""
+    problems = await asyncio.gather(*(_problem(relay) for relay in relays))
+    reports = [
+        {
+            "box": relay.box.name,
+            "relay": relay.name,
+            "target": relay.target,
+            "problem": problem or None,
+            "breaker": relay.circuit.value,
+            "breaker_reason": relay.summary().open or None,
+            "in_flight": relay.in_flight,
+        }
+        for relay, problem in zip(relays, problems, strict=True)
+    ]
+    healthy = not any(problems)
+    return healthy, {"status": "ok" if healthy else "failing", "relays": reports}
+
+
+async def _problem(relay: Relay) -> str:
+    if not relay.running:
+        return "the relay is not running"
+    try:
+        async with asyncio.timeout(STORE_SECONDS):
+            await relay.box.settings()
+    except RedboxError as error:
+        return str(error)
+    except TimeoutError:
+        return f"the store did not answer within {STORE_SECONDS:g} s"
+    return ""
+
+
+def _request(head: bytes) -> tuple[str, str]:
+    """Method and path; empty for what is not a request."""
+    words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        return "", ""
+    return words[0], words[1].partition("?")[0]
+
+
+def _text(status: HTTPStatus, text: str) -> Answer:
+    return Answer(status, TEXT, text.encode())

@@ -1,0 +1,98 @@
+"""What a relay is told to do, checked."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from redbox.backoff import Backoff, seconds
+from redbox.errors import UsageError
+from redbox.settings import BATCH_BYTES, BATCH_COUNT
+
+ATTEMPTS: Final = 10
+CONCURRENCY: Final = 100
+BATCH: Final = 500
+BUFFER: Final = 1000
+BUFFER_BYTES: Final = 4 * BATCH_BYTES
+TIME_LIMIT: Final = 30.0
+POLL: Final = 2.0
+GRACE: Final = 10.0
+
+Duration = float | timedelta
+Keep = Literal["keep", "delete"]
+KeepDead = Literal["keep", "drop"]
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a relay; durations in seconds."""
+
+    backoff: Backoff
+    attempts: int | None
+    max_age: float | None
+    lease: float
+    concurrency: int
+    batch: int
+    buffer: int
+    buffer_bytes: int
+    time_limit: float | None
+    poll: float
+    grace: float
+    delete: bool
+    drop: bool
+
+
+def check_policy(
+    *,
+    backoff: Backoff | None,
+    attempts: int | None,
+    max_age: Duration | None,
+    lease: Duration,
+    concurrency: int,
+    batch: int,
+    buffer: int,
+    buffer_bytes: int,
+    time_limit: Duration | None,
+    poll: Duration,
+    grace: Duration,
+    on_success: str,
+    on_dead: str,
+) -> Policy:
+    """A policy, or a UsageError that says which setting is wrong."""
+    if backoff is not None and not isinstance(backoff, Backoff):
+        raise UsageError("backoff must be a Backoff: Backoff.exponential(1.0), Backoff.fixed(600), Backoff(function)")
+    for name, count in (("concurrency", concurrency), ("batch", batch), ("buffer", buffer), ("attempts", attempts)):
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise UsageError(f"{name} must be a whole number of at least 1, not {count!r}")
+    if batch > BATCH_COUNT:
+        raise UsageError(f"batch must be at most {BATCH_COUNT}")
+    if buffer_bytes < 1:
+        raise UsageError("buffer_bytes must be positive")
+    if on_success not in ("keep", "delete"):
+        raise UsageError(f"on_success {on_success!r}: use 'keep' or 'delete'")
+    if on_dead not in ("keep", "drop"):
+        raise UsageError(f"on_dead {on_dead!r}: use 'keep' or 'drop'")
+    return Policy(
+        backoff=backoff or Backoff.exponential(),
+        attempts=attempts,
+        max_age=None if max_age is None else _positive(max_age, "max_age"),
+        lease=_positive(lease, "lease"),
+        concurrency=concurrency,
+        batch=batch,
+        buffer=buffer,
+        buffer_bytes=buffer_bytes,
+        time_limit=None if time_limit is None else _positive(time_limit, "time_limit"),
+        poll=_positive(poll, "poll"),
+        grace=seconds(grace, "grace"),
+        delete=on_success == "delete",
+        drop=on_dead == "drop",
+    )
+
+
+def _positive(value: Duration, name: str) -> float:
+    length = seconds(value, name)
+    if length < 0.001:
+        raise UsageError(f"{name} must be at least a millisecond")
+    return length
+

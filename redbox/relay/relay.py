@@ -1,0 +1,222 @@
+"""Relay: publishes what is in a box, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, Self
+from uuid import uuid4
+
+import anyio
+
+from redbox.backoff import Backoff
+from redbox.box import Box
+from redbox.errors import UsageError
+from redbox.publishers.base import Publisher
+from redbox.publishers.registry import open_publisher
+from redbox.relay import policy as defaults
+from redbox.relay.breaker import Breaker, Circuit
+from redbox.relay.engine import Engine
+from redbox.relay.policy import check_policy
+from redbox.relay.report import Summary, Tally
+from redbox.relay.services import BEAT_EVERY, REAP_EVERY, SWEEP_EVERY, Heartbeat, Reaper, Service, Sweeper, serve
+from redbox.settings import LEASE
+
+Duration = float | timedelta
+Target = Publisher | Callable[..., Any] | str
+LEAVE_GRACE = 2.0
+
+
+class Relay:
+    """Claims events of a box, publishes each, and settles it by what became of it.
+
+    `publish`: an async or plain function of (event) or (event, claim), a Publisher, or a URL. What it raises decides:
+    nothing → PUBLISHED, `Reject` → DEAD, `RetryLater` → again, but not before; anything else → again, as `backoff` says.
+
+    `attempts`: after so many failures an event dies; None for never. `max_age`: it also dies when it is not published
+    so long after it was due. `lease`: how long a claim holds if this process dies; while it lives, it renews.
+    `concurrency`: events under way at once. `batch`: how many are claimed at once. `time_limit`: for one publish.
+    `poll`: how long a lost hint may delay an event. `grace`: how long `stop` waits for what is under way.
+    `on_success`, `on_dead`: keep the event, or remove it. `dead_to`: gets what dies, before it does. `breaker=None`
+    goes on publishing whatever the target answers.
+    """
+
+    def __init__(
+        self,
+        box: Box,
+        publish: Target,
+        *,
+        name: str | None = None,
+        backoff: Backoff | None = None,
+        attempts: int | None = defaults.ATTEMPTS,
+        max_age: Duration | None = None,
+        lease: Duration = LEASE,
+        concurrency: int = defaults.CONCURRENCY,
+        batch: int = defaults.BATCH,
+        buffer: int = defaults.BUFFER,
+        buffer_bytes: int = defaults.BUFFER_BYTES,
+        time_limit: Duration | None = defaults.TIME_LIMIT,
+        poll: Duration = defaults.POLL,
+        grace: Duration = defaults.GRACE,
+        on_success: Literal["keep", "delete"] = "keep",
+        on_dead: Literal["keep", "drop"] = "keep",
+        dead_to: Target | None = None,
+        breaker: Breaker | None | Literal["default"] = "default",
+        reap_every: float | None = REAP_EVERY,
+        sweep_every: float | None = SWEEP_EVERY,
+        beat_every: float | None = BEAT_EVERY,
+    ) -> None:
+        self._box = box
+        self._publisher = open_publisher(publish)
+        self._dead = None if dead_to is None else open_publisher(dead_to)
+        self._policy = check_policy(
+            backoff=backoff,
+            attempts=attempts,
+            max_age=max_age,
+            lease=lease,
+            concurrency=concurrency,
+            batch=batch,
+            buffer=buffer,
+            buffer_bytes=buffer_bytes,
+            time_limit=time_limit,
+            poll=poll,
+            grace=grace,
+            on_success=on_success,
+            on_dead=on_dead,
+        )
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
+        self.breaker = Breaker() if breaker == "default" else breaker
+        self.tally = Tally()
+        self._every = (reap_every, sweep_every, beat_every)
+        self._engine: Engine | None = None
+        self._task: asyncio.Task[Summary] | None = None
+        self._stopped = False
+
+    def __repr__(self) -> str:
+        return f"Relay({self.name!r}: {self._box.name} to {self._publisher.target})"
+
+    # --- running -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> Summary:
+        """Publishes until it is stopped; reaps, sweeps and says that it is alive meanwhile."""
+        async with anyio.create_task_group() as beside:
+            services = self._services()
+            for service in services:
+                beside.start_soon(serve, service)
+            try:
+                return await self._run(drain=False)
+            finally:
+                beside.cancel_scope.cancel()
+                with anyio.move_on_after(LEAVE_GRACE, shield=True):
+                    for service in services:
+                        if isinstance(service, Heartbeat):
+                            await service.leave()
+
+    async def drain(self) -> Summary:
+        """Publishes until nothing is available; what waits for its retry or its time is left.
+
+        Also ends when the breaker opens; then `open` of the summary says why.
+        """
+        await Reaper(self._box).run_once()
+        return await self._run(drain=True)
+
+    def stop(self) -> None:
+        """Claims nothing more; gives back what was not begun, and lets what is under way end within the grace time.
+
+        May be called again, and before `run`.
+        """
+        self._stopped = True
+        if self._engine is not None:
+            self._engine.stop()
+
+    async def __aenter__(self) -> Self:
+        if self._task is not None:
+            raise UsageError("this relay is running already")
+        self._task = asyncio.create_task(self.run(), name=f"redbox relay {self.name}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        task, self._task = self._task, None
+        if task is not None:
+            await task
+
+    async def _run(self, *, drain: bool) -> Summary:
+        if self._engine is not None:
+            raise UsageError("this relay is running already")
+        self._engine = Engine(
+            self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally
+        )
+        if self._stopped:
+            self._engine.stop()
+        targets = [self._publisher] if self._dead is None else [self._publisher, self._dead]
+        try:
+            for target in targets:
+                await target.open(self._box.name)
+            await self._engine.run(drain=drain)
+        finally:
+            self._engine, self._stopped = None, False
+            with anyio.CancelScope(shield=True):
+                for target in targets:
+                    await target.aclose()
+        return self.summary()
+
+    def _services(self) -> list[Service]:
+        reap_every, sweep_every, beat_every = self._every
+        services: list[Service] = []
+        if reap_every is not None:
+            services.append(Reaper(self._box, every=min(reap_every, self._policy.lease / 2)))
+        if sweep_every is not None:
+            services.append(Sweeper(self._box, every=sweep_every))
+        if beat_every is not None:
+            services.append(Heartbeat(self._box, self.name, self.about, every=beat_every))
+        return services
+
+    # --- how it is doing -----------------------------------------------------------------------------------------
+
+    @property
+    def box(self) -> Box:
+        return self._box
+
+    @property
+    def target(self) -> str:
+        """Where it publishes to, in words without secrets."""
+        return self._publisher.target
+
+    @property
+    def running(self) -> bool:
+        return self._engine is not None
+
+    @property
+    def in_flight(self) -> int:
+        """How many claims it holds: waiting in its buffer, or under way."""
+        return 0 if self._engine is None else self._engine.in_flight
+
+    @property
+    def circuit(self) -> Circuit:
+        """Whether the breaker lets events through."""
+        return Circuit.CLOSED if self.breaker is None else self.breaker.circuit
+
+    def summary(self) -> Summary:
+        """What became of the events so far."""
+        open_because = "" if self.breaker is None or self.breaker.closed else self.breaker.reason
+        return self.tally.summary(open_because)
+
+    def about(self) -> dict[str, str]:
+        """What the heartbeat tells."""
+        summary = self.summary()
+        return {
+            "target": self._publisher.target,
+            "in_flight": str(self.in_flight),
+            "published": str(summary.published),
+            "retried": str(summary.retried),
+            "dead": str(summary.dead),
+            "breaker": self.circuit.value,
+            "reason": summary.open,
+        }

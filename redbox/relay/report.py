@@ -1,0 +1,72 @@
+"""What a relay has done so far, and how long it took."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from redbox.relay.settler import Held
+
+#: Upper bounds in seconds of the latency histograms.
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the events that a relay took.
+
+    `retried`: went back to be tried again. `dead`: rejected, or out of attempts or time. `released`: given back
+    untried. `fenced`: the claim was gone when it was to be settled. `unsettled`: the store did not answer before the
+    lease ended. `open`: why the breaker is open, if it is.
+    """
+
+    claimed: int = 0
+    published: int = 0
+    retried: int = 0
+    dead: int = 0
+    released: int = 0
+    fenced: int = 0
+    unsettled: int = 0
+    open: str = ""
+
+
+class Histogram:
+    """How many took how long."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.total += seconds
+
+
+class Tally:
+    """Counts as they grow."""
+
+    def __init__(self) -> None:
+        self.claimed = self.published = self.retried = self.dead = self.released = self.fenced = self.unsettled = 0
+        self.failed = 0  # publish attempts that did not succeed
+        self.since_due = Histogram()  # from when an event was first due until it was published
+        self.since_claimed = Histogram()
+
+    def acked(self, settled: Iterable[Held]) -> None:
+        now = asyncio.get_running_loop().time()
+        for held in settled:
+            self.published += 1
+            held_for = now - held.since
+            self.since_claimed.add(held_for)
+            self.since_due.add(max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for)
+
+    def summary(self, open_because: str) -> Summary:
+        counts: dict[str, Any] = {
+            name: getattr(self, name) for name in Summary.__struct_fields__ if name != "open"
+        }
+        return Summary(**counts, open=open_because)

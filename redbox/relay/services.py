@@ -1,0 +1,118 @@
+"""What runs beside the engine: each a class with `run_once`, and one loop that only schedules it.
+
+Any number of each may run at once, in relays or alone: `await serve(Reaper(box))`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+import anyio
+import msgspec
+
+from redbox import __version__
+from redbox.box import Box
+from redbox.box.reports import Swept
+from redbox.errors import StoreError, UsageError
+from redbox.settings import BATCH_COUNT
+
+logger = logging.getLogger("redbox.relay")
+
+REAP_EVERY: Final = 5.0
+SWEEP_EVERY: Final = 60.0
+SWEEP_AT_ONCE: Final = 10_000
+BEAT_EVERY: Final = 5.0
+
+
+class Service(Protocol):
+    every: float
+
+    async def run_once(self) -> Any: ...
+
+
+async def serve(service: Service) -> None:
+    """Runs a service again and again until it is cancelled; while the store does not answer it only says so."""
+    while True:
+        try:
+            await service.run_once()
+        except StoreError as error:
+            logger.warning("%s: %s", type(service).__name__.lower(), error)
+        # Spread, so that many relays do not come all at once.
+        await anyio.sleep(service.every * random.uniform(0.8, 1.2))  # noqa: S311
+
+
+class Reaped(msgspec.Struct, frozen=True):
+    """How many expired claims were given back."""
+
+    count: int
+
+
+class Reaper:
+    """Gives back what dead relays held."""
+
+    def __init__(self, box: Box, *, every: float = REAP_EVERY) -> None:
+        self._box = box
+        self.every = _checked(every)
+
+    async def run_once(self) -> Reaped:
+        count = 0
+        while True:
+            ids = await self._box.reap(limit=BATCH_COUNT)
+            count += len(ids)
+            if len(ids) < BATCH_COUNT:
+                break
+        if count:
+            logger.warning("%d expired claims were given back", count)
+        return Reaped(count)
+
+
+class Sweeper:
+    """Removes PUBLISHED and DEAD events past their retention, as the box is set."""
+
+    def __init__(self, box: Box, *, every: float = SWEEP_EVERY, limit: int = SWEEP_AT_ONCE) -> None:
+        self._box = box
+        self._limit = limit
+        self.every = _checked(every)
+
+    async def run_once(self) -> Swept:
+        return await self._box.sweep(limit=self._limit)
+
+
+class Heartbeat:
+    """Tells the box that a relay is alive, and how it is doing."""
+
+    def __init__(self, box: Box, name: str, tell: Any, *, every: float = BEAT_EVERY) -> None:
+        self._box = box
+        self._name = name
+        self._tell = tell
+        self._instance = uuid4().hex
+        self._warned = False
+        self.every = _checked(every)
+
+    async def run_once(self) -> None:
+        about = {"host": socket.gethostname(), "pid": str(os.getpid()), "version": __version__, **self._tell()}
+        other = await self._box.beat(self._name, self._instance, about, fresh=2 * self.every)
+        if other and not self._warned:
+            logger.warning(
+                "another relay named %r is alive (host %s, pid %s): give each its own name, or leave it out",
+                self._name, other.get("host"), other.get("pid"),
+            )  # fmt: skip
+        self._warned = bool(other)
+
+    async def leave(self) -> None:
+        """The last beat: the relay is no longer listed."""
+        try:
+            await self._box.beat(self._name, self._instance, {}, fresh=0, leaving=True)
+        except StoreError as error:
+            logger.debug("could not say goodbye: %s", error)
+
+
+def _checked(every: float) -> float:
+    if not every > 0:
+        raise UsageError("`every` must be a positive number of seconds")
+    return every

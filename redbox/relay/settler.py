@@ -1,0 +1,183 @@
+"""Settles claims in batches: what comes together while one call is under way goes with the next."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from redbox.box import Box
+from redbox.errors import DurabilityNotReached, RedboxError, StoreError
+from redbox.events import Claim
+from redbox.relay.report import Tally
+from redbox.settings import BATCH_COUNT
+
+logger = logging.getLogger("redbox.relay")
+
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 5.0
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait while the store does not answer: twice as long each time."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+class Held:
+    """A claim in this relay's hands.
+
+    `deadline`: when its lease ends at the earliest, on this process's monotonic clock. `lost`: it is no longer ours.
+    `fate`: why it is to die instead of being published.
+    """
+
+    __slots__ = ("claim", "deadline", "fate", "lost", "since")
+
+    def __init__(self, claim: Claim, since: float, deadline: float) -> None:
+        self.claim = claim
+        self.since = since
+        self.deadline = deadline
+        self.lost = False
+        self.fate: BaseException | None = None
+
+
+class Retry:
+    """How an event goes back: after how long, whether its attempt counts, and why."""
+
+    __slots__ = ("delay", "error", "excuse")
+
+    def __init__(self, delay: float, error: BaseException, excuse: bool) -> None:
+        self.delay = delay
+        self.error = error
+        self.excuse = excuse
+
+
+class Settler:
+    """Takes outcomes, and tells the store. A claim that is settled, or lost, is forgotten."""
+
+    def __init__(self, box: Box, tally: Tally, forget: Callable[[list[Held]], None], *, delete: bool, drop: bool):
+        self._box = box
+        self._tally = tally
+        self._forget = forget
+        self._delete, self._drop = delete, drop
+        self._acks: list[Held] = []
+        self._retries: list[tuple[Held, Retry]] = []
+        self._kills: list[tuple[Held, str]] = []
+        self._releases: list[Held] = []
+        self._work = asyncio.Event()
+
+    # --- what is to become of an event; these only note it -------------------------------------------------------
+
+    def ack(self, held: Held) -> None:
+        self._acks.append(held)
+        self._work.set()
+
+    def retry(self, held: Held, delay: float, error: BaseException, *, excuse: bool) -> None:
+        self._retries.append((held, Retry(delay, error, excuse)))
+        self._work.set()
+
+    def kill(self, held: Held, reason: str) -> None:
+        self._kills.append((held, reason))
+        self._work.set()
+
+    def release(self, held: Held) -> None:
+        self._releases.append(held)
+        self._work.set()
+
+    # --- telling the store ---------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Settles until it is cancelled."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            if self._acks:
+                await self._settle_acks()
+            if self._retries:
+                await self._settle_retries()
+            if self._kills:
+                await self._settle_kills()
+            if self._releases:
+                await self._settle_releases()
+
+    async def _settle_acks(self) -> None:
+        batch, self._acks = self._acks[:BATCH_COUNT], self._acks[BATCH_COUNT:]
+        settled = await self._until_told(
+            batch, lambda: self._box.ack([held.claim for held in batch], delete=self._delete)
+        )
+        self._tally.acked(settled)
+        self._again(self._acks)
+
+    async def _settle_retries(self) -> None:
+        batch, self._retries = self._retries[:BATCH_COUNT], self._retries[BATCH_COUNT:]
+        settled = await self._until_told(
+            [held for held, _ in batch],
+            lambda: self._box.retry(
+                [held.claim for held, _ in batch],
+                error=[error_words(how.error) for _, how in batch],
+                delay=[how.delay for _, how in batch],
+                excuse=[how.excuse for _, how in batch],
+            ),
+        )
+        self._tally.retried += len(settled)
+        self._again(self._retries)
+
+    async def _settle_kills(self) -> None:
+        batch, self._kills = self._kills[:BATCH_COUNT], self._kills[BATCH_COUNT:]
+        settled = await self._until_told(
+            [held for held, _ in batch],
+            lambda: self._box.kill(
+                [held.claim for held, _ in batch], reason=[reason for _, reason in batch], drop=self._drop
+            ),
+        )
+        self._tally.dead += len(settled)
+        self._again(self._kills)
+
+    async def _settle_releases(self) -> None:
+        batch, self._releases = self._releases[:BATCH_COUNT], self._releases[BATCH_COUNT:]
+        settled = await self._until_told(batch, lambda: self._box.release([held.claim for held in batch]))
+        self._tally.released += len(settled)
+        self._again(self._releases)
+
+    def _again(self, left: list[Held] | list[tuple[Held, Retry]] | list[tuple[Held, str]]) -> None:
+        if left:
+            self._work.set()
+
+    async def _until_told(self, batch: list[Held], tell: Callable[[], Awaitable[list[bool]]]) -> list[Held]:
+        """Those that were settled; the others were no longer ours.
+
+        Repeated while the store does not answer and a lease may still hold: the fence makes that safe. If the first
+        try was carried out and only its reply was lost, the second finds the claim gone, and that is counted as
+        fenced, although it is settled.
+        """
+        loop, waits = asyncio.get_running_loop(), pauses()
+        while True:
+            try:
+                settled = [held for held, done in zip(batch, await tell(), strict=True) if done]
+                self._tally.fenced += len(batch) - len(settled)
+                break
+            except DurabilityNotReached as error:  # what it changed is there
+                logger.warning("settled, but: %s", error)
+                settled = batch
+                break
+            except StoreError as error:
+                if loop.time() >= max(held.deadline for held in batch):
+                    self._tally.unsettled += len(batch)
+                    logger.error("%d events could not be settled before their leases ended: %s", len(batch), error)
+                    settled = []
+                    break
+                logger.warning("settling again: %s", error)
+            await asyncio.sleep(next(waits))
+        self._forget(batch)
+        return settled
+
+
+def error_words(error: BaseException) -> str:
+    """An error as an operator reads it in last_error: ours are sentences, of others the class says most."""
+    text = str(error)
+    if isinstance(error, RedboxError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,33 @@
+"""Claims as they come from the store: the payload is bytes, and its content type is set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redbox.events import Claim, Event, stored_event
+from redbox.ids import new_id
+
+CREATED_MS = 1_700_000_000_123
+
+
+def new_event(payload: bytes = b'{"id":42}', **fields: Any) -> Event:
+    defaults = {"event_type": "user.created", "event_id": new_id(), "content_type": "application/json"}
+    return stored_event(payload=payload, **{**defaults, **fields})
+
+
+def new_claim(payload: bytes = b'{"id":42}', *, number: int = 7, attempts: int = 2, **fields: Any) -> Claim:
+    event = new_event(payload, **fields)
+    return Claim(
+        event=event,
+        event_id=event.event_id,
+        number=number,
+        claimed_by="relay-1",
+        attempts=attempts,
+        excused=0,
+        exhausted=False,
+        suspect=False,
+        created_ms=CREATED_MS,
+        due_ms=CREATED_MS,
+        claimed_ms=CREATED_MS + 5000,
+        lease_until_ms=CREATED_MS + 35000,
+    )

@@ -1,0 +1,174 @@
+"""An HTTP server for tests: keeps what it receives, and answers as it is told, well or badly."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+WAIT_SECONDS = 20.0
+
+
+@dataclass
+class Request:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    raw_head: bytes
+
+    def header(self, name: str) -> str | None:
+        values = self.all(name)
+        return values[0] if values else None
+
+    def all(self, name: str) -> list[str]:
+        return [value.decode() for key, value in self.headers if key.decode().lower() == name.lower()]
+
+
+@dataclass
+class Reply:
+    """What to answer. `gate` or `delay` holds the answer back; `silent` never answers; `close` hangs up instead;
+    `cut` hangs up after so many bytes of the body; `endless` repeats the body for ever; `raw` is sent as it is."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    phrase: str | None = None
+    delay: float = 0.0
+    gate: asyncio.Event | None = None
+    silent: bool = False
+    close: bool = False
+    cut: int | None = None
+    endless: bool = False
+    raw: bytes | None = None
+
+    def head(self) -> bytes:
+        phrase = self.phrase
+        if phrase is None:
+            phrase = HTTPStatus(self.status).phrase if self.status in list(HTTPStatus) else ""
+        lines = [f"HTTP/1.1 {self.status} {phrase}"]
+        if not self.endless and not any(name.lower() == "content-length" for name in self.headers):
+            lines.append(f"content-length: {len(self.body)}")
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+class Target:
+    """One running server. `replies` are used up first, then `reply` answers everything: a Reply, or a function of the
+    request."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.replies: deque[Reply] = deque()
+        self.reply: Reply | Callable[[Request], Reply] = Reply()
+        self.connections = 0
+        self.open: set[asyncio.StreamWriter] = set()
+        self.sent = 0
+        self.port = 0
+        self.scheme = "http"
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Condition()
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}/hook"
+
+    async def received(self, count: int) -> list[Request]:
+        """Waits until so many requests have arrived."""
+        await self._until(lambda: len(self.requests) >= count)
+        return self.requests
+
+    async def hung_up(self) -> None:
+        """Waits until no connection is open."""
+        await self._until(lambda: not self.open)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_SECONDS), self._changed:
+            await self._changed.wait_for(condition)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open.add(writer)
+        try:
+            with suppress(OSError, EOFError, asyncio.IncompleteReadError):
+                while await self._one(reader, writer):
+                    pass
+        finally:
+            writer.close()
+            self.open.discard(writer)
+            with suppress(asyncio.CancelledError):
+                await self._tell()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = await reader.readuntil(b"\r\n\r\n")
+        first, *lines = head[:-4].split(b"\r\n")
+        method, path, _ = first.decode().split(" ")
+        headers = [(name, value.strip(b" ")) for name, _, value in (line.partition(b":") for line in lines)]
+        length = next((int(value) for name, value in headers if name.lower() == b"content-length"), 0)
+        request = Request(method, path, headers, await reader.readexactly(length), head)
+        self.requests.append(request)
+        await self._tell()
+        reply = self.replies.popleft() if self.replies else self.reply
+        return await self._answer(reply(request) if callable(reply) else reply, reader, writer)
+
+    async def _answer(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """True when the connection may be used again."""
+        if reply.silent:
+            await reader.read()
+            return False
+        if reply.close:
+            return False
+        if reply.delay:
+            await asyncio.sleep(reply.delay)
+        if reply.gate is not None:
+            await reply.gate.wait()
+        if reply.raw is not None:
+            writer.write(reply.raw)
+            await writer.drain()
+            return False
+        writer.write(reply.head())
+        if reply.cut is not None:
+            writer.write(reply.body[: reply.cut])
+            await writer.drain()
+            return False
+        writer.write(reply.body)
+        await writer.drain()
+        while reply.endless:
+            writer.write(reply.body)
+            await writer.drain()
+            self.sent += len(reply.body)
+        return True
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def http_target(tls: ssl.SSLContext | None = None) -> AsyncIterator[Target]:
+    """A target on a free port of the loopback interface."""
+    target = Target()
+    server = await asyncio.start_server(target.accept, "127.0.0.1", 0, ssl=tls, limit=2**20)
+    target.port = server.sockets[0].getsockname()[1]
+    target.scheme = "https" if tls else "http"
+    try:
+        yield target
+    finally:
+        server.close()
+        await target.close()

@@ -1,0 +1,407 @@
+"""https:// and http:// against a real server, well behaved and not."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import socket
+import ssl
+import time
+
+import httpx
+import pytest
+
+from redbox.errors import InvalidURL, NotPublished, Reject, RetryLater, Unavailable, UsageError
+from redbox.publishers.registry import open_publisher
+from tests.publishers.claims import new_claim
+from tests.publishers.conftest import opened
+from tests.publishers.target import Reply, Target, http_target
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+OTHER = "whsec_" + base64.b64encode(b"another key, which is as good").decode()
+
+
+async def failure(target: Target, reply: Reply, **options) -> NotPublished:
+    """What is raised for an answer; there is one request, whatever the answer."""
+    target.reply = reply
+    before = len(target.requests)
+    async with opened(target.url, **options) as publisher:
+        with pytest.raises(NotPublished) as caught:
+            async with asyncio.timeout(20):
+                await publisher.publish(new_claim())
+    assert len(target.requests) == before + 1
+    return caught.value
+
+
+# --- what is sent ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("PC-2")
+async def test_binary_mode(redbox_runner):
+    claim = new_claim(partition_key="p 7", event_id="id-1")
+    async with http_target() as target, opened(target.url) as publisher:
+        await publisher.publish(claim)
+    (request,) = target.requests
+    assert (request.method, request.path, request.body) == ("POST", "/hook", claim.event.payload)
+    sent = {name: request.all(name) for name in ("ce-specversion", "ce-id", "ce-type", "ce-source", "ce-time")}
+    assert sent == {
+        "ce-specversion": ["1.0"],
+        "ce-id": ["id-1"],
+        "ce-type": ["user.created"],
+        "ce-source": ["/redbox/orders"],
+        "ce-time": ["2023-11-14T22:13:20.123Z"],
+    }
+    assert request.all("ce-partitionkey") == ["p%207"]
+    assert request.all("content-type") == ["application/json"]
+    assert request.all("content-length") == ["9"]
+    assert request.all("host") == [f"127.0.0.1:{target.port}"]
+    assert (request.header("user-agent") or "").startswith("redbox/")
+    assert request.header("webhook-signature") is None
+    assert request.header("authorization") is None
+
+
+async def test_structured_mode(redbox_runner):
+    async with http_target() as target, opened(target.url, cloudevents="structured", source="urn:shop") as publisher:
+        await publisher.publish(new_claim(event_id="id-1", partition_key="p 7", headers={"x-a": "1"}))
+        await publisher.publish(new_claim(b"\xff", event_id="id-2", content_type="image/png"))
+    first, second = target.requests
+    assert first.all("content-type") == ["application/cloudevents+json; charset=utf-8"]
+    assert first.header("x-a") == "1"
+    assert first.header("redbox-claim") == "7"
+    assert first.header("ce-id") is None
+    expected = {
+        "specversion": "1.0",
+        "id": "id-1",
+        "type": "user.created",
+        "source": "urn:shop",
+        "time": "2023-11-14T22:13:20.123Z",
+        "partitionkey": "p 7",
+        "datacontenttype": "application/json",
+    }
+    assert json.loads(first.body) == {**expected, "data": {"id": 42}}
+    del expected["partitionkey"]
+    assert json.loads(second.body) == {**expected, "id": "id-2", "datacontenttype": "image/png", "data_base64": "/w=="}
+
+
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+async def test_the_cloudevents_library_reads_both_modes(redbox_runner, mode: str):
+    http = pytest.importorskip("cloudevents.v1.http")
+    claim = new_claim(event_type="größe.geändert", partition_key='100% "ü"')
+    async with http_target() as target, opened(target.url, cloudevents=mode) as publisher:
+        await publisher.publish(claim)
+    (request,) = target.requests
+    event = http.from_http({name.decode(): value.decode() for name, value in request.headers}, request.body)
+    assert (event["id"], event["source"], event.data) == (claim.event_id, "/redbox/orders", {"id": 42})
+    if mode == "structured":  # the library leaves what headers hold percent-encoded
+        assert (event["type"], event["partitionkey"]) == ("größe.geändert", '100% "ü"')
+
+
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+@pytest.mark.parametrize("secret", [SECRET, f"{SECRET} {OTHER}", f"{OTHER}  {SECRET}", SECRET.removeprefix("whsec_")])
+async def test_signatures(redbox_runner, mode: str, secret: str):
+    webhooks = pytest.importorskip("standardwebhooks.webhooks")
+    claim = new_claim(b'{"price":"1\xe2\x82\xac"}')
+    before = int(time.time())
+    async with http_target() as target, opened(target.url, cloudevents=mode, secret=secret) as publisher:
+        await publisher.publish(claim)
+    (request,) = target.requests
+    headers = {name.decode(): value.decode() for name, value in request.headers}
+    webhooks.Webhook(SECRET).verify(request.body, headers)
+    if OTHER in secret:
+        webhooks.Webhook(OTHER).verify(request.body, headers)
+    else:
+        with pytest.raises(webhooks.WebhookVerificationError):
+            webhooks.Webhook(OTHER).verify(request.body, headers)
+    assert headers["webhook-id"] == claim.event_id
+    assert before <= int(headers["webhook-timestamp"]) <= time.time()
+
+
+def test_a_signature_by_hand():
+    """A fixed example, so that signing and verifying cannot be wrong together."""
+    from redbox.publishers.webhooks import read_secrets, signature_headers
+
+    headers = signature_headers(
+        read_secrets(SECRET), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}'
+    )
+    assert dict(headers)[b"webhook-signature"] == b"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+@pytest.mark.req("EM-9")
+async def test_headers_that_would_break_the_exchange_are_left_out(redbox_runner):
+    names = ("Host", "Content-Length", "Transfer-Encoding", "Connection", "CONTENT-TYPE", "TE", "Upgrade", "Expect")
+    async with http_target() as target, opened(target.url) as publisher:
+        await publisher.publish(new_claim(headers={**dict.fromkeys(names, "chunked"), "x-kept": " \tspaces "}))
+        await publisher.publish(new_claim(headers={"User-Agent": "shop/1"}, content_type="text/ä "))
+    first, second = target.requests
+    assert b"chunked" not in first.raw_head
+    assert first.header("x-kept") == "spaces"
+    assert second.all("user-agent") == ["shop/1"]
+    assert second.all("content-type") == ["text/ä"]
+
+
+async def test_who_we_are(redbox_runner):
+    async with http_target() as target:
+        async with opened(target.url, authorization="Bearer t0ken") as publisher:
+            await publisher.publish(new_claim(headers={"Authorization": "the event's"}))
+        async with opened(target.url.replace("//", "//us%40er:pa%3Ass@")) as publisher:
+            await publisher.publish(new_claim())
+        async with opened(target.url) as publisher:
+            await publisher.publish(new_claim(headers={"Authorization": "the event's"}))
+    found = [request.all("authorization") for request in target.requests]
+    assert found == [["Bearer t0ken"], ["Basic " + base64.b64encode(b"us@er:pa:ss").decode()], ["the event's"]]
+
+
+async def test_no_secret_is_shown(redbox_runner, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO)
+    async with http_target() as target:
+        url = target.url.replace("//", "//user:hidden@") + "?token=hidden#hidden"
+        async with opened(url, secret=SECRET) as publisher:
+            await publisher.publish(new_claim())
+            shown = publisher.target + repr(publisher)
+        assert target.requests[0].path == "/hook?token=hidden"
+        assert publisher.target == target.url
+    assert "hidden" not in shown + caplog.text
+    assert SECRET not in shown + caplog.text
+
+
+# --- what comes back -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("PC-1", "PC-4")
+async def test_each_class_of_answer(redbox_runner):
+    async with http_target() as target:
+        rejected = await failure(target, Reply(401, body=b"who are you"))
+        assert isinstance(rejected, Reject)
+        assert (str(rejected), rejected.kind) == ("HTTP 401 Unauthorized: who are you", "HTTP 401")
+        assert isinstance(await failure(target, Reply(413)), Reject)
+        down = await failure(target, Reply(503, {"retry-after": "7"}))
+        assert isinstance(down, Unavailable)
+        assert down.delay == 7
+        later = await failure(target, Reply(500, {"Retry-After": "7"}))
+        assert isinstance(later, RetryLater)
+        assert later.delay == 7
+        assert type(await failure(target, Reply(500))) is NotPublished
+
+
+@pytest.mark.req("PC-1")
+async def test_redirects_are_not_followed(redbox_runner):
+    async with http_target() as target:
+        problem = await failure(target, Reply(307, {"location": target.url + "/elsewhere"}))
+        assert type(problem) is NotPublished
+        assert [request.path for request in target.requests] == ["/hook"]
+
+
+@pytest.mark.req("PC-4")
+async def test_a_connection_that_is_not_there(redbox_runner):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        async with opened(f"http://127.0.0.1:{nobody.getsockname()[1]}/") as publisher:
+            with pytest.raises(Unavailable, match="ConnectError"):
+                await publisher.publish(new_claim())
+    async with opened("http://nobody.invalid/") as publisher:
+        with pytest.raises(Unavailable, match="ConnectError"):
+            await publisher.publish(new_claim())
+
+
+@pytest.mark.req("PC-4")
+async def test_a_target_that_hangs_up(redbox_runner):
+    async with http_target() as target:
+        assert isinstance(await failure(target, Reply(close=True)), Unavailable)
+        assert type(await failure(target, Reply(raw=b"SSH-2.0-OpenSSH\r\n\r\n"))) is NotPublished
+
+
+@pytest.mark.req("PC-4")
+async def test_a_certificate_that_nobody_vouches_for(redbox_runner):
+    trustme = pytest.importorskip("trustme")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
+    async with http_target(tls) as target, opened(target.url) as publisher:
+        with pytest.raises(Unavailable, match="certificate"):
+            await publisher.publish(new_claim())
+        assert target.requests == []
+
+
+async def test_a_certificate_of_an_authority_of_ones_own(redbox_runner, monkeypatch, tmp_path):
+    trustme = pytest.importorskip("trustme")
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    async with http_target(tls) as target, opened(target.url) as publisher:
+        await publisher.publish(new_claim())
+        assert len(target.requests) == 1
+
+
+@pytest.mark.req("PC-4")
+async def test_a_target_that_never_answers(redbox_runner):
+    async with http_target() as target:
+        problem = await failure(target, Reply(silent=True), timeout="0.05")
+        assert type(problem) is NotPublished
+        assert str(problem) == "no answer within 0.05 seconds"
+        await target.hung_up()
+
+
+@pytest.mark.req("PC-1")
+@pytest.mark.parametrize("status", [200, 500])
+async def test_the_status_decides_whatever_becomes_of_the_body(redbox_runner, monkeypatch, status: int):
+    monkeypatch.setattr("redbox.publishers.http.BODY_SECONDS", 0.05)
+    replies = [
+        Reply(status, body=b"x" * 1000, cut=10),
+        Reply(status, {"content-length": "10"}, body=b"short"),  # and nothing more
+        Reply(status, body=b"y" * 65536, endless=True),
+        Reply(raw=b"HTTP/1.1 %d Internal Server Error\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n" % status),
+    ]
+    async with http_target() as target:
+        for reply in replies:
+            target.reply = reply
+            async with asyncio.timeout(20), opened(target.url) as publisher:
+                if status == 200:
+                    await publisher.publish(new_claim())
+                else:
+                    with pytest.raises(NotPublished, match=r"^HTTP 500 Internal Server Error"):
+                        await publisher.publish(new_claim())
+        await target.hung_up()
+        assert target.sent < 64 * 2**20
+
+
+async def test_a_compressed_reason_is_not_shown(redbox_runner):
+    async with http_target() as target:
+        problem = await failure(target, Reply(500, {"content-encoding": "gzip"}, body=b"\x1f\x8bxyz"))
+        assert str(problem) == "HTTP 500 Internal Server Error"
+
+
+# --- connections -----------------------------------------------------------------------------------------------
+
+
+async def test_connections_are_used_again(redbox_runner):
+    async with http_target() as target, opened(target.url) as publisher:
+        for status in (200, 200, 500, 200):
+            target.reply = Reply(status, body=b"short")
+            try:
+                await publisher.publish(new_claim())
+            except NotPublished:
+                assert status == 500
+        assert target.connections == 1
+
+
+@pytest.mark.req("PC-3")
+async def test_no_more_connections_than_allowed(redbox_runner):
+    gate = asyncio.Event()
+    async with http_target() as target, opened(target.url, max_connections="3") as publisher:
+        target.reply = Reply(gate=gate)
+        tasks = [asyncio.ensure_future(publisher.publish(new_claim())) for _ in range(10)]
+        await target.received(3)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (len(target.requests), target.connections) == (3, 3)
+        gate.set()
+        await asyncio.gather(*tasks)
+        assert (len(target.requests), target.connections) == (10, 3)
+
+
+@pytest.mark.req("PC-3")
+async def test_cancelled_requests_close_their_connections_and_free_their_places(redbox_runner):
+    async with http_target() as target, opened(target.url, max_connections=3) as publisher:
+        target.reply = Reply(silent=True)
+        for round_ in range(1, 4):
+            tasks = [asyncio.ensure_future(publisher.publish(new_claim())) for _ in range(5)]
+            await target.received(3 * round_)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            assert all(task.cancelled() for task in tasks)
+            await target.hung_up()
+        target.reply = Reply()
+        await asyncio.gather(*(publisher.publish(new_claim()) for _ in range(5)))
+
+
+async def test_closing_while_requests_are_under_way(redbox_runner):
+    gate = asyncio.Event()
+    async with http_target() as target, opened(target.url) as publisher:
+        target.reply = Reply(gate=gate)
+        task = asyncio.ensure_future(publisher.publish(new_claim()))
+        await target.received(1)
+        await publisher.aclose()
+        gate.set()
+        await task
+        await target.hung_up()
+        with pytest.raises(UsageError, match="not open"):
+            await publisher.publish(new_claim())
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "ALL_PROXY"])
+async def test_the_environment_names_the_proxy(redbox_runner, monkeypatch, name: str):
+    async with http_target() as proxy:
+        monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        async with opened("http://shop.example/hook") as publisher:
+            await publisher.publish(new_claim())
+            proxy.reply = Reply(407)
+            with pytest.raises(Unavailable):
+                await publisher.publish(new_claim())
+        assert [request.path for request in proxy.requests] == ["http://shop.example/hook"] * 2
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        async with http_target() as target, opened(target.url) as publisher:
+            await publisher.publish(new_claim())
+            assert (len(target.requests), len(proxy.requests)) == (1, 2)
+
+
+async def test_a_proxy_that_is_not_there_or_cannot_be(redbox_runner, monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    async with opened("https://shop.example/hook") as publisher:
+        with pytest.raises(Unavailable):
+            await publisher.publish(new_claim())
+    monkeypatch.setenv("https_proxy", "gopher://127.0.0.1:1")
+    with pytest.raises(UsageError, match="proxy"):
+        async with opened("https://shop.example/hook"):
+            pass
+
+
+# --- options ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cloudevents": "none"}, "cloudevents must be binary or structured"),
+        ({"secret": "whsec_hush*"}, "secret must be whsec_"),
+        ({"secret": "whsec_"}, "secret must be whsec_"),
+        ({"secret": " "}, "secret must be whsec_"),
+        ({"authorization": "Bearer hush\r\nx: y"}, "authorization must be one line"),
+        ({"timeout": "5s"}, "timeout must be a number of seconds"),
+        ({"timeout": 0}, "timeout must be a number of seconds"),
+        ({"max_connections": "0"}, "max_connections must be a whole number"),
+        ({"source": ""}, "source must be one line"),
+    ],
+)
+def test_options_that_cannot_be_right(options: dict, message: str):
+    with pytest.raises(UsageError, match=message) as caught:
+        open_publisher("https://shop.example/", **options)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://", "https:///x", "https://a:hush:c/", "https://h:99999/hush", "https://a..b/", "http:x"]
+)
+def test_urls_that_cannot_be_right(url: str):
+    with pytest.raises(InvalidURL) as caught:
+        open_publisher(url)
+    assert "hush" not in str(caught.value)
+
+
+def test_a_login_twice():
+    with pytest.raises(UsageError, match="not both"):
+        open_publisher("https://a:hush@shop.example/", authorization="Bearer x")
+
+
+def test_what_httpx_says_of_a_target_that_hangs_up_is_still_the_same():
+    """The one text of a library that is looked at."""
+    import inspect
+
+    import httpcore._async.http11
+
+    from redbox.publishers.http import _DISCONNECTED
+
+    assert _DISCONNECTED in inspect.getsource(httpcore._async.http11)
+    assert issubclass(httpx.ReadError, httpx.NetworkError)

@@ -1,0 +1,110 @@
+"""What each HTTP answer means for an event."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
+from redbox.publishers.http_answers import outcome, retry_after
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+@pytest.mark.req("PC-1", "PC-4")
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])
+def test_acknowledged(status: int):
+    assert outcome(status, "", {"retry-after": "9"}, b"whatever") is None
+
+
+@pytest.mark.req("PC-4")
+@pytest.mark.parametrize(
+    ("status", "without", "with_delay"),
+    [
+        (101, NotPublished, RetryLater),
+        (301, NotPublished, RetryLater),
+        (304, NotPublished, RetryLater),
+        (400, Reject, Reject),
+        (401, Reject, Reject),
+        (404, Reject, Reject),
+        (407, Unavailable, Unavailable),
+        (408, NotPublished, RetryLater),
+        (410, Reject, Reject),
+        (413, Reject, Reject),
+        (422, Reject, Reject),
+        (425, NotPublished, RetryLater),
+        (429, Unavailable, Unavailable),
+        (431, Reject, Reject),
+        (499, Reject, Reject),
+        (500, NotPublished, RetryLater),
+        (501, NotPublished, RetryLater),
+        (502, Unavailable, Unavailable),
+        (503, Unavailable, Unavailable),
+        (504, Unavailable, Unavailable),
+        (599, NotPublished, RetryLater),
+        (999, NotPublished, RetryLater),
+    ],
+)
+def test_not_acknowledged(status: int, without: type, with_delay: type):
+    problem = outcome(status, "", {}, b"")
+    assert type(problem) is without
+    assert str(problem).startswith(f"HTTP {status}")
+    if isinstance(problem, Unavailable):
+        assert problem.delay == 0
+    if isinstance(problem, Reject):
+        assert problem.kind == f"HTTP {status}"
+    later = outcome(status, "", {"retry-after": "9"}, b"")
+    assert type(later) is with_delay
+    if not isinstance(later, Reject):
+        assert later.delay == 9
+
+
+@pytest.mark.req("PC-4")
+@pytest.mark.parametrize(
+    ("text", "delay"),
+    [
+        ("120", 120.0),
+        (" 5 ", 5.0),
+        ("0", None),
+        ("-5", None),
+        ("999999", 3600.0),
+        ("9" * 30, None),
+        ("1.5", None),
+        ("٣", None),
+        ("soon", None),
+        ("", None),
+        ("Wed, 99 Foo 2024 00:00:00 GMT", None),
+        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0),
+        (format_datetime(NOW + timedelta(days=90), usegmt=True), 3600.0),
+        (format_datetime(NOW - timedelta(seconds=90), usegmt=True), None),
+    ],
+)
+def test_retry_after(text: str, delay: float | None):
+    assert retry_after({"retry-after": text, "date": format_datetime(NOW, usegmt=True)}) == delay
+
+
+def test_a_date_without_the_servers_own_is_taken_by_our_clock():
+    found = retry_after({"retry-after": format_datetime(NOW + timedelta(seconds=90), usegmt=True)})
+    assert found is not None
+    assert 30 < found <= 90
+
+
+@pytest.mark.parametrize(
+    ("phrase", "body", "reason"),
+    [
+        ("Service Unavailable", b"", "HTTP 503 Service Unavailable"),
+        ("", b"", "HTTP 503 Service Unavailable"),
+        ("Out of\x1b[31m Tea", b"", "HTTP 503 Out of [31m Tea"),
+        ("", b"no \x00 room\r\n\r\n here\xff", "HTTP 503 Service Unavailable: no room here�"),
+        ("", "é".encode() * 600, "HTTP 503 Service Unavailable: " + "é" * 500),
+    ],
+)
+def test_the_reason_is_readable_and_bounded(phrase: str, body: bytes, reason: str):
+    assert str(outcome(503, phrase, {}, body)) == reason
+
+
+def test_the_reason_of_a_redirect_names_where_to_without_its_query():
+    problem = outcome(302, "Found", {"location": "https://login.example/sso?token=hush"}, b"<html>")
+    assert str(problem) == "HTTP 302 Found: redirects are not followed (to https://login.example/sso)"

@@ -1,0 +1,128 @@
+"""From URLs to publishers: redbox's own, those of others, and those that are not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
+
+import pytest
+
+from redbox.errors import InvalidURL, MissingExtra, UsageError
+from redbox.publishers import registry
+from redbox.publishers.base import Publisher
+from redbox.publishers.null import NullPublisher
+from redbox.publishers.registry import SCHEMES, open_publisher, secret_options
+
+URLS = {
+    "https": "https://shop.example/hook",
+    "http": "HTTP://shop.example/hook",
+    "redis+stream": "redis+stream://host:6379/0/shop",
+    "rediss+stream": "rediss+stream://host:6379/0/shop",
+    "stdout": "stdout:",
+    "null": "null:",
+    "python": f"python:{__name__}:publish",
+}
+
+
+async def publish(event: Any) -> None:
+    pass
+
+
+class Acme(NullPublisher):
+    secrets = frozenset({"token"})
+
+    def __init__(self, url: str, *, token: str = "") -> None:
+        super().__init__()
+        self.url, self.token = url, token
+
+
+def make_anything(url: str, **options: Any) -> Any:
+    return options
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_opens(scheme: str):
+    assert isinstance(open_publisher(URLS[scheme]), Publisher)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_an_unknown_option_is_refused_with_those_that_exist(scheme: str):
+    with pytest.raises(UsageError, match=rf"{scheme.replace('+', '.')}: has no option 'colour'; it has \w+"):
+        open_publisher(URLS[scheme], colour="red")
+
+
+@pytest.mark.parametrize("url", ["kafka://host/topic", "ftp:x", "localhost:8080/hook", "://x"])
+def test_an_unknown_scheme_is_refused_with_those_that_exist(url: str):
+    with pytest.raises(InvalidURL, match=r"https://, http://, redis.stream://.*stdout:, null:, python:module:function"):
+        open_publisher(url)
+
+
+def test_text_that_is_no_url_is_not_repeated():
+    with pytest.raises(InvalidURL, match="a target is a URL that begins with one of https://") as caught:
+        open_publisher("hush")
+    assert "hush" not in str(caught.value)
+
+
+def test_secrets():
+    assert secret_options("https://shop.example/") == {"secret", "authorization"}
+    assert secret_options("stdout:") == secret_options(f"python:{__name__}:publish") == frozenset()
+
+
+def test_a_missing_extra_prints_the_pip_command(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
+    with pytest.raises(MissingExtra, match=r"https:// targets needs .*pip install 'redbox-outbox\[http\]'"):
+        open_publisher("https://shop.example/")
+
+
+def test_a_publisher_is_imported_when_it_is_needed():
+    program = "import sys, redbox.publishers.registry as r; r.open_publisher('null:'); print('httpx' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.strip() == "False"
+
+
+def test_the_table_names_what_is_there():
+    for place in SCHEMES.values():
+        assert callable(getattr(import_module(place.module), place.factory))
+
+
+# --- publishers of others --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = __name__
+    found = {
+        "acme": f"{here}:Acme",
+        "anything": f"{here}:make_anything",
+        "broken": "redbox_nothing:Publisher",
+        "null": f"{here}:Acme",
+    }
+    entries = [EntryPoint(name, value, registry.GROUP) for name, value in found.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda **which: EntryPoints(entries).select(**which))
+    monkeypatch.setitem(sys.modules, here, sys.modules[here])
+
+
+def test_a_publisher_of_somebody_else(others: None):
+    publisher = open_publisher("acme://there", token="x")
+    assert isinstance(publisher, Acme)
+    assert (publisher.url, publisher.token) == ("acme://there", "x")
+    assert secret_options("acme://there") == {"token"}
+    with pytest.raises(UsageError, match="acme: has no option 'colour'; it has token"):
+        open_publisher("acme://there", colour="red")
+    with pytest.raises(InvalidURL, match="acme:, anything:, broken:"):
+        open_publisher("nobody:")
+
+
+def test_redboxs_own_come_first(others: None):
+    assert type(open_publisher("null:")) is NullPublisher
+
+
+def test_others_that_are_broken(others: None):
+    with pytest.raises(UsageError, match=r"the publisher for broken: \(redbox_nothing:Publisher\) cannot be loaded"):
+        open_publisher("broken:")
+    with pytest.raises(UsageError, match="does not make a redbox Publisher"):
+        open_publisher("anything:", colour="red")

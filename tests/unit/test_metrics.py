@@ -1,0 +1,238 @@
+"""Metrics and health of a relay: the text that Prometheus reads, and the small server that gives it out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redbox import Backoff, Box, Breaker, Event, Relay, Unavailable
+from redbox.errors import RedboxError, StoreUnavailable
+from redbox.relay import metrics, monitor
+from redbox.relay.monitor import Monitor
+from redbox.relay.report import BUCKETS, Histogram
+from redbox.telemetry import SIGNALS
+
+pytestmark = pytest.mark.timeout(30)
+
+LABEL = r'[a-z_]+="(?:[^"\\\n]|\\["\\n])*"'
+SAMPLE = re.compile(rf"([a-z_]+)\{{({LABEL}(?:,{LABEL})*)\}} (-?\d+(?:\.\d+)?(?:e-?\d+)?)")
+
+
+def parse(text: str) -> dict[tuple[str, str], float]:
+    """Every sample of an exposition, by name and labels; fails on anything that is not in the format."""
+    assert text.endswith("\n")
+    found: dict[tuple[str, str], float] = {}
+    typed: dict[str, str] = {}
+    current = ""
+    for line in text.splitlines():
+        if line.startswith("# "):
+            _, word, name, rest = line.split(" ", 3)
+            assert word in ("HELP", "TYPE")
+            if word == "TYPE":
+                assert name not in typed  # all values of one signal stand together
+                typed[name], current = rest, name
+            continue
+        match = SAMPLE.fullmatch(line)
+        assert match, line
+        suffixes = ("_bucket", "_sum", "_count") if typed[current] == "histogram" else ("",)
+        assert match[1] in [current + suffix for suffix in suffixes]
+        assert (match[1], match[2]) not in found
+        found[match[1], match[2]] = float(match[3])
+    return found
+
+
+async def publish(event: Event) -> None:
+    if event.event_type == "bad":
+        raise ValueError("no")
+
+
+async def drained(box: Box, *types: str, **options: Any) -> Relay:
+    await box.put_many([Event(each) for each in types])
+    relay = Relay(box, publish, name="r1", backoff=Backoff.fixed(600), **options)
+    await relay.drain()
+    return relay
+
+
+@pytest.mark.req("RO-5")
+async def test_every_signal_of_the_table_is_there(redbox_box: Box):
+    relay = await drained(redbox_box, "good", "good", "bad")
+    samples = parse(await metrics.scrape([relay]))
+    names = {name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count") for name, _ in samples}
+    assert names == {signal.name for signal in SIGNALS}
+    ours, box = 'box="test",relay="r1"', 'box="test",store="memory:"'
+    assert samples["redbox_claimed_total", ours] == 3
+    assert samples["redbox_events_total", f'{ours},outcome="published"'] == 2
+    assert samples["redbox_events_total", f'{ours},outcome="retried"'] == 1
+    assert samples["redbox_publish_failures_total", ours] == 1
+    assert samples["redbox_in_flight", ours] == 0
+    assert samples["redbox_breaker_open", ours] == 0
+    assert samples["redbox_delivery_seconds_count", ours] == 2
+    assert samples["redbox_publish_seconds_count", ours] == 2
+    assert samples["redbox_store_up", box] == 1
+    assert samples["redbox_phase", f'{box},phase="COMPLETED"'] == 2
+    assert samples["redbox_phase", f'{box},phase="RETRY_SCHEDULED"'] == 1
+    assert samples["redbox_oldest_available_seconds", box] == 0
+
+
+def test_the_table_is_in_the_documentation():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "relay.md").read_text()
+    for signal in SIGNALS:
+        assert f"`{signal.name}`" in text
+
+
+def test_a_histogram_adds_up():
+    histogram = Histogram()
+    for seconds in (0.0005, 0.001, 0.3, 1e6):
+        histogram.add(seconds)
+    exposition = metrics.Exposition()
+    exposition.add_histogram("redbox_publish_seconds", histogram, "b", "r")
+    samples = parse(exposition.text())
+    buckets = [value for (name, _), value in samples.items() if name.endswith("_bucket")]
+    assert len(buckets) == len(BUCKETS) + 1
+    assert buckets == sorted(buckets)
+    labels = 'box="b",relay="r"'
+    assert samples["redbox_publish_seconds_bucket", f'{labels},le="0.001"'] == 2
+    assert samples["redbox_publish_seconds_bucket", f'{labels},le="0.5"'] == 3
+    assert samples["redbox_publish_seconds_bucket", f'{labels},le="86400"'] == 3
+    assert samples["redbox_publish_seconds_bucket", f'{labels},le="+Inf"'] == 4
+    assert samples["redbox_publish_seconds_count", labels] == 4
+    assert samples["redbox_publish_seconds_sum", labels] == pytest.approx(1e6 + 0.3015)
+
+
+def test_labels_are_escaped():
+    exposition = metrics.Exposition()
+    exposition.add("redbox_in_flight", 1, 'a"b\\c\nd', "r")
+    assert 'box="a\\"b\\\\c\\nd",relay="r"' in exposition.text()
+    assert len(parse(exposition.text())) == 1
+
+
+async def test_a_store_that_does_not_answer_leaves_only_what_the_relay_knows(
+    redbox_box: Box, monkeypatch: pytest.MonkeyPatch
+):
+    relay = await drained(redbox_box, "good")
+
+    async def fail() -> None:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(redbox_box, "stats", fail)
+    samples = parse(await metrics.scrape([relay]))
+    assert samples["redbox_store_up", 'box="test",store="memory:"'] == 0
+    assert samples["redbox_claimed_total", 'box="test",relay="r1"'] == 1
+    assert "redbox_phase" not in {name for name, _ in samples}
+
+    async def hang() -> None:
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(redbox_box, "stats", hang)
+    monkeypatch.setattr(metrics, "STORE_SECONDS", 0.01)
+    assert parse(await metrics.scrape([relay]))["redbox_store_up", 'box="test",store="memory:"'] == 0
+
+
+# --- the server ------------------------------------------------------------------------------------------------
+
+
+async def ask(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *headers = head.decode().split("\r\n")
+    return int(first.split()[1]), dict(line.split(": ", 1) for line in headers), body
+
+
+async def get(port: int, path: str) -> tuple[int, dict[str, str], bytes]:
+    return await ask(port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+async def test_requests(redbox_box: Box):
+    relay = await drained(redbox_box, "good")
+    async with Monitor([relay], 0) as served:
+        assert served.url == f"http://127.0.0.1:{served.port}"
+        status, headers, body = await get(served.port, "/metrics")
+        assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert int(headers["Content-Length"]) == len(body)
+        assert ("redbox_claimed_total", 'box="test",relay="r1"') in parse(body.decode())
+        assert (await get(served.port, "/metrics?x=1"))[0] == 200
+        assert (await get(served.port, "/"))[0] == 404
+        status, headers, body = await ask(served.port, b"HEAD /metrics HTTP/1.1\r\n\r\n")
+        assert (status, body) == (200, b"")
+        assert int(headers["Content-Length"]) > 1000
+        status, headers, _ = await ask(served.port, b"POST /metrics HTTP/1.1\r\n\r\n")
+        assert (status, headers["Allow"]) == (405, "GET, HEAD")
+        assert (await ask(served.port, b"hello\r\n\r\n"))[0] == 400
+        assert (await ask(served.port, b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 9000 + b"\r\n\r\n"))[0] == 400
+
+
+async def test_a_client_that_says_nothing_is_left_and_the_end_does_not_wait_for_it(
+    redbox_box: Box, monkeypatch: pytest.MonkeyPatch
+):
+    relay = Relay(redbox_box, publish)
+    async with Monitor([relay], 0) as served:
+        _, waiting = await asyncio.open_connection("127.0.0.1", served.port)
+        monkeypatch.setattr(monitor, "REQUEST_SECONDS", 0.01)
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(b"GET /metr")
+        assert await reader.read() == b""
+        writer.close()
+    waiting.close()
+
+
+async def test_a_taken_port_is_one_sentence(redbox_box: Box):
+    relay = Relay(redbox_box, publish)
+    async with Monitor([relay], 0) as first:
+        with pytest.raises(RedboxError, match=f"port {first.port}: address already in use; choose another"):
+            async with Monitor([relay], first.port):
+                pass
+
+
+# --- health ----------------------------------------------------------------------------------------------------
+
+
+async def test_healthy_while_it_runs_and_the_store_answers(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    relay = Relay(redbox_box, publish, name="r1")
+    async with Monitor([relay], 0) as served:
+        status, _, body = await get(served.port, "/healthz")
+        assert (status, json.loads(body)["relays"][0]["problem"]) == (503, "the relay is not running")
+        async with relay:
+            while not relay.running:
+                await asyncio.sleep(0)
+            status, headers, body = await get(served.port, "/healthz")
+            assert (status, headers["Content-Type"]) == (200, "application/json")
+            report = json.loads(body)
+            assert report["status"] == "ok"
+            assert report["relays"][0] == {
+                "box": "test", "relay": "r1", "target": relay.target, "problem": None, "breaker": "closed",
+                "breaker_reason": None, "in_flight": 0,
+            }  # fmt: skip
+
+            async def fail() -> None:
+                raise StoreUnavailable("the store has gone")
+
+            monkeypatch.setattr(redbox_box, "settings", fail)
+            status, _, body = await get(served.port, "/healthz")
+            assert (status, json.loads(body)["relays"][0]["problem"]) == (503, "the store has gone")
+
+
+@pytest.mark.req("RF-4")
+async def test_an_open_breaker_is_told_and_is_no_illness(redbox_box: Box):
+    async def down(event: Event) -> None:
+        raise Unavailable("connection refused")
+
+    await redbox_box.put_many([Event("a") for _ in range(5)])
+    relay = Relay(redbox_box, down, name="r1", breaker=Breaker(unavailable=2, pause=60, longest=60))
+    async with relay, Monitor([relay], 0) as served:
+        while relay.breaker is None or relay.breaker.closed:
+            await asyncio.sleep(0)
+        status, _, body = await get(served.port, "/healthz")
+        report = json.loads(body)["relays"][0]
+        assert (status, report["breaker"]) == (200, "open")
+        assert "connection refused" in report["breaker_reason"]
+        samples = parse((await get(served.port, "/metrics"))[2].decode())
+        assert samples["redbox_breaker_open", 'box="test",relay="r1"'] == 1
+        assert samples["redbox_breaker_opened_total", 'box="test",relay="r1"'] == 1
