@@ -24,6 +24,7 @@
 --- @include "erase"
 --- @include "count"
 --- @include "hint"
+--- @include "whole"
 
 local relay = ARGV[1]
 local settings, refusal = open_box()
@@ -50,16 +51,16 @@ for at = 3, #ARGV, 2 do
 end
 touch()
 
-local ids, published = {}, {}
+local ids, published, published_at = {}, {}, whole(now)
 for position, event in ipairs(settled) do
   local id = event[1]
   ids[position] = id
   if delete then
     erase(id)
   else
-    redis.call("HSET", event_key .. id, "state", "PUBLISHED", "published_at", now, "published_by", relay)
+    redis.call("HSET", event_key .. id, "state", "PUBLISHED", "published_at", published_at, "published_by", relay)
     redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "company", "exhausted", "expiries")
-    published[2 * position - 1] = now
+    published[2 * position - 1] = published_at
     published[2 * position] = id
   end
   if event[2] then

@@ -15,8 +15,7 @@
 -- ARGV[6]   holding       how many claims the relay has in hand already
 --
 -- Returns   {now, is a suspect (0 or 1), when the next one is due in ms or -1, event...}, each event {id, number,
---           attempts, excused, exhausted (0 or 1), created_at, due_at (false: when created), available_at, event_type,
---           ordering_key, unique_key, unique_scope, body}
+--           attempts, exhausted (0 or 1), fields and values as they were before, body}
 -- Errors    NEWERLAYOUT, PAUSED
 
 --- @include "keys"
@@ -27,6 +26,7 @@
 --- @include "leave_line"
 --- @include "in_chunks"
 --- @include "hint"
+--- @include "whole"
 
 local relay, limit, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local attempt_limit, byte_limit, holding = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -59,23 +59,25 @@ end
 
 local events, lost, taken_ids, bytes = {}, {}, {}, 0
 for _, id in ipairs(ids) do
-  local event = redis.call("HMGET", event_key .. id, "state", "attempts", "excused", "created_at", "available_at",
-    "event_type", "ordering_key", "unique_key", "unique_scope", "due_at")
+  local fields, event = redis.call("HGETALL", event_key .. id), {}
+  for at = 1, #fields, 2 do
+    event[fields[at]] = fields[at + 1]
+  end
   local body = redis.call("GET", body_key .. id)
-  if event[1] ~= "PENDING" or not body then
-    lost[#lost + 1] = { id, event[1] == "PENDING" and event[7] }
-    if event[7] then
-      touch_line(event[7], 1)
+  if event.state ~= "PENDING" or not body then
+    lost[#lost + 1] = { id, event.state == "PENDING" and event.ordering_key }
+    if event.ordering_key then
+      touch_line(event.ordering_key, 1)
     end
   else
     bytes = bytes + #body
     if bytes > byte_limit and #events > 0 then
       break
     end
-    if event[8] then
-      redis.call("ZCARD", unique_key .. event[8])
+    if event.unique_key then
+      redis.call("ZCARD", unique_key .. event.unique_key)
     end
-    events[#events + 1] = { id = id, fields = event, body = body }
+    events[#events + 1] = { id, event, fields, body }
     taken_ids[#taken_ids + 1] = id
   end
 end
@@ -96,30 +98,30 @@ touch()
 
 local reply, leases, retried = { now, alone and 1 or 0, -1 }, {}, {}
 local number = redis.call("HINCRBY", key.counters, "claimed", #events) - #events
-local company = #events > 1 or holding > 0
-for position, event in ipairs(events) do
-  local id, fields = event.id, event.fields
-  local attempts, excused = tonumber(fields[2] or 0), tonumber(fields[3] or 0)
+local company = (#events > 1 or holding > 0) and "1" or "0"
+local claimed_at, lease_until = whole(now), whole(now + lease)
+for position, item in ipairs(events) do
+  local id, event = item[1], item[2]
+  local attempts, excused = tonumber(event.attempts or 0), tonumber(event.excused or 0)
   local exhausted = attempt_limit > 0 and attempts - excused >= attempt_limit
   number = number + 1
   if attempts > 0 then
     retried[#retried + 1] = id
   end
   if exhausted then
-    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", now, "claimed_by", relay, "claim", number,
-      "exhausted", 1)
+    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
+      "claim", whole(number), "exhausted", 1)
   else
     attempts = attempts + 1
-    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", now, "claimed_by", relay, "claim", number,
-      "attempts", attempts, "company", company and 1 or 0)
+    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
+      "claim", whole(number), "attempts", whole(attempts), "company", company)
   end
-  if fields[8] then
-    redis.call("ZADD", unique_key .. fields[8], "+inf", id)
+  if event.unique_key then
+    redis.call("ZADD", unique_key .. event.unique_key, "+inf", id)
   end
-  leases[2 * position - 1] = now + lease
+  leases[2 * position - 1] = lease_until
   leases[2 * position] = id
-  reply[position + 3] = { id, number, attempts, excused, exhausted and 1 or 0, fields[4], fields[10], fields[5],
-    fields[6], fields[7], fields[8], fields[9], event.body }
+  reply[position + 3] = { id, number, attempts, exhausted and 1 or 0, item[3], item[4] }
 end
 in_chunks("ZADD", key.claimed, leases)
 in_chunks("ZREM", index, taken_ids)

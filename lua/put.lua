@@ -29,6 +29,8 @@
 --- @include "in_chunks"
 --- @include "enqueue"
 --- @include "hint"
+--- @include "whole"
+--- @include "any_exist"
 --- @include "count"
 
 local mode = ARGV[1]
@@ -40,8 +42,7 @@ if refusal then
 end
 local now = now_ms()
 local sure, replies, created, existing, refused = mode == "sure", {}, {}, 0, false
-local batch_ids, batch_unique = {}, {}
-local room = math.huge
+local batch_ids, batch_unique, some_exist, room = {}, {}, any_exist(2, FIELDS), math.huge
 if settings.max_pending > 0 and not sure then
   room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting)
     - redis.call("ZCARD", key.suspect)
@@ -71,7 +72,7 @@ local function judge(at)
   if batch_ids[id] then
     return compare_in_batch(batch_ids[id], at)
   end
-  if redis.call("EXISTS", event_key .. id) == 1 then
+  if some_exist and redis.call("EXISTS", event_key .. id) == 1 then
     return compare_stored(id, at)
   end
   if not sure then
@@ -86,7 +87,6 @@ local function judge(at)
   batch_ids[id] = at
   batch_unique[unique] = id
   created[#created + 1] = at
-  redis.call("STRLEN", body_key .. id)
   if ordering ~= "" then
     redis.call("ZCARD", line_key .. ordering)
   end
@@ -117,18 +117,18 @@ end
 if not settings.exists then
   redis.call("HSETNX", key.meta, "layout", LAYOUT)
 end
-local plain = {}
+local plain, created_at = {}, whole(now)
 for _, at in ipairs(created) do
   local id, ordering, unique = ARGV[at], ARGV[at + 5], ARGV[at + 6]
-  local available_at = due(ARGV[at + 4], now)
+  local available_at = whole(due(ARGV[at + 4], now))
   redis.call("SET", body_key .. id, ARGV[at + 2])
-  redis.call("HSET", event_key .. id, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", now,
+  redis.call("HSET", event_key .. id, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at,
     "available_at", available_at)
-  if available_at > now then
+  if available_at ~= created_at then
     redis.call("HSET", event_key .. id, "due_at", available_at)
   end
   if ordering == "" and unique == "" then
-    soonest = math.min(soonest, available_at)
+    soonest = math.min(soonest, tonumber(available_at))
     plain[#plain + 1] = available_at
     plain[#plain + 1] = id
   else

@@ -91,11 +91,11 @@ class Lifecycle:
                 await self._set_aside(relay, reply, error)
         return Claimed(claims, None if next_due < 0 else max(0, next_due - now) / 1000)
 
-    async def wait_for_hint(self, timeout: float) -> bool:
+    async def wait_for_hint(self, longest: float) -> bool:
         """Until something may have become available, at most so many seconds; False without a hint. Hints may get
         lost, and one hint wakes one waiter."""
         self._ensure_open()
-        return await self._store.hint(timeout)
+        return await self._store.hint(longest)
 
     async def beat(
         self, relay: str, instance: str, about: Mapping[str, str], *, fresh: Duration, leaving: bool = False
@@ -119,7 +119,7 @@ class Lifecycle:
 
     async def _set_aside(self, relay: str, reply: list[Any], error: Exception) -> None:
         """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
-        event_id, number, exhausted = reply[0].decode(errors="replace"), reply[1], reply[4] == 1
+        event_id, number, exhausted = reply[0].decode(errors="replace"), reply[1], reply[3] == 1
         delay = int(UNREADABLE_DELAY * 1000)
         logger.error("claimed, but set aside: event %s: %s", event_id, error)
         if isinstance(error, NewerEvent):

@@ -17,6 +17,7 @@ from redbox.cli.session import Session
 #: Command → the module that holds it, in the order in which `redbox --help` shows them.
 COMMANDS: Final = {
     "put": "put",
+    "relay": "relay",
     "list": "look",
     "show": "look",
     "stats": "stats",

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from redbox.cli.durations import ABSOLUTE, DURATION
+from redbox.cli.pairs import name_value_pairs
 from redbox.cli.session import Session, pass_session
 from redbox.errors import BatchRefused, RedboxError
 
@@ -23,22 +24,12 @@ BATCH: Final = 1000
 _HOW: Final = ("many", "on_conflict", "durability", "event_type", "payload")
 
 
-def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in values:
-        name, found, value = text.partition("=")
-        if not found or not name:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", ctx, param)
-        pairs[name] = value
-    return pairs
-
-
 @click.command("put")
 @click.argument("event_type", metavar="TYPE", required=False)
 @click.argument("payload", metavar="[JSON|-|@FILE]", required=False)
 @click.option("--id", "event_id", metavar="ID", help="The event's id; repeating a put with the same id is safe.")
-@click.option("--header", "headers", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Repeatable.")
-@click.option("--metadata", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Repeatable.")
+@click.option("--header", "headers", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE", help="Repeatable.")
+@click.option("--metadata", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE", help="Repeatable.")
 @click.option("--partition-key", metavar="KEY", help="Passed on to publishers that partition.")
 @click.option("--ordering-key", metavar="KEY", help="Events with the same key are delivered in the order of puts.")
 @click.option("--delay", type=DURATION, help="Not before so long from now.")

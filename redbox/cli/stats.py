@@ -12,22 +12,25 @@ from redbox.cli.session import Session, pass_session
 from redbox.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from redbox.box.reports import Stats
+    from redbox.box.reports import RelayReport, Stats
 
 BAR_WIDTH: Final = 20
+SILENT: Final = timedelta(seconds=15)  # three heartbeats
 
 
 @click.command("stats")
 @pass_session
 def stats_command(session: Session, /) -> None:
-    """Count the events of the box by phase, with ages and lifetime totals.
+    """Count the events of the box by phase, with ages, lifetime totals, and the relays that serve it.
 
-    WAITING are events behind the head of their ordering line: no relay can take them yet. With --json, ages are
-    seconds.
+    WAITING are events behind the head of their ordering line: no relay can take them yet. A relay that has not been
+    heard of for 15 s is silent: it may be dead, and its claims then come back when their leases end. With --json, ages
+    are seconds.
 
     \b
     Examples:
       redbox stats
+      redbox --json stats | jq '.relays[] | select(.breaker != "closed") | .reason'
       redbox --box orders --json stats | jq .phases.DEAD
     """
 
@@ -44,6 +47,11 @@ def stats_command(session: Session, /) -> None:
 
 def _as_json(stats: Stats) -> dict[str, Any]:
     values = {name: getattr(stats, name) for name in stats.__struct_fields__}
+    values["relays"] = [
+        {**{name: getattr(relay, name) for name in relay.__struct_fields__}, "seen": relay.seen.total_seconds(),
+         "silent": relay.seen > SILENT}
+        for relay in stats.relays
+    ]  # fmt: skip
     return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
 
 
@@ -66,6 +74,26 @@ def _show(session: Session, stats: Stats) -> None:
         output.text(text, "red")
     if stats.totals:
         output.text("totals  " + ", ".join(f"{name} {count:,}" for name, count in sorted(stats.totals.items())))
+    if stats.relays:
+        output.text("")
+        output.table(
+            ("RELAY", "TARGET", "SEEN", "HOST", "IN FLIGHT", "PUBLISHED", "BREAKER"),
+            [_relay_row(relay) for relay in stats.relays],
+            right=("IN FLIGHT", "PUBLISHED"),
+        )
+
+
+def _relay_row(relay: RelayReport) -> tuple[str, ...]:
+    ago = in_words(relay.seen)
+    return (
+        relay.name,
+        relay.target,
+        f"silent for {ago}" if relay.seen > SILENT else f"{ago} ago",
+        f"{relay.host} ({relay.pid})",
+        f"{relay.in_flight:,}",
+        f"{relay.published:,}",
+        f"{relay.breaker}: {relay.reason}" if relay.reason else relay.breaker,
+    )
 
 
 def _bar(count: int, most: int) -> str:

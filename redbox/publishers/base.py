@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from redbox.events import Claim
 
 CLAIM_HEADER: Final = "redbox-claim"
+ORDERING_HEADER: Final = "redbox-ordering-key"
 ATTEMPT_HEADER: Final = "redbox-attempt"
 REASON_HEADER: Final = "redbox-dead-reason"  # only on what is handed to a dead-letter target
 
@@ -59,8 +60,9 @@ class Publisher(ABC):
 
 
 def passed_on(claim: Claim) -> dict[str, str]:
-    """The headers of an event as they are, and those that redbox adds for consumers: the claim number to fence on,
-    the number of the attempt, and the trace context of the put when the event brings none of its own."""
+    """The headers of an event as they are, and those that redbox adds for consumers: the claim number to fence on and
+    the ordering key within which it grows, the number of the attempt, and the trace context of the put when the event
+    brings none of its own."""
     event = claim.event
     headers = dict(event.headers)
     traceparent = event.metadata.get("traceparent")
@@ -68,4 +70,6 @@ def passed_on(claim: Claim) -> dict[str, str]:
         headers["traceparent"] = traceparent
     headers[CLAIM_HEADER] = str(claim.number)
     headers[ATTEMPT_HEADER] = str(claim.attempts)
+    if event.ordering_key is not None:
+        headers[ORDERING_HEADER] = event.ordering_key
     return headers

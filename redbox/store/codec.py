@@ -107,26 +107,28 @@ def _version_of(body: bytes) -> int:
 
 def decode_claim(reply: list[Any], relay: str, now: int, lease: int, suspect: bool) -> Claim:
     """One event of a claim's reply."""
-    (id_, number, attempts, excused, exhausted, created, due, available, type_, ordering, unique, scope, raw) = reply
+    id_, number, attempts, exhausted, flat, raw = reply
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
     event_id = id_.decode()
     body = decode_body(event_id, raw)
+    ordering, unique, scope = fields.get(b"ordering_key"), fields.get(b"unique_key"), fields.get(b"unique_scope")
     event = stored_event(
-        event_type=type_.decode(),
+        event_type=fields[b"event_type"].decode(),
         payload=body.payload,
         event_id=event_id,
         headers=body.headers,
         metadata=body.metadata,
         partition_key=body.partition_key,
         ordering_key=None if ordering is None else ordering.decode(),
-        available_at=from_ms(int(available)),
+        available_at=from_ms(int(fields[b"available_at"])),
         unique_key=None if unique is None else unique.decode(),
         unique_scope=UniqueScope.ALL_LIVE if scope is None else _SCOPES[scope],
         content_type=body.content_type or JSON,
     )
-    created_ms = int(created)
-    due_ms = created_ms if due is None else int(due)
+    created = int(fields[b"created_at"])
+    due, excused = int(fields.get(b"due_at", created)), int(fields.get(b"excused", 0))
     return Claim(
-        event, event_id, number, relay, attempts, excused, exhausted == 1, suspect, created_ms, due_ms, now, now + lease
+        event, event_id, number, relay, attempts, excused, exhausted == 1, suspect, created, due, now, now + lease
     )
 
 

@@ -176,10 +176,10 @@ class Store:
         (reply,) = await self.exchange([("HGETALL", self._meta)], repeat=True)
         return [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
 
-    async def hint(self, timeout: float) -> bool:
+    async def hint(self, longest: float) -> bool:
         """Waits for a hint that something is due, at most so many seconds; False without one. Takes a connection."""
         patience = (await self.wire()).read_timeout
-        longest = timeout if patience is None else min(timeout, patience / 2)
+        longest = longest if patience is None else min(longest, patience / 2)
         (reply,) = await self.exchange([("BLPOP", keys.wake(self.box), longest)])
         return reply is not None
 

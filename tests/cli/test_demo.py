@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redbox import Box, Event
-from redbox.cli import demo
+from redbox.cli import demo_play
 from redbox.errors import MissingExtra
 from redbox.store import embedded
 from tests.cli.conftest import Redbox
@@ -48,13 +48,13 @@ def test_the_account_as_json(redbox: Redbox):
 
 @pytest.mark.usefixtures("server")
 def test_numbers_that_do_not_add_up_are_a_failure(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
-    account = demo._account
+    account = demo_play.account
 
-    async def one_too_many(box: Box, service: demo.Service, story: demo.Story) -> None:
+    async def one_too_many(box: Box, service: demo_play.Service, story: demo_play.Story) -> None:
         await box.put(Event("surplus"))
         await account(box, service, story)
 
-    monkeypatch.setattr(demo, "_account", one_too_many)
+    monkeypatch.setattr(demo_play, "account", one_too_many)
     result = redbox("demo", url=None, code=1)
     assert "orders put = completed" in result.stderr
     assert "NO\n" in result.stdout

@@ -62,7 +62,9 @@ def imported_by(*arguments: str) -> set[str]:
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("put", "--help"), ("--version",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("put", "--help"), ("relay", "--help"), ("--version",)], ids=" ".join
+)
 def test_help_is_quick_since_nothing_slow_is_imported(redbox: Redbox, arguments: tuple[str, ...]):
     slow = {"redis", "asyncio", "rich", "anyio", "pytest", "msgspec", "fakeredis"}
     assert imported_by(*arguments) & slow == set()

@@ -100,3 +100,24 @@ def test_a_box_that_cannot_be_read_does_not_hide_the_others(redbox: Redbox):
     assert old.split()[:2] == ["old", "1"]
     assert "upgrade redbox" in redbox.lines("boxes")[0]["error"]
     assert "upgrade redbox" in redbox.error("--box", "new", "stats", code=1)
+
+
+async def beat(box: Box) -> None:
+    await box.put(Event("a"))
+    about = {"host": "h1", "pid": "7", "target": "https://h/", "in_flight": "3", "published": "1200"}
+    await box.beat("gone", "x", about, fresh=10)
+    await advance(box, seconds=40)
+    await box.beat("r1", "y", {**about, "breaker": "open", "reason": "HTTP 503 \x1b[31m"}, fresh=10)
+
+
+def test_relays_and_their_breakers(redbox: Redbox):
+    redbox.within(beat)
+    header, first, second = redbox("stats").stdout.splitlines()[-3:]
+    assert header.split() == ["RELAY", "TARGET", "SEEN", "HOST", "IN", "FLIGHT", "PUBLISHED", "BREAKER"]
+    assert first.split()[0] == "r1"
+    assert first.endswith("h1 (7)          3      1,200  open: HTTP 503 \\x1b[31m")
+    assert "silent for 40 s" in second
+    relays = {relay["name"]: relay for relay in redbox.json("stats")["relays"]}
+    assert (relays["r1"]["silent"], relays["gone"]["silent"]) == (False, True)
+    assert 40 <= relays["gone"]["seen"] < 50
+    assert (relays["r1"]["breaker"], relays["r1"]["published"]) == ("open", 1200)

@@ -198,4 +198,3 @@ async def finished(url: str, name: str) -> bool:
     return now.waiting == 0 and all(
         count == 0 for phase, count in now.phases.items() if phase not in (Phase.DEAD, Phase.COMPLETED)
     )
-

@@ -51,7 +51,7 @@ def test_opens_when_the_target_was_unavailable_five_times_in_a_row(breaker: Brea
 def test_opens_when_twenty_different_events_failed_in_a_row(breaker: Breaker):
     answers = [breaker.failed(ERROR, f"event-{number}") for number in range(20)]
     assert answers == [False] * 19 + [True]
-    assert breaker.reason == "20 events in a row failed, the last one with: no"
+    assert breaker.reason == "20 events in a row failed, the last one with: RuntimeError: no"
 
 
 def test_a_wish_to_wait_is_a_failure_like_others(breaker: Breaker):

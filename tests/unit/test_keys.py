@@ -19,7 +19,8 @@ def lua() -> dict[str, Any]:
     runtime = lupa.LuaRuntime()
     runtime.globals().KEYS = runtime.table(keys.meta(BOX))
     text = (lua_root() / "include" / "keys.lua").read_text()
-    run = runtime.execute(f"{text}\nreturn {{ key, event_key, body_key, history_key, line_key, unique_key, relay_key }}")
+    told = "{ key, event_key, body_key, history_key, line_key, unique_key, relay_key }"
+    run = runtime.execute(f"{text}\nreturn {told}")
     names = ("key", "event", "body", "history", "line", "unique", "relay")
     found = dict(zip(names, run.values(), strict=True))
     return {**found, "key": dict(found["key"].items())}

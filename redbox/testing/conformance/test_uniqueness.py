@@ -825,6 +825,7 @@ async def test_killed_and_dropped_at_once(box: Box):
     assert await box.kill(await claim_one(box), reason="422", drop=True) == [True]
     assert await box.operate.kill(["b"], who="ada", why="x", drop=True) == [Outcome.OK]
     assert await left(box) == []
-    assert {key.removeprefix(keys.prefix(box.name)) for key in await contents(box)} == {":meta", ":counters", ":log", ":wake"}
+    there = {key.removeprefix(keys.prefix(box.name)) for key in await contents(box)}
+    assert there == {":meta", ":counters", ":log", ":wake"}
     totals = (await box.stats()).totals
     assert (totals["dead"], totals["swept"]) == (2, 2)

@@ -59,6 +59,13 @@ async def test_an_event_that_comes_later_than_another_does_not_hint(box: Box):
     assert await hinted(box)
 
 
+async def test_one_token_is_enough(box: Box):
+    await box.put(Event("n", delay=60))
+    await box.put(Event("n", delay=30))
+    assert await hinted(box)
+    assert not await hinted(box)
+
+
 async def test_everything_that_makes_an_event_available_hints(box: Box):
     claim = await put_and_claim(box, Event("n", event_id="a"))
     for back in (box.retry, box.release):
@@ -133,6 +140,11 @@ async def test_a_suspect_that_must_wait_for_another_is_no_more(box: Box):
     await box.ack(found.claims)
     found = await look_for(box)
     assert (len(found.claims), found.more_in) == (1, None)
+    await box.release(found.claims, delay=60)
+    found = await look_for(box)
+    assert found.claims == []
+    assert found.more_in is not None
+    assert 50 < found.more_in <= 60
 
 
 # --- excused, and alone ----------------------------------------------------------------------------------------
@@ -177,7 +189,7 @@ async def test_an_expiry_counts_once_the_relay_holds_nothing_else(box: Box):
         await box.put(Event("n", event_id=event_id))
         claims += await box.claim("relay-1", holding=3)
     assert await box.renew(claims[1], alone=True) == [True]
-    assert await box.renew(claims[1]) == [True]
+    assert await box.renew(claims) == [True, True]
     await expire(box)
     assert [(await known(box, id_)).excused for id_ in ("company", "alone")] == [1, 0]
 

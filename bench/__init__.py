@@ -1,0 +1,1 @@
+"""Benchmarks: one file per question, redbox and its alternatives side by side in the same run."""

@@ -1,0 +1,267 @@
+"""redbox.toml, placeholders and retry policies: what they become, and what is said when they are wrong."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from redbox import Event
+from redbox.cli.config import ConfigError, load, open_relays
+from redbox.cli.placeholders import expand, expand_options, expand_url
+from redbox.cli.retry_option import parse_attempts, parse_limit, parse_retry
+from redbox.relay import Relay
+from tests.cli.conftest import Redbox
+
+HOOK = "whsec_" + "c2VjcmV0" * 4
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, redbox: Redbox) -> None:
+    monkeypatch.setenv("PW", "p@ss/w:rd")
+    monkeypatch.setenv("HOOK", HOOK)
+    monkeypatch.setenv("BOX", "orders")
+    monkeypatch.delenv("NOT_SET", raising=False)
+
+
+def write(text: str) -> Path:
+    path = Path("redbox.toml")
+    path.write_text(text)
+    return path
+
+
+def relays(text: str) -> list[Relay]:
+    path = write(text)
+    return open_relays(path, load(path), lambda: "memory:elsewhere")
+
+
+def problem(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        relays(text)
+    message = str(caught.value)
+    assert message.startswith("redbox.toml: ")
+    return message.removeprefix("redbox.toml: ")
+
+
+# --- the file --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_with_everything():
+    path = write(
+        """
+        url = "memory:here"
+        log = "json"
+        metrics_port = 9100
+        metrics_host = "0.0.0.0"
+
+        [[relay]]
+        box = "${BOX}"
+        to = "https://hooks.example.com/orders"
+        name = "relay-of-${BOX}"
+        retry = "fixed:10m"
+        attempts = 3
+        max_age = "7d"
+        lease = 20
+        time_limit = "unlimited"
+        grace = 2.5
+        concurrency = 10
+        batch = 50
+        on_success = "delete"
+        on_dead = "drop"
+        dead_to = "null:"
+        breaker = false
+        [relay.options]
+        secret = "${HOOK}"
+        timeout = 5
+
+        [[relay]]
+        box = "users"
+        url = "memory:there"
+        to = "null:"
+        attempts = "unlimited"
+        """
+    )
+    config = load(path)
+    assert (config.log, config.metrics_port, config.metrics_host) == ("json", 9100, "0.0.0.0")
+    orders, users = open_relays(path, config, lambda: pytest.fail("the file says it"))
+    assert (orders.box.name, orders.box.where, orders.name) == ("orders", "memory:here", "relay-of-orders")
+    assert (orders.target, orders.breaker) == ("https://hooks.example.com/orders", None)
+    policy = orders._policy
+    assert (policy.attempts, policy.max_age, policy.lease, policy.time_limit) == (3, 7 * 86400, 20, None)
+    assert (policy.grace, policy.concurrency, policy.batch, policy.delete, policy.drop) == (2.5, 10, 50, True, True)
+    assert policy.backoff(Event("a"), 1, ValueError()) == 600
+    assert (users.box.name, users.box.where, users._policy.attempts) == ("users", "memory:there", None)
+    assert users.breaker is not None
+    assert config.relay[0].policy() == (
+        "retry fixed:10m, 3 attempts, not after 7 d, lease 20 s, 10 at once, published events are deleted, "
+        "dead events are dropped, no breaker"
+    )
+    assert config.relay[1].policy() == "retry exp:1s..5m, any number of attempts, lease 30 s, 100 at once"
+    assert HOOK not in repr(config)
+
+
+def test_without_a_url_in_the_file_the_default_counts():
+    (relay,) = relays('[[relay]]\nto = "null:"')
+    assert (relay.box.name, relay.box.where) == ("default", "memory:elsewhere")
+
+
+ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("relay = 1 =", "this is not TOML: Expected newline"),
+        ("", "relay: it is missing; write each relay under a line [[relay]]"),
+        ("relay = []", "there is no relay in it; begin one with a line [[relay]]"),
+        ("[relay]\nto = 'null:'", "relay: write each relay under a line [[relay]]"),
+        ("colour = 1\n" + ONE, "colour: there is no such field; there are relay, url, log, metrics_port, metrics_host"),
+        ("log = 'xml'\n" + ONE, 'log: "text" or "json"'),
+        ("metrics_port = 70000\n" + ONE, "metrics_port: a port is between 0 and 65535"),
+        ("metrics_port = 'x'\n" + ONE, "metrics_port: a whole number, without quotes"),
+        ("url = 'nothing'\n" + ONE, "relay 1 (box orders): 'nothing' is not a store URL"),
+        ("url = 'redis://:pw@h'\n" + ONE, "relay 1 (box orders): url: a password must not be written here"),
+        ("url = '${NOT_SET}'\n" + ONE, "relay 1 (box orders): url: the environment variable NOT_SET is not set"),
+        ("[[relay]]\nbox = 'orders'", "relay 1 (box orders): to: it is missing; say where to publish to"),
+        (ONE + "colour = 1", "relay 1 (box orders): colour: there is no such field; there are to, box, url, options"),
+        (ONE + "retry = 'often'", "relay 1 (box orders): retry: 'often' is not a retry policy; write fixed:10m"),
+        (ONE + "retry = '${NOT_SET}'", "relay 1 (box orders): retry: the environment variable NOT_SET is not set"),
+        (ONE + "attempts = 0", "relay 1 (box orders): attempts: give a whole number from 1 on, or unlimited"),
+        (ONE + "attempts = []", 'relay 1 (box orders): attempts: a whole number from 1 on, or "unlimited"'),
+        (ONE + "lease = 'long'", "relay 1 (box orders): lease: 'long' is not a duration; give a number of seconds"),
+        (ONE + "lease = -1", "relay 1 (box orders): lease: '-1.0' is not a duration"),
+        (ONE + "lease = 0", "relay 1 (box orders): lease must be at least a millisecond"),
+        (ONE + "on_success = 'drop'", 'relay 1 (box orders): on_success: "keep" or "delete"'),
+        (ONE + "concurrency = 'x'", "relay 1 (box orders): concurrency: a whole number, without quotes"),
+        (ONE + "retry = 5", "relay 1 (box orders): retry: text in quotes"),
+        (ONE + "breaker = 'no'", "relay 1 (box orders): breaker: true or false"),
+        (ONE + "concurrency = 0", "relay 1 (box orders): concurrency must be a whole number of at least 1"),
+        (ONE + "options = { a = [] }", "relay 1 (box orders): options: a table of text and numbers"),
+        (ONE + "options = { a = 1 }", "relay 1 (box orders): to: null: has no option 'a'; it has none"),
+        (ONE + "dead_options = { a = 1 }", "relay 1 (box orders): dead_options: there is no dead_to"),
+        (ONE + "dead_to = 'nope:'", "relay 1 (box orders): dead_to: unknown scheme 'nope' of a target; use one of"),
+        (ONE + ONE, "relay 2 (box orders): box: 'orders' on memory:elsewhere has a relay above"),
+        (
+            f"{ONE}name='a'\n{ONE}name='a'\nurl='memory:b'",
+            "relay 2 (box orders): name: 'a' is the name of another relay of a box of that name",
+        ),
+        ("[[relay]]\nto='https://u:pw@h/'", "relay 1 (box default): to: a password must not be written here"),
+        ("[[relay]]\nto='https://h/?token=x'", "relay 1 (box default): to: a secret must not be written into a URL"),
+        (
+            "[[relay]]\nto='https://h/'\noptions={secret='abc'}",
+            "relay 1 (box default): options: secret: a secret must not be written here; write ${NAME}",
+        ),
+        (
+            "[[relay]]\nto='https://h/'\noptions={authorization='Bearer ${NOT_SET}'}",
+            "relay 1 (box default): options: authorization: the environment variable NOT_SET is not set",
+        ),
+        (
+            "[[relay]]\nto='https://h/'\noptions={secret='file:nowhere'}",
+            "relay 1 (box default): options: secret: nowhere: No such file or directory",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_table_and_field(text: str, said: str):
+    assert problem(text).startswith(said)
+
+
+# --- placeholders ----------------------------------------------------------------------------------------------
+
+
+def test_placeholders_come_from_the_environment():
+    assert expand("a ${BOX} b ${PW}") == "a orders b p@ss/w:rd"
+    assert expand("$BOX {BOX} $") == "$BOX {BOX} $"
+    for wrong in ("${", "${}", "${BOX", "${BOX:-x}", "${1}"):
+        with pytest.raises(ValueError, match="is not a placeholder; write"):
+            expand(wrong)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("redis://:${PW}@host/0", "redis://:p%40ss%2Fw%3Ard@host/0"),
+        ("redis://user:${PW}@host/0", "redis://user:p%40ss%2Fw%3Ard@host/0"),
+        ("redis://user@${BOX}:6379/0", "redis://user@orders:6379/0"),
+        ("https://host:8080/${BOX}?a=b@c", "https://host:8080/orders?a=b@c"),
+        ("https://host/?token=${BOX}", "https://host/?token=orders"),
+        ("${BOX}", "orders"),
+        ("python:a:b", "python:a:b"),
+    ],
+)
+def test_in_a_url_a_password_is_quoted(written: str, meant: str):
+    assert expand_url(written) == meant
+
+
+@pytest.mark.parametrize("url", ["redis://:pw@host", "https://a:b@host/${BOX}", "redis+sentinel://h/?password=x"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(url: str):
+    with pytest.raises(ValueError, match="must not be written") as caught:
+        expand_url(url)
+    assert "pw" not in str(caught.value)
+
+
+def test_secrets_come_from_the_environment_or_a_file():
+    Path("token").write_text("abc\n")
+    options = {"secret": "${PW}", "authorization": "file:token", "source": "file:token", "n": 5}
+    assert expand_options(options, {"secret", "authorization"}, Path()) == {
+        "secret": "p@ss/w:rd", "authorization": "abc", "source": "file:token", "n": 5,
+    }  # fmt: skip
+    for literal in ("abc", 5):
+        with pytest.raises(ValueError, match="secret: a secret must not be written here"):
+            expand_options({"secret": literal}, {"secret"}, Path())
+    Path("binary").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="secret: binary is not text in UTF-8"):
+        expand_options({"secret": "file:binary"}, {"secret"}, Path())
+
+
+def test_a_file_is_looked_for_beside_the_configuration():
+    Path("etc").mkdir()
+    Path("etc/hook").write_text(HOOK)
+    path = Path("etc/redbox.toml")
+    path.write_text("[[relay]]\nto='https://h/'\noptions={secret='file:hook'}")
+    assert open_relays(path, load(path), lambda: "memory:")[0].target == "https://h/"
+
+
+# --- policies --------------------------------------------------------------------------------------------------
+
+
+def test_retry_policies():
+    event, error = Event("a"), ValueError()
+    assert [parse_retry("fixed:10m")(event, n, error) for n in (1, 9)] == [600, 600]
+    assert parse_retry("fixed:0")(event, 1, error) == 0
+    exact = parse_retry("exp:1s..5m,nojitter")
+    assert [exact(event, n, error) for n in (1, 2, 3, 20)] == [1, 2, 4, 300]
+    assert all(0 <= parse_retry("exp:1s..5m")(event, 3, error) <= 4 for _ in range(50))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is not a retry policy; write fixed:10m"),
+        ("10m", "is not a retry policy"),
+        ("exp:1s", "is not a retry policy"),
+        ("exp:1s..5m,jitter", "is not a retry policy"),
+        ("fixed:", "'fixed:': '' is not a duration; give a number of seconds"),
+        ("fixed:often", "'often' is not a duration"),
+        ("exp:..5m", "'' is not a duration"),
+        ("exp:5m..1s", "the first delay must be above 0, and the longest not shorter"),
+        ("exp:0..1s", "the first delay must be above 0"),
+        ("fixed:2000w", "delay must be between 0 and"),
+    ],
+)
+def test_a_policy_that_cannot_be_right(text: str, said: str):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # the message is looked at below
+        parse_retry(text)
+    assert said in str(caught.value)
+
+
+def test_limits():
+    assert [parse_attempts(text) for text in ("3", 7, "unlimited")] == [3, 7, None]
+    assert [parse_limit(text) for text in ("2m", 1.5, "unlimited")] == [
+        timedelta(minutes=2),
+        timedelta(seconds=1.5),
+        None,
+    ]
+    for wrong in ("0", 0, -1, "-1", "many", "٣"):
+        with pytest.raises(ValueError, match="give a whole number from 1 on, or unlimited"):
+            parse_attempts(wrong)

@@ -1,0 +1,296 @@
+"""`redbox relay` in this process: what it is told, what it does with --once, and what it says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from redbox import Box, Event
+from redbox.cli import logs
+from redbox.cli.app import cli
+from redbox.cli.relay import METRICS_HOST
+from redbox.cli.relay_run import in_counts
+from redbox.relay import Summary, policy
+from redbox.relay.monitor import HOST
+from redbox.settings import LEASE
+from redbox.testing import advance
+from tests.cli.conftest import Redbox
+
+pytestmark = pytest.mark.timeout(60)
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def target(redbox: Redbox, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Makes a module with an async function `publish(event, claim)`, and returns its URL."""
+
+    def make(body: str) -> str:
+        name = f"target_{next(_numbers)}"
+        code = f"from pathlib import Path\nfrom redbox import *\nasync def publish(event, claim):\n    {body}\n"
+        Path(f"{name}.py").write_text(code)
+        monkeypatch.syspath_prepend(Path.cwd())
+        return f"python:{name}:publish"
+
+    return make
+
+
+NOTE = "with Path('seen').open('a') as file: file.write(f'{event.event_type}\\n')"
+
+
+def phases(redbox: Redbox, box: str = "default") -> dict[str, int]:
+    return {phase: n for phase, n in redbox.json("--box", box, "stats")["phases"].items() if n}
+
+
+# --- --once ----------------------------------------------------------------------------------------------------
+
+
+def test_once_publishes_what_is_available_and_ends(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a"), Event("b"), Event("later", delay=3600))
+    result = redbox("relay", "--to", target(NOTE), "--once")
+    assert Path("seen").read_text().splitlines() == ["a", "b"]
+    assert result.stdout == ""
+    assert re.search(r"INFO ended after .*: 2 published\n", result.stderr)
+    assert f"from box default on {redbox.url} to the function target_" in result.stderr
+    assert "policy: retry exp:1s..5m, 10 attempts, lease 30 s, 100 at once" in result.stderr
+    assert phases(redbox) == {"COMPLETED": 2, "SCHEDULED": 1}
+
+
+def test_the_summary_as_json(redbox: Redbox):
+    redbox.put(Event("a"), Event("b"), box="orders")
+    result = redbox(
+        "--json", "--box", "orders", "relay", "--to", "null:", "--once", "--name", "r1", "--on-success", "delete"
+    )
+    summary = json.loads(result.stdout)
+    assert (summary["claimed"], summary["published"], summary["dead"]) == (2, 2, 0)
+    (relay,) = summary["relays"]
+    assert (relay["box"], relay["relay"], relay["target"], relay["problem"]) == ("orders", "r1", "null:", None)
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert all(line.keys() >= {"time", "level", "logger", "message"} for line in lines if "note" not in line)
+    assert phases(redbox, "orders") == {}
+
+
+def test_events_on_stdout_have_it_for_themselves(redbox: Redbox):
+    redbox.put(Event("a"), Event("b"))
+    result = redbox("--json", "relay", "--to", "stdout:", "--once")
+    assert [json.loads(line)["event_type"] for line in result.stdout.splitlines()] == ["a", "b"]
+    assert json.loads(result.stderr.splitlines()[-1])["published"] == 2
+
+
+@pytest.mark.req("RF-2", "RF-3")
+def test_three_attempts_then_the_dead_letter_target(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a"))
+    bad = target(f"{NOTE}\n    raise ValueError('no way')")
+    result = redbox("relay", "--to", bad, "--retry", "fixed:0", "--attempts", "3", "--dead-to", "stdout:", "--once")
+    assert Path("seen").read_text().splitlines() == ["a", "a", "a"]
+    (letter,) = [json.loads(line) for line in result.stdout.splitlines()]
+    assert letter["headers"]["redbox-dead-reason"] == "ValueError: no way"
+    assert "0 published, 2 retried, 1 dead" in result.stderr
+    assert phases(redbox) == {"DEAD": 1}
+
+
+@pytest.mark.req("RF-2")
+def test_three_attempts_every_ten_minutes(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a"))
+    command = ("relay", "--to", target("raise ValueError"), "--retry", "fixed:10m", "--attempts", "3", "--once")
+    for _ in range(2):
+        redbox(*command)
+        assert phases(redbox) == {"RETRY_SCHEDULED": 1}
+        redbox.within(lambda box: advance(box, minutes=9, seconds=50))
+        assert phases(redbox) == {"RETRY_SCHEDULED": 1}
+        redbox.within(lambda box: advance(box, seconds=11))
+    redbox(*command)
+    assert phases(redbox) == {"DEAD": 1}
+
+
+@pytest.mark.req("RF-3")
+def test_dead_events_are_dropped_by_policy(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a"))
+    redbox("relay", "--to", target("raise Reject('never')"), "--on-dead", "drop", "--once")
+    assert phases(redbox) == {}
+
+
+def test_too_old_is_dead(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a"))
+    redbox.within(lambda box: advance(box, hours=2))
+    redbox("relay", "--to", target(NOTE), "--max-age", "1h", "--once")
+    assert phases(redbox) == {"DEAD": 1}
+    assert not Path("seen").exists()
+
+
+@pytest.mark.req("RF-4")
+def test_once_fails_when_the_target_is_down(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(*(Event("a") for _ in range(10)))
+    down = target("raise Unavailable('connection refused')")
+    result = redbox("relay", "--to", down, "--attempts", "2", "--once", code=1)
+    problem = "ERROR not drained: the breaker is open: the target was unavailable 5 times in a row: connection refused"
+    assert problem in result.stderr
+    assert "DEAD" not in phases(redbox)
+    redbox("relay", "--to", down, "--attempts", "1", "--once", "--no-breaker")
+    assert phases(redbox)["DEAD"] >= 5  # for those who want it so
+
+
+def test_once_fails_when_the_box_is_paused(redbox: Redbox):
+    redbox.put(Event("a"))
+    redbox.within(lambda box: box.operate.pause(who="me", why="test"))
+    result = redbox("--json", "relay", "--to", "null:", "--once", code=1)
+    assert "is paused" in json.loads(result.stdout)["relays"][0]["problem"]
+    assert json.loads(result.stderr.splitlines()[-1])["level"] == "ERROR"
+
+
+def test_quiet_says_nothing_when_all_is_well(redbox: Redbox):
+    redbox.put(Event("a"))
+    notes = redbox("relay", "--to", "null:", "--once", "--quiet").stderr.splitlines()
+    assert [line for line in notes if "lasts only as long" not in line] == []
+
+
+def test_debug_tells_of_each_retry(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a"))
+    bad = target("raise ValueError('no way')")
+    assert re.search(
+        r"DEBUG event .* goes back for .*: no way", redbox("--debug", "relay", "--to", bad, "--once").stderr
+    )
+
+
+def test_several_boxes_from_a_file(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a"), box="orders")
+    redbox.put(Event("b"), box="users")
+    redbox.within(lambda box: box.operate.pause(who="me", why="test"), "users")
+    text = f'log = "json"\n[[relay]]\nbox = "orders"\nto = "{target(NOTE)}"\n[[relay]]\nbox = "users"\nto = "null:"\n'
+    Path("redbox.toml").write_text(text)
+    result = redbox("relay", "--config", "redbox.toml", "--once", code=1)  # one is paused; the other is drained
+    assert (phases(redbox, "orders"), phases(redbox, "users")) == ({"COMPLETED": 1}, {"AVAILABLE": 1})
+    records = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
+    assert {(record["box"], record["published"]) for record in records if "published" in record} == {
+        ("orders", 1), ("users", 0),
+    }  # fmt: skip
+    result = redbox("relay", "--config", "redbox.toml", "--once", "--log", "text", code=1)
+    assert re.search(r"Z ERROR users: not drained: .* is paused", result.stderr)
+
+
+def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
+    redbox.put(Event("a"), box="orders")
+    redbox.put(Event("b"), box="users")
+
+    async def make_newer(box: Box) -> None:
+        await box._store.exchange([("HSET", "{redbox:users:0}:meta", "layout", "99")])
+
+    redbox.within(make_newer, "users")
+    Path("redbox.toml").write_text("".join(f"[[relay]]\nbox = '{box}'\nto = 'null:'\n" for box in ("orders", "users")))
+    result = redbox("relay", "--config", "redbox.toml", code=1)
+    assert "error: " in result.stderr.splitlines()[-1]
+    assert "upgrade" in result.stderr.splitlines()[-1]
+
+
+# --- what is wrong is said before anything is claimed ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("", "Missing option '--to', which says where to publish; or give --config FILE"),
+        ("--to nope:", "Invalid value for '--to': unknown scheme 'nope' of a target; use one of https://"),
+        ("--to python:nowhere:publish", "Invalid value for '--to': python: there is no module nowhere"),
+        ("--to https://u:pw@h/", "Invalid value for '--to': a password must not be written here"),
+        ("--to https://h/ -o secret=abc", "Invalid value for '--option': secret: a secret must not be written here"),
+        (
+            "--to https://h/ -o secret=${NOT_SET}",
+            "Invalid value for '--option': secret: the environment variable NOT_SET",
+        ),
+        ("--to null: -o x", "Invalid value for '-o' / '--option': 'x' is not NAME=VALUE"),
+        ("--to null: -o x=1", "Invalid value for '--to': null: has no option 'x'; it has none"),
+        ("--to null: --dead-to x:", "Invalid value for '--dead-to': unknown scheme 'x'"),
+        ("--to null: --dead-option a=1", "Invalid value for '--dead-option': there is no dead_to"),
+        ("--to null: --retry often", "Invalid value for '--retry': 'often' is not a retry policy; write fixed:10m"),
+        ("--to null: --attempts 0", "Invalid value for '--attempts': give a whole number from 1 on, or unlimited"),
+        ("--to null: --lease long", "Invalid value for '--lease': 'long' is not a duration"),
+        ("--to null: --batch 5000", "Invalid value for '--batch': 5000 is not in the range 1<=x<=1000"),
+        ("--to null: --metrics-host ::", "--metrics-host without --metrics-port serves nothing"),
+        ("--config nowhere.toml", "Invalid value for '--config': File 'nowhere.toml' does not exist"),
+        ("--config redbox.toml --to null:", "with --config the file says it: leave out --to"),
+        ("--config redbox.toml --no-breaker", "with --config the file says it: leave out --no-breaker"),
+        ("--config redbox.toml", "redbox.toml: relay 1 (box default): to: unknown scheme 'nope'"),
+    ],
+)
+def test_wrong_usage(redbox: Redbox, options: str, said: str):
+    Path("redbox.toml").write_text("[[relay]]\nto = 'nope:'\n")
+    assert redbox.error("relay", *options.split(), code=2).startswith(said)
+
+
+def test_a_file_names_its_boxes(redbox: Redbox):
+    Path("redbox.toml").write_text("[[relay]]\nto = 'null:'\n")
+    said = redbox.error("--box", "orders", "relay", "--config", "redbox.toml", code=2)
+    assert said.startswith("with --config the file names the boxes: leave out --box")
+
+
+def test_a_target_whose_package_is_missing(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    said = redbox.error("relay", "--to", "https://h/", code=1)
+    assert "pip install 'redbox-outbox[http]'" in said
+
+
+def test_a_store_that_cannot_be_reached(redbox: Redbox):
+    said = redbox.error("relay", "--to", "null:", url="redis://localhost:1/0", code=3)
+    assert said.startswith("redis://localhost:1/0 cannot be reached")
+
+
+def test_the_help_shows_the_defaults_that_are_used():
+    command = cli.get_command(click.Context(cli), "relay")
+    assert command is not None
+    shown = {
+        param.name: found[1]
+        for param in command.params
+        if isinstance(param, click.Option) and (found := re.search(r"\[default: (.*)\]", param.help or ""))
+    }
+    assert (METRICS_HOST, shown["metrics_host"]) == (HOST, HOST)
+    assert shown["attempts"] == str(policy.ATTEMPTS)
+    assert shown["concurrency"] == str(policy.CONCURRENCY)
+    assert shown["batch"] == str(policy.BATCH)
+    assert shown["lease"] == f"{LEASE:g}s"
+    assert shown["time_limit"] == f"{policy.TIME_LIMIT:g}s"
+    assert shown["grace"] == f"{policy.GRACE:g}s"
+
+
+def test_signals_are_as_they_were(redbox: Redbox):
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    redbox("relay", "--to", "null:", "--once")
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+# --- logs ------------------------------------------------------------------------------------------------------
+
+
+def test_log_lines(capsys: pytest.CaptureFixture[str]):
+    logger = logging.getLogger("redbox.test")
+    with logs.to_stderr("text", logging.INFO, name_box=True):
+        token = logs.about.set({"box": "orders", "relay": "r1"})
+        logger.warning("the target said: %s", "\x1b[31mno\nway")
+        logger.debug("not this")
+        logs.about.reset(token)
+    with logs.to_stderr("json", logging.INFO):
+        try:
+            raise ValueError("no")
+        except ValueError:
+            logger.exception("it failed", extra={"count": 3, "path": Path("x")})
+    logger.warning("after it")
+    text, as_json = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ WARNING orders: the target said: \\x1b\[31mno way", text)
+    record = json.loads(as_json)
+    assert (record["level"], record["logger"], record["message"]) == ("ERROR", "redbox.test", "it failed")
+    assert (record["count"], record["path"]) == (3, "x")
+    assert "ValueError: no" in record["traceback"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", record["time"])
+
+
+def test_counts_in_words():
+    assert in_counts(Summary()) == "0 published"
+    assert in_counts(Summary(published=1200, fenced=1)) == "1,200 published, 1 lost to another relay"

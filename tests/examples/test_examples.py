@@ -1,0 +1,504 @@
+"""The examples, run as a reader would: each as a process of its own, by the commands that their README prints."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from examples.consumer import OrderChanged, Result, handle, open_database
+from redbox import Backoff, Box, Claim, Event, Phase, Relay, State
+from redbox.publishers.registry import open_publisher
+from redbox.store import embedded
+from redbox.testing import advance, check_invariants
+from tests import servers
+from tests.servers import free_port, poll
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "examples" / "README.md").read_text()
+LIMIT = 20.0
+PLAIN_PYTEST = {"PYTEST_ADDOPTS": "-p no:timeout"}  # a reader has installed what the README says, and no more
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+pytestmark = pytest.mark.timeout(90)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """As a reader has it: the commands of this environment on the path, and nothing else set."""
+    names = ("REDBOX", "HOOK_URL", "CONSUMER_DB")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+    return {
+        **plain,
+        "PATH": f"{Path(sys.executable).parent}:{plain['PATH']}",
+        "NO_PROXY": "127.0.0.1",
+        **PLAIN_PYTEST,
+        **more,
+    }
+
+
+def run(command: list[str] | str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    shell = ["sh", "-ec", command] if isinstance(command, str) else command
+    return subprocess.run(
+        shell, cwd=cwd, env=environment(**more), capture_output=True, text=True, check=False, timeout=LIMIT
+    )
+
+
+def checkout(tmp_path: Path) -> Path:
+    """A directory that looks like the root of a clone, where an example may leave its files."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+# --- applications under uvicorn --------------------------------------------------------------------------------
+
+
+@dataclass
+class Application:
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def stop(self) -> str:
+        """Ends it as an init system does; returns what it said."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(LIMIT)
+        return self.log.read_text()
+
+
+@contextmanager
+def served(command: str, port: int, cwd: Path, **more: str) -> Iterator[Application]:
+    """An application during the block; it need not be running any more at its end."""
+    log = cwd / f"served-{port}.log"
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            shlex.split(command), cwd=cwd, env=environment(**more), stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        )
+
+    def is_up() -> bool:
+        assert process.poll() is None, f"it ended with {process.returncode}: {log.read_text()}"
+        return f"Uvicorn running on http://127.0.0.1:{port}" in log.read_text()
+
+    try:
+        poll(is_up, f"{command} did not start: {log.read_text()}")
+        yield Application(f"http://127.0.0.1:{port}", process, log)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(LIMIT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def uvicorn(name: str, port: int) -> str:
+    return shlex.join([sys.executable, "-m", "uvicorn", "--app-dir", "examples", f"{name}:app", "--port", str(port)])
+
+
+def shop(port: int, cwd: Path) -> Any:
+    return served(uvicorn("fastapi_app", port), port, cwd, HOOK_URL=f"http://127.0.0.1:{port}/hooks/orders")
+
+
+def is_confirmed(url: str, order_id: str) -> Callable[[], bool]:
+    return lambda: httpx.get(f"{url}/orders/{order_id}", trust_env=False).json()["confirmed"]
+
+
+def assert_ended_well(application: Application, said: str) -> None:
+    assert application.process.returncode in (0, -signal.SIGTERM), said  # uvicorn ends by the signal it was sent
+    assert "Application shutdown complete." in said
+    assert "Traceback" not in said
+    assert "ERROR" not in said
+
+
+def test_the_fastapi_application(tmp_path: Path):
+    place, port = checkout(tmp_path), free_port()
+    with shop(port, place) as application:
+        with httpx.Client(base_url=application.url, trust_env=False) as client:
+            first = client.post("/orders", json={"id": "7", "item": "tea"})
+            assert (first.status_code, first.json()) == (202, {"event_id": "order-placed-7", "created": True})
+            poll(is_confirmed(application.url, "7"), "the order was not confirmed", LIMIT)
+            again = client.post("/orders", json={"id": "7", "item": "tea"})
+            assert again.json() == {"event_id": "order-placed-7", "created": False}
+            assert client.post("/orders", json={"id": "7", "item": "coffee"}).status_code == 409
+            assert client.get("/orders/8").status_code == 404
+        said = application.stop()
+    assert_ended_well(application, said)
+    assert said.count('"POST /hooks/orders HTTP/1.1" 204') == 1
+
+    async def look() -> None:
+        async with Box.open(f"embedded:{place / '.redbox'}", name="shop") as box:
+            stats = await box.stats()
+            assert {phase: count for phase, count in stats.phases.items() if count} == {Phase.COMPLETED: 1}
+            assert stats.relays == []  # it said goodbye
+            assert await check_invariants(box) == []
+
+    asyncio.run(look())
+    assert embedded.wait_stopped(place / ".redbox")
+
+
+def test_the_fastapi_application_delivers_what_an_earlier_run_left(tmp_path: Path):
+    """A killed application has lost nothing that it answered for."""
+    place, port, nobody = checkout(tmp_path), free_port(), free_port()
+
+    async def wait_a_while() -> None:
+        """Past the lease of what was killed, and past any delay."""
+        async with Box.open(f"embedded:{place / '.redbox'}", name="shop") as box:
+            await advance(box, minutes=5)
+
+    away = f"http://127.0.0.1:{nobody}/hooks/orders"
+    with served(uvicorn("fastapi_app", port), port, place, HOOK_URL=away) as application:
+        order = {"id": "9", "item": "tea"}
+        assert httpx.post(f"{application.url}/orders", json=order, trust_env=False).status_code == 202
+        application.process.kill()
+        application.process.wait()
+    with shop(port, place) as application:
+        # The dictionary that plays the database is gone, so the client asks again.
+        answer = httpx.post(f"{application.url}/orders", json=order, trust_env=False)
+        assert answer.json() == {"event_id": "order-placed-9", "created": False}
+        asyncio.run(wait_a_while())
+        poll(is_confirmed(application.url, "9"), "the order was not confirmed", LIMIT)
+        assert_ended_well(application, application.stop())
+    assert embedded.wait_stopped(place / ".redbox")
+
+
+# --- the transaction -------------------------------------------------------------------------------------------
+
+TRANSACTION = (
+    r"ordered: 9 left, event (\S+), created: True\n"
+    r"refused: event \1 is on its way already\nstock: 9\ngiven up: the payment failed\nstock: 9\n"
+)
+
+
+async def carts(url: str) -> int:
+    async with Box.open(url, name="carts") as box:
+        assert await check_invariants(box) == []
+        return (await box.stats()).phases[Phase.AVAILABLE]
+
+
+def test_the_transactional_put_on_the_embedded_server(tmp_path: Path):
+    place = checkout(tmp_path)
+    for time in (1, 2):  # what the first run left behind does not disturb the second
+        done = run([sys.executable, "examples/transactional_put.py"], place)
+        assert re.fullmatch(TRANSACTION, done.stdout), done.stdout + done.stderr
+        assert asyncio.run(carts(f"embedded:{place / '.redbox'}")) == time
+    assert embedded.wait_stopped(place / ".redbox")
+
+
+@pytest.mark.parametrize("server", ["redis", "cluster"])
+def test_the_transactional_put_on_a_server(server: str, tmp_path: Path, request: pytest.FixtureRequest):
+    url = request.getfixturevalue(f"{server}_url")
+    done = run([sys.executable, "examples/transactional_put.py"], checkout(tmp_path), REDBOX_URL=url)
+    assert re.fullmatch(TRANSACTION, done.stdout), done.stdout + done.stderr
+    assert asyncio.run(carts(url)) == 1
+    assert not (tmp_path / ".redbox").exists()
+
+
+# --- the consumer, by hand -------------------------------------------------------------------------------------
+
+SOURCE = "/redbox/orders"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(open_database(str(tmp_path / "consumer.db"))) as db:
+        yield db
+
+
+def deliver(db: sqlite3.Connection, event_id: str, claim: int, status: str, order: str = "7", source: str = SOURCE):
+    return handle(db, source, event_id, claim, OrderChanged(order=order, status=status))
+
+
+def status(db: sqlite3.Connection, order: str = "7") -> str:
+    return str(db.execute("SELECT status FROM orders WHERE id = ?", (order,)).fetchone()[0])
+
+
+@pytest.mark.req("DS-1")
+def test_the_consumer_handles_an_event_once(database: sqlite3.Connection):
+    assert deliver(database, "paid", 1, "paid") is Result.HANDLED
+    assert deliver(database, "paid", 2, "must not be written") is Result.DUPLICATE  # by another relay
+    assert deliver(database, "paid", 2, "must not be written") is Result.DUPLICATE  # by a proxy between
+    assert deliver(database, "paid", 1, "must not be written") is Result.DUPLICATE  # by the first relay, late
+    assert status(database) == "paid"
+
+
+@pytest.mark.req("DS-2")
+def test_the_consumer_refuses_what_is_late(database: sqlite3.Connection):
+    assert deliver(database, "shipped", 3, "shipped") is Result.HANDLED
+    assert deliver(database, "paid", 1, "paid") is Result.STALE
+    assert status(database) == "shipped"
+    assert deliver(database, "paid", 4, "paid again") is Result.HANDLED  # replayed: it was not remembered as seen
+    assert status(database) == "paid again"
+
+
+@pytest.mark.req("DS-2")
+def test_the_fence_still_holds_when_ids_were_forgotten(database: sqlite3.Connection):
+    assert deliver(database, "paid", 1, "paid") is Result.HANDLED
+    assert deliver(database, "paid", 2, "paid") is Result.DUPLICATE
+    database.execute("DELETE FROM seen")
+    assert [deliver(database, "paid", claim, "paid") for claim in (1, 2)] == [Result.STALE, Result.STALE]
+
+
+@pytest.mark.req("DS-2")
+def test_claim_numbers_are_compared_within_one_order_of_one_box(database: sqlite3.Connection):
+    assert deliver(database, "a", 9, "paid") is Result.HANDLED
+    assert deliver(database, "b", 1, "paid", order="8") is Result.HANDLED
+    assert deliver(database, "a", 1, "paid", order="9", source="/redbox/others") is Result.HANDLED
+    assert deliver(database, "c", 2, "shipped", source="/redbox/others") is Result.HANDLED
+
+
+@pytest.mark.req("DS-1", "DS-2")
+def test_what_the_consumer_remembers_is_undone_with_its_work(database: sqlite3.Connection):
+    database.execute("CREATE TRIGGER no BEFORE INSERT ON orders BEGIN SELECT RAISE(ABORT, 'the disk is full'); END")
+    with pytest.raises(sqlite3.IntegrityError, match="the disk is full"):
+        deliver(database, "paid", 1, "paid")
+    database.execute("DROP TRIGGER no")
+    assert [database.execute(f"SELECT * FROM {table}").fetchall() for table in ("seen", "fences")] == [[], []]
+    assert deliver(database, "paid", 1, "paid") is Result.HANDLED
+
+
+@pytest.mark.req("DS-1")
+def test_of_many_deliveries_at_once_one_is_handled(tmp_path: Path):
+    threads = 8
+    together = threading.Barrier(threads)
+
+    def deliver_one(claim: int) -> list[Result]:
+        with closing(open_database(str(tmp_path / "consumer.db"))) as db:
+            together.wait(LIMIT)
+            return [deliver(db, f"e{number}", claim, "paid", order=str(number)) for number in range(20)]
+
+    with ThreadPoolExecutor(threads) as pool:
+        answers = list(pool.map(deliver_one, range(1, threads + 1)))
+    for each in zip(*answers, strict=True):
+        assert sorted(each) == [Result.DUPLICATE] * (threads - 1) + [Result.HANDLED]
+
+
+# --- the consumer, fed by relays -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def consuming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    place, port = checkout(tmp_path_factory.mktemp("consumer")), free_port()
+    with served(uvicorn("consumer", port), port, place) as application:
+        yield f"{application.url}/orders", place / "consumer.db"
+        said = application.stop()
+    assert_ended_well(application, said)
+
+
+@pytest.fixture
+def hook(consuming: tuple[str, Path]) -> Iterator[tuple[str, sqlite3.Connection]]:
+    """Where to deliver to, and what the consumer has written there: nothing yet."""
+    url, path = consuming
+    with closing(open_database(str(path))) as db:
+        for table in ("orders", "seen", "fences"):
+            db.execute(f"DELETE FROM {table}")
+        yield url, db
+
+
+def changed(event_id: str, order: str = "7") -> Event:
+    return Event("order.changed", {"order": order, "status": event_id}, event_id=event_id, ordering_key=order)
+
+
+def handled(db: sqlite3.Connection) -> list[str]:
+    return [event_id for (event_id,) in db.execute("SELECT event_id FROM seen ORDER BY rowid")]
+
+
+async def deliver_claim(url: str, claim: Claim) -> None:
+    """One delivery as a relay makes it."""
+    publisher = open_publisher(url)
+    await publisher.open("test")
+    try:
+        await publisher.publish(claim)
+    finally:
+        await publisher.aclose()
+
+
+@pytest.mark.req("DS-1")
+async def test_a_relay_died_after_delivering(redbox_box: Box, hook: tuple[str, sqlite3.Connection]):
+    url, db = hook
+    await redbox_box.put_many([changed("paid"), changed("shipped")])
+    (claim,) = await redbox_box.claim("died")
+    await deliver_claim(url, claim)
+    await advance(redbox_box, minutes=1)
+
+    assert (await Relay(redbox_box, url).drain()).published == 2  # a duplicate is acknowledged as well
+    assert handled(db) == ["paid", "shipped"]
+    assert status(db) == "shipped"
+
+
+@pytest.mark.req("DS-1", "DS-2")
+async def test_a_relay_wakes_up_with_an_event_that_was_handled_meanwhile(
+    redbox_box: Box, hook: tuple[str, sqlite3.Connection]
+):
+    url, db = hook
+    await redbox_box.put_many([changed("paid"), changed("shipped")])
+    (claim,) = await redbox_box.claim("asleep")
+    await advance(redbox_box, minutes=1)
+    assert (await Relay(redbox_box, url).drain()).published == 2
+
+    await deliver_claim(url, claim)
+    assert await redbox_box.ack(claim) == [False]
+    assert status(db) == "shipped"
+
+
+@pytest.mark.req("DS-2")
+async def test_a_relay_wakes_up_with_an_event_that_was_given_up_meanwhile(
+    redbox_box: Box, hook: tuple[str, sqlite3.Connection]
+):
+    """The one that only the fence can tell; here the sleeper is a whole relay."""
+    url, db = hook
+    asleep, awake = asyncio.Event(), asyncio.Event()
+
+    async def hang(_event: Event, claim: Claim) -> None:
+        asleep.set()
+        await awake.wait()
+        await deliver_claim(url, claim)
+
+    await redbox_box.put_many([changed("paid"), changed("shipped")])
+    sleeper = Relay(redbox_box, hang)
+    async with asyncio.timeout(LIMIT), sleeper:
+        await asleep.wait()
+        await redbox_box.operate.kill(["paid"], who="ada", why="it hangs")
+        assert (await Relay(redbox_box, url).drain()).published == 1
+        awake.set()
+    assert sleeper.summary().fenced == 1  # neither its delivery nor what it says of it counts
+
+    assert handled(db) == ["shipped"]
+    assert status(db) == "shipped"
+    record = await redbox_box.get("paid")
+    assert record is not None
+    assert (record.state, record.last_error) == (State.DEAD, "killed by ada: it hangs")
+
+    # A replay is wanted, and has a number of its own.
+    await redbox_box.replay(["paid"])
+    assert (await Relay(redbox_box, url).drain()).published == 1
+    assert handled(db) == ["shipped", "paid"]
+
+
+@pytest.mark.req("DS-2")
+async def test_what_is_refused_as_late_is_dead_and_not_lost(redbox_box: Box, hook: tuple[str, sqlite3.Connection]):
+    """A box that counts from 1 again, as after a loss of data, meets a fence that is higher."""
+    url, db = hook
+    assert deliver(db, "earlier", 5, "earlier", source="/redbox/test") is Result.HANDLED
+    await redbox_box.put(changed("paid"))
+    assert (await Relay(redbox_box, url).drain()).dead == 1
+    record = await redbox_box.get("paid")
+    assert record is not None
+    assert (record.state, record.last_error) == (State.DEAD, 'HTTP 409 Conflict: {"result":"stale"}')
+
+
+@pytest.mark.req("DS-1", "DS-2")
+async def test_many_orders_many_relays_and_acknowledgements_that_get_lost(
+    redbox_box: Box, hook: tuple[str, sqlite3.Connection]
+):
+    url, db = hook
+    orders, steps = 5, 8
+    lost: set[str] = set()
+    publisher = open_publisher(url)
+    await publisher.open("test")
+
+    async def publish(event: Event, claim: Claim) -> None:
+        await publisher.publish(claim)
+        if claim.number % 3 == 0:  # delivered, but the relay does not hear of it
+            lost.add(event.event_id)
+            raise ConnectionError("the answer was lost")
+
+    events = [changed(f"{order}-{step}", str(order)) for step in range(steps) for order in range(orders)]
+    await redbox_box.put_many(events)
+    relays = [Relay(redbox_box, publish, backoff=Backoff.fixed(0), attempts=None, breaker=None) for _ in range(3)]
+    async with asyncio.timeout(LIMIT):
+        while (await redbox_box.stats()).phases[Phase.COMPLETED] < len(events):
+            await asyncio.gather(*(relay.drain() for relay in relays))
+    await publisher.aclose()
+
+    assert lost
+    assert sum(relay.summary().retried for relay in relays) >= len(lost)
+    for order in map(str, range(orders)):
+        mine = [event_id for event_id in handled(db) if event_id.startswith(f"{order}-")]
+        assert mine == [f"{order}-{step}" for step in range(steps)]
+        assert status(db, order) == f"{order}-{steps - 1}"
+    assert await check_invariants(redbox_box) == []
+
+
+def test_the_consumer_takes_only_what_names_its_event_and_claim(hook: tuple[str, sqlite3.Connection]):
+    url, db = hook
+    body = {"order": "7", "status": "paid"}
+    assert httpx.post(url, json=body, trust_env=False).status_code == 422
+    assert httpx.get(f"{url}/7", trust_env=False).status_code == 404
+    assert handled(db) == []
+
+
+async def test_without_an_ordering_key_a_lower_number_means_nothing(redbox_box: Box):
+    """Why the consumer asks for one: two events of one order are given out at once, and may arrive either way."""
+    await redbox_box.put_many([Event("order.changed"), Event("order.changed")])
+    first, second = await redbox_box.claim("relay")
+    assert second.number > first.number
+
+
+# --- the README, and with it the unit tests --------------------------------------------------------------------
+
+
+def blocks(chapter: str) -> list[tuple[str, str]]:
+    return re.findall(r"^```(sh|text)\n(.*?)^```", chapter, re.DOTALL | re.MULTILINE)
+
+
+CHAPTERS = {chapter.partition("\n")[0]: chapter for chapter in README.split("\n## ")[1:]}
+
+
+def test_every_example_has_a_chapter():
+    names = {path.name for path in (ROOT / "examples").glob("*.py")}
+    assert names == {name for name in names if f"[{name}](#" in README}
+    assert {f"#{title.lower().replace(' ', '-')}" for title in CHAPTERS} == set(
+        re.findall(r"\.py\]\((#[\w-]+)\)", README)
+    )
+
+
+@pytest.mark.parametrize("title", CHAPTERS)
+def test_the_commands_as_printed(title: str, tmp_path: Path):
+    """But for the port, which somebody else may have."""
+    if "curl" in CHAPTERS[title] and not shutil.which("curl"):
+        servers._do_without("curl is not installed")
+    place, port = checkout(tmp_path), free_port()
+    parts = [(kind, re.sub(r"\b800[01]\b", str(port), text)) for kind, text in blocks(CHAPTERS[title])]
+    with ExitStack() as stack:
+        if parts[0][1].startswith("uvicorn"):
+            hook_url = f"http://127.0.0.1:{port}/hooks/orders"
+            application = stack.enter_context(served(parts.pop(0)[1], port, place, HOOK_URL=hook_url))
+            stack.callback(lambda: assert_ended_well(application, application.stop()))
+        assert [kind for kind, _ in parts] == ["sh", "text"] * (len(parts) // 2), "commands, and what they print"
+        for (_, commands), (_, promised) in zip(parts[::2], parts[1::2], strict=True):
+            try_out(commands.replace("\\\n", "").strip(), promised, place)
+    if (place / ".redbox").exists():
+        assert embedded.wait_stopped(place / ".redbox")
+
+
+def try_out(commands: str, promised: str, place: Path) -> None:
+    """The promised lines are printed, in their order. The last may take a moment if its command only looks."""
+    wanted = UUID.sub("ID", promised).splitlines()
+
+    def shown(command: str) -> list[str]:
+        done = run(command, place)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return [line for line in UUID.sub("ID", done.stdout).splitlines() if line in wanted]
+
+    found, last = shown(commands), commands.splitlines()[-1]
+    if last.startswith("curl") and "--json" not in last and found == wanted[:-1]:
+        poll(lambda: shown(last) == wanted[-1:], f"{last} did not print {wanted[-1]}", LIMIT)
+    else:
+        assert found == wanted
