@@ -45,7 +45,7 @@ async def relay(url: str, events: int) -> float:
 
     left, done = events, asyncio.Event()
 
-    async def publish(event: Event) -> None:
+    async def publish(event: Event) -> None:  # noqa: ARG001
         nonlocal left
         left -= 1
         if not left:

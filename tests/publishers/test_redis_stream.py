@@ -36,6 +36,7 @@ async def test_the_fields_of_an_entry(redbox_runner, redis_url: str):
         b"header:X-A": "é".encode(),
         b"header:redbox-claim": b"7",
         b"header:redbox-attempt": b"2",
+        b"header:redbox-ordering-key": b"o",
         b"payload": b"\x00\xff",
     }
 
