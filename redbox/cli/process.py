@@ -50,9 +50,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _close(runner: asyncio.Runner, code: int, last_words: str = "") -> None:
     """Closing waits for the loop's own threads, and Python's end waits for all: whoever hangs there is left behind."""
-    watchdog = threading.Timer(CLOSE_SECONDS, exit_now, [code, last_words])
-    watchdog.daemon = True
-    watchdog.start()
+    watchdog = exit_after(CLOSE_SECONDS, code, last_words)
     runner.close()
     watchdog.cancel()
     deadline = time.monotonic() + CLOSE_SECONDS
@@ -71,6 +69,14 @@ def exit_now(code: int, last_words: str = "") -> NoReturn:
         sys.stderr.flush()
         sys.stdout.flush()
     os._exit(code)
+
+
+def exit_after(seconds: float, code: int, last_words: str) -> threading.Timer:
+    """Ends the process then, if it has not ended by itself."""
+    timer = threading.Timer(seconds, exit_now, [code, last_words])
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 @contextmanager

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("redbox.cli")
 
+LAST_SECONDS: Final = 9.0  # to settle, to give back, to say goodbye
 PROGRESS_SECONDS: Final = 10.0
 PROGRESS_SECONDS_UNWATCHED: Final = 60.0
 OUTCOMES: Final = {
@@ -87,6 +88,13 @@ class RelayRun:
             self._starting.cancel()
         for relay in self._relays:
             relay.stop()
+        grace = max(relay.grace for relay in self._relays)
+        process.exit_after(
+            grace + LAST_SECONDS,
+            1,
+            f"error: a publisher did not end within {grace:g} s, nor when it was told to; "
+            "its event comes back when its lease ends",
+        )
 
     async def _start(self, stack: AsyncExitStack) -> None:
         """Whether the store answers, and the port is free, before anything is claimed."""

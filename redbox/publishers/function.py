@@ -13,7 +13,7 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-from redbox.errors import UsageError
+from redbox.errors import NotPublished, UsageError
 from redbox.events import Claim
 from redbox.publishers.base import Publisher
 from redbox.publishers.options import positive_int
@@ -85,6 +85,8 @@ class _Run:
             self._started = True
         try:
             return self._function(*self._arguments)
+        except GeneratorExit as error:  # would end whoever awaits the thread
+            raise NotPublished("the function raised GeneratorExit") from error
         finally:
             with suppress(RuntimeError):  # the loop may be closed by now, and the places with it
                 self._loop.call_soon_threadsafe(self._free)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from redbox.errors import Reject, Unavailable, UsageError
+from redbox.relay.words import error_words
 
 UNAVAILABLE: Final = 5
 FAILURES: Final = 20
@@ -102,9 +103,9 @@ class Breaker:
             if isinstance(error, Unavailable):
                 self._down += 1
             if self._down >= unavailable:
-                return self._open(f"the target was unavailable {unavailable} times in a row: {error}")
+                return self._open(f"the target was unavailable {unavailable} times in a row: {error_words(error)}")
             if len(self._failed) >= failures:
-                return self._open(f"{failures} events in a row failed, the last one with: {error}")
+                return self._open(f"{failures} events in a row failed, the last one with: {error_words(error)}")
         return False
 
     def _open(self, reason: str) -> bool:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
 
 import anyio
 
 from redbox.box import Box
 from redbox.box.lifecycle import Claimed
-from redbox.errors import BoxPaused, StoreError, StoreFull, StoreUnavailable
+from redbox.errors import BoxPaused, RedboxError, StoreError
 from redbox.publishers.base import Publisher
-from redbox.relay.breaker import Breaker
+from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.judge import Judge
 from redbox.relay.policy import Policy
 from redbox.relay.report import Tally
-from redbox.relay.settler import Held, Settler, pauses
+from redbox.relay.settler import PASSING, Held, Settler, pauses
 from redbox.relay.wake import Waker
 from redbox.relay.workers import Workers
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
@@ -26,10 +28,10 @@ logger = logging.getLogger("redbox.relay")
 #: How much work to keep ready, in seconds of publishing at the speed of late: enough to never run dry, and not so much
 #: that other relays stand idle while events wait here.
 AHEAD: Final = 0.5
+#: To drain, the store is asked again until the pauses between are longer than this; a relay that stays never gives up.
+DRAIN_PATIENCE: Final = 1.0
 SETTLE_GRACE: Final = 5.0
 CANCEL_GRACE: Final = 2.0
-#: What the store may say that passes by itself; everything else ends the relay.
-PASSING: Final = (StoreUnavailable, StoreFull)
 
 
 class Engine:
@@ -60,11 +62,15 @@ class Engine:
             publisher, dead, self._judge, settler, concurrency=policy.concurrency, time_limit=policy.time_limit
         )
         self._judge.on_open = self._give_back
+        self.workers.on_quiet = self._ran_dry
         if dead is not None:
             self._judge.on_death = self.workers.add_first
         self._few = asyncio.Event()
         self._few_are = 0
         self._stopping = False
+        self._refused: BoxPaused | None = None
+        self._paused = False
+        self._looked = False  # nothing was left to claim, and it waits for more
         self._waiting: anyio.CancelScope | None = None
         self._rate, self._rated_at, self._rated_done = 0.0, 0.0, 0
 
@@ -76,6 +82,7 @@ class Engine:
     def stop(self) -> None:
         """Claims nothing more; `run` ends when what is under way has ended, or its grace time has."""
         self._stopping = True
+        self._few.set()
         if self._waiting is not None:
             self._waiting.cancel()
 
@@ -90,38 +97,58 @@ class Engine:
                 await self._finish()
                 tasks.cancel_scope.cancel()
         finally:
+            await self._waker.aclose()
             if self._held:
                 with anyio.move_on_after(CANCEL_GRACE, shield=True):
                     await self._let_go()
+            if self._held:
+                logger.warning("%d claims go back when their leases end", len(self._held))
+                self._tally.unsettled += len(self._held)
+        if self._refused is not None:
+            raise self._refused
 
     # --- claiming ------------------------------------------------------------------------------------------------
 
     async def _claiming(self, drain: bool) -> None:
-        waits = pauses()
+        task, waits = asyncio.current_task(), pauses()
+        assert task is not None
+        cancelled_before = task.cancelling()
         while not self._stopping:
-            if self._breaker is not None and not self._breaker.closed and (drain or self._breaker.wait() > 0):
+            if task.cancelling() > cancelled_before:  # asyncio.wait_for may swallow it, before Python 3.12
+                raise asyncio.CancelledError
+            if self._breaker is not None and self._breaker.wait() > 0:
                 if drain:
                     return
                 await self._wait_for(anyio.sleep(self._breaker.wait()))
                 continue
             room = self._room()
             if room < 1:
+                self._decide_if_quiet()
                 await self._wait_for(self.workers.thirsty.wait())
                 continue
             was_empty = not self._held
             try:
                 found = await self._claim(room)
-            except BoxPaused:
+            except BoxPaused as refusal:
                 if drain:
-                    raise
-                await self._wait_for(self._waker.wait(None))
+                    self._refused = refusal  # to be told when what is under way has ended
+                    return
+                if not self._paused:
+                    logger.warning("the box is paused: waiting until it is resumed")
+                self._paused = True
+                await self._wait_for_more(None)
                 continue
             except PASSING as error:
                 pause = next(waits)
+                if drain and pause > DRAIN_PATIENCE:
+                    raise
                 logger.warning("claiming again in %.2f s: %s", pause, error)
                 await self._wait_for(anyio.sleep(pause))
                 continue
             waits = pauses()
+            if self._paused:
+                logger.info("the box is resumed")
+            self._paused = False
             if self._breaker is not None and not self._breaker.closed:
                 await self._until_few(0)
             if found.more_in == 0:
@@ -131,42 +158,65 @@ class Engine:
                     return
                 await self._until_few(0)
             else:
-                await self._wait_for_more(found)
+                await self._wait_for_more(found.more_in)
 
     async def _claim(self, room: int) -> Claimed:
         """Claims up to `room` events, and has them published."""
         probing = self._breaker is not None and not self._breaker.closed
         if probing:
             self._breaker.probe()  # type: ignore[union-attr]
-        asked_at = asyncio.get_running_loop().time()
-        found = await self._box.claim_and_look(
-            self._name,
-            limit=1 if probing else room,
-            lease=self._policy.lease,
-            attempts=self._policy.attempts,
-            holding=len(self._held),
-            max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - self._bytes)),
-        )
-        deadline, ready = asked_at + self._policy.lease, []
-        self._tally.claimed += len(found.claims)
-        for claim in found.claims:
-            held = self._held[claim.number] = Held(claim, asked_at, deadline)
-            self._bytes += len(claim.event.payload)
-            hopeless = self._judge.hopeless(claim)
+        found, helds = await self._ask(1 if probing else room)
+        ready = []
+        for held in helds:
+            hopeless = self._judge.hopeless(held.claim)
             if hopeless is not None:
                 self._judge.doom(held, hopeless)
-            elif claim.suspect:
+            elif self._is_open():  # since it was asked for
+                self._settler.release(held)
+            elif held.claim.suspect:
                 await self._publish_alone(held)
             else:
                 ready.append(held)
         self.workers.add(ready)
         return found
 
+    async def _ask(self, limit: int) -> tuple[Claimed, list[Held]]:
+        """What the store gives out is held, even when the relay is cancelled before the answer: then it goes back."""
+        asked_at = asyncio.get_running_loop().time()
+        asking = asyncio.ensure_future(
+            self._box.claim_and_look(
+                self._name,
+                limit=limit,
+                lease=self._policy.lease,
+                attempts=self._policy.attempts,
+                holding=len(self._held),
+                max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - self._bytes)),
+            )
+        )
+        try:
+            found = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            with anyio.move_on_after(CANCEL_GRACE, shield=True), suppress(RedboxError):
+                self._hold(await asking, asked_at)
+            raise
+        return found, self._hold(found, asked_at)
+
+    def _hold(self, found: Claimed, asked_at: float) -> list[Held]:
+        helds = [Held(claim, asked_at, asked_at + self._policy.lease) for claim in found.claims]
+        for held in helds:
+            self._held[held.claim.number] = held
+            self._bytes += len(held.claim.event.payload)
+        self._tally.claimed += len(helds)
+        return helds
+
+    def _is_open(self) -> bool:
+        return self._breaker is not None and self._breaker.circuit is Circuit.OPEN
+
     async def _publish_alone(self, held: Held) -> None:
         """A suspect: relays died holding it. Everything else is finished first, so that if it happens again, only this
         one is to blame."""
         await self._until_few(1)
-        if self._stopping or held.lost:
+        if self._stopping or held.lost or self._is_open():
             self._settler.release(held)
             return
         asked_at = asyncio.get_running_loop().time()
@@ -204,26 +254,37 @@ class Engine:
             self._rate, self._rated_at, self._rated_done = max(latest, self._rate / 2), now, done
         return self._rate
 
-    async def _wait_for_more(self, found: Claimed) -> None:
+    async def _wait_for_more(self, due_in: float | None) -> None:
         """Until there may be something to claim: a hint, the next due time, or the poll interval."""
-        if self._judge.undecided and self.workers.quiet:
-            self._judge.decide()
-        if self._judge.undecided:  # something is still under way that may speak for the target, or against it
-            await self._wait_for(self.workers.thirsty.wait())
-        else:
-            await self._wait_for(self._waker.wait(found.more_in))
 
-    async def _wait_for(self, event: object) -> None:
+        async def hint() -> None:
+            try:
+                await self._waker.wait(due_in)
+            except PASSING as error:
+                logger.warning("waiting without hints: %s", error)
+                await anyio.sleep(self._policy.poll)
+
+        self._looked = True
+        self._decide_if_quiet()
+        await self._wait_for(hint())
+        self._looked = False
+
+    async def _wait_for(self, event: Awaitable[Any]) -> None:
         """Waits, but not longer than until the relay is stopped."""
         with anyio.CancelScope() as self._waiting:
             if self._stopping:
                 self._waiting.cancel()
-            try:
-                await event  # type: ignore[misc]
-            except PASSING as error:
-                logger.warning("waiting without hints: %s", error)
-                await anyio.sleep(self._policy.poll)
+            await event
         self._waiting = None
+
+    def _ran_dry(self) -> None:
+        if self._looked:
+            self._decide_if_quiet()
+
+    def _decide_if_quiet(self) -> None:
+        """Nothing is under way that may speak for the target: rejections held back count."""
+        if self.workers.quiet and self._judge.undecided:
+            self._judge.decide()
 
     # --- what is held --------------------------------------------------------------------------------------------
 
@@ -241,13 +302,10 @@ class Engine:
         """Until at most so many claims are held. Rejections held back do not hold this up."""
         self._few_are = few
         while len(self._held) > few and not self._stopping:
-            if self.workers.quiet and self._judge.undecided:
-                self._judge.decide()
+            self._decide_if_quiet()
             self._few.clear()
             self.workers.thirsty.clear()
-            async with anyio.create_task_group() as first:  # whichever comes first
-                first.start_soon(_then_cancel, self._few, first.cancel_scope)
-                first.start_soon(_then_cancel, self.workers.thirsty, first.cancel_scope)
+            await _first_of(self._few.wait, self.workers.thirsty.wait)
 
     def _give_back(self) -> None:
         """What is not begun goes back untried."""
@@ -255,7 +313,7 @@ class Engine:
             self._settler.release(held)
 
     async def _renewing(self) -> None:
-        """Renews leases that have used up a third: of events in the buffer, and of those whose publishing takes long."""
+        """Renews leases that have used up a third: of events in the buffer, and of those whose publish takes long."""
         now, lease = asyncio.get_running_loop().time, self._policy.lease
         while True:
             await anyio.sleep(lease / 6)
@@ -287,7 +345,9 @@ class Engine:
             while not self.workers.quiet:
                 self.workers.thirsty.clear()
                 await self.workers.thirsty.wait()
+                self._decide_if_quiet()
         self.workers.interrupt()
+        self._judge.decide()
         with anyio.move_on_after(SETTLE_GRACE):
             self._few_are = 0
             while self._held:
@@ -295,14 +355,28 @@ class Engine:
                 await self._few.wait()
 
     async def _let_go(self) -> None:
-        """The relay was cancelled: what it holds goes back now instead of when its leases end."""
-        claims = [held.claim for held in self._held.values()]
+        """The relay was cancelled: what became of events is still told, and the rest goes back now instead of when its
+        leases end."""
+        with suppress(RedboxError):
+            await self._settler.settle_all()
+        helds = list(self._held.values())
         try:
-            await self._box.release(claims)
-        except StoreError as error:
-            logger.warning("%d claims go back when their leases end: %s", len(claims), error)
+            back = await self._box.release([held.claim for held in helds])
+        except RedboxError as error:
+            logger.warning("claims could not be given back: %s", error)
+            return
+        self._forget(helds)
+        self._tally.released += sum(back)
+        self._tally.fenced += len(back) - sum(back)
 
 
-async def _then_cancel(event: asyncio.Event, scope: anyio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
+async def _first_of(*waits: Callable[[], Awaitable[Any]]) -> None:
+    """Waits for all of them, until the first has come."""
+    async with anyio.create_task_group() as group:
+
+        async def one(wait: Callable[[], Awaitable[Any]]) -> None:
+            await wait()
+            group.cancel_scope.cancel()
+
+        for wait in waits:
+            group.start_soon(one, wait)

@@ -13,12 +13,13 @@ from redbox.events import Claim
 from redbox.relay.breaker import Breaker
 from redbox.relay.policy import Policy
 from redbox.relay.report import Tally
-from redbox.relay.settler import Held, Settler, error_words
+from redbox.relay.settler import Held, Settler
+from redbox.relay.words import error_words
 
 logger = logging.getLogger("redbox.relay")
 
 BROKEN_BACKOFF_DELAY: Final = 60.0
-UNDECIDED: Final = 200  # rejections held back at most
+UNDECIDED: Final = 200  # verdicts held back at most
 
 
 class Exhausted(NotPublished):
@@ -36,8 +37,9 @@ class Interrupted(NotPublished):
 class Judge:
     """Applies the retry policy and the breaker, and hands the verdict to the settler.
 
-    A rejection is final, so it is held back until something speaks for the target: a success, or nothing left to try.
-    If the breaker opens first, those events go back.
+    Death is final: the verdict over an event that was rejected, or whose last attempt found the target down, is held
+    back until something speaks for the target: a success, or nothing left to try. If the breaker opens first, those
+    events go back.
     """
 
     def __init__(self, policy: Policy, breaker: Breaker | None, settler: Settler, tally: Tally) -> None:
@@ -45,7 +47,7 @@ class Judge:
         self._breaker = breaker
         self._settler = settler
         self._tally = tally
-        self._rejected: list[tuple[Held, Reject]] = []
+        self._verdicts: list[tuple[Held, NotPublished]] = []
         #: Called when the breaker opens: what is claimed and not begun goes back.
         self.on_open: Callable[[], None] = lambda: None
         #: Called for an event that a dead-letter target has to take before it may die.
@@ -65,7 +67,7 @@ class Judge:
         if self._breaker is not None:
             if self._breaker.succeeded():
                 logger.info("the breaker is closed: the target acknowledges again")
-            if self._rejected:
+            if self._verdicts:
                 self.decide()
 
     def failed(self, held: Held, error: BaseException) -> None:
@@ -75,21 +77,16 @@ class Judge:
         self._tally.failed += 1
         if self._breaker is not None and self._breaker.failed(error, held.claim.event_id):
             self._opened(self._breaker)
-        is_open = self._breaker is not None and not self._breaker.closed
-        if isinstance(error, Reject):
-            if is_open:
-                self._again(held, error, excuse=True)
-            elif self._breaker is None:
-                self.doom(held, error)
-            else:
-                self._hold_back(held, error)
-            return
-        excuse = is_open and isinstance(error, Unavailable)
-        used_up = self._policy.attempts is not None and held.claim.failures + 1 >= self._policy.attempts
-        if used_up and not excuse:
-            self.doom(held, error)
+        attempts = self._policy.attempts
+        used_up = attempts is not None and held.claim.failures + 1 >= attempts
+        if self._breaker is not None and not self._breaker.closed:
+            self._again(held, error, excuse=True)  # while it is open, nothing is held against an event
+        elif not used_up and not isinstance(error, Reject):
+            self._again(held, error, excuse=False)
+        elif self._breaker is not None and isinstance(error, Reject | Unavailable):
+            self._hold_back(held, error)
         else:
-            self._again(held, error, excuse=excuse)
+            self.doom(held, error)
 
     def doom(self, held: Held, error: BaseException) -> None:
         """It dies; first the dead-letter target gets it, if there is one."""
@@ -103,41 +100,43 @@ class Judge:
         """The dead-letter target has it, or will never take it."""
         reason = "" if isinstance(held.fate, Exhausted) or held.fate is None else error_words(held.fate)
         if objection is not None:
-            logger.error("the dead-letter target rejected event %s: %s", held.claim.event_id, objection)
-            reason = f"{reason or 'attempts used up'}; and the dead-letter target rejected it: {objection}"
+            words = error_words(objection)
+            logger.error("the dead-letter target rejected event %s: %s", held.claim.event_id, words)
+            reason = f"{reason or 'attempts used up'}; and the dead-letter target rejected it: {words}"
         logger.warning("event %s is dead: %s", held.claim.event_id, reason or "its attempts are used up")
         self._settler.kill(held, reason)
 
     def unburied(self, held: Held, error: BaseException) -> None:
         """The dead-letter target did not take it: it stays alive until it does."""
-        logger.error("the dead-letter target did not take event %s: %s", held.claim.event_id, error)
-        self._again(held, NotPublished(f"the dead-letter target did not take it: {error_words(error)}"), excuse=False)
+        words = error_words(error)
+        logger.error("the dead-letter target did not take event %s: %s", held.claim.event_id, words)
+        self._again(held, NotPublished(f"the dead-letter target did not take it: {words}"), excuse=False)
 
     def decide(self) -> None:
-        """The rejections held back were about their events: they die."""
-        rejected, self._rejected = self._rejected, []
-        for held, error in rejected:
+        """The verdicts held back were about their events: they die."""
+        verdicts, self._verdicts = self._verdicts, []
+        for held, error in verdicts:
             self.doom(held, error)
 
     @property
     def undecided(self) -> bool:
-        return bool(self._rejected)
+        return bool(self._verdicts)
 
-    def _hold_back(self, held: Held, error: Reject) -> None:
-        self._rejected.append((held, error))
-        if len(self._rejected) >= UNDECIDED:  # so many, and no kind in a majority: it is the events
+    def _hold_back(self, held: Held, error: NotPublished) -> None:
+        self._verdicts.append((held, error))
+        if len(self._verdicts) >= UNDECIDED:  # so many, and no kind in a majority: it is the events
             self.decide()
 
     def _opened(self, breaker: Breaker) -> None:
         logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
-        rejected, self._rejected = self._rejected, []
-        for held, error in rejected:
+        verdicts, self._verdicts = self._verdicts, []
+        for held, error in verdicts:
             self._again(held, error, excuse=True)
         self.on_open()
 
     def _again(self, held: Held, error: BaseException, *, excuse: bool) -> None:
         delay = self._delay(held.claim, error)
-        logger.debug("event %s goes back for %.3f s: %s", held.claim.event_id, delay, error)
+        logger.debug("event %s goes back for %.3f s: %s", held.claim.event_id, delay, error_words(error))
         self._settler.retry(held, delay, error, excuse=excuse)
 
     def _delay(self, claim: Claim, error: BaseException) -> float:

@@ -95,4 +95,3 @@ def _positive(value: Duration, name: str) -> float:
     if length < 0.001:
         raise UsageError(f"{name} must be at least a millisecond")
     return length
-

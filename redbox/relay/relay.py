@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -15,6 +17,7 @@ import anyio
 
 from redbox.backoff import Backoff
 from redbox.box import Box
+from redbox.box.lifecycle import check_relay
 from redbox.errors import UsageError
 from redbox.publishers.base import Publisher
 from redbox.publishers.registry import open_publisher
@@ -26,6 +29,8 @@ from redbox.relay.report import Summary, Tally
 from redbox.relay.services import BEAT_EVERY, REAP_EVERY, SWEEP_EVERY, Heartbeat, Reaper, Service, Sweeper, serve
 from redbox.settings import LEASE
 
+logger = logging.getLogger("redbox.relay")
+
 Duration = float | timedelta
 Target = Publisher | Callable[..., Any] | str
 LEAVE_GRACE = 2.0
@@ -35,7 +40,7 @@ class Relay:
     """Claims events of a box, publishes each, and settles it by what became of it.
 
     `publish`: an async or plain function of (event) or (event, claim), a Publisher, or a URL. What it raises decides:
-    nothing → PUBLISHED, `Reject` → DEAD, `RetryLater` → again, but not before; anything else → again, as `backoff` says.
+    nothing → PUBLISHED, `Reject` → DEAD, `RetryLater` → again, not before; anything else → again, as `backoff` says.
 
     `attempts`: after so many failures an event dies; None for never. `max_age`: it also dies when it is not published
     so long after it was due. `lease`: how long a claim holds if this process dies; while it lives, it renews.
@@ -65,7 +70,7 @@ class Relay:
         on_success: Literal["keep", "delete"] = "keep",
         on_dead: Literal["keep", "drop"] = "keep",
         dead_to: Target | None = None,
-        breaker: Breaker | None | Literal["default"] = "default",
+        breaker: Breaker | Literal["default"] | None = "default",
         reap_every: float | None = REAP_EVERY,
         sweep_every: float | None = SWEEP_EVERY,
         beat_every: float | None = BEAT_EVERY,
@@ -89,11 +94,13 @@ class Relay:
             on_dead=on_dead,
         )
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
+        check_relay(self.name)
         self.breaker = Breaker() if breaker == "default" else breaker
         self.tally = Tally()
         self._every = (reap_every, sweep_every, beat_every)
         self._engine: Engine | None = None
         self._task: asyncio.Task[Summary] | None = None
+        self._began = asyncio.Event()
         self._stopped = False
 
     def __repr__(self) -> str:
@@ -103,26 +110,30 @@ class Relay:
 
     async def run(self) -> Summary:
         """Publishes until it is stopped; reaps, sweeps and says that it is alive meanwhile."""
-        async with anyio.create_task_group() as beside:
-            services = self._services()
-            for service in services:
-                beside.start_soon(serve, service)
-            try:
-                return await self._run(drain=False)
-            finally:
-                beside.cancel_scope.cancel()
-                with anyio.move_on_after(LEAVE_GRACE, shield=True):
-                    for service in services:
-                        if isinstance(service, Heartbeat):
-                            await service.leave()
+        services = self._services()
+        with self._in_use() as engine:
+            async with anyio.create_task_group() as beside:
+                for service in services:
+                    beside.start_soon(serve, service)
+                try:
+                    await self._run(engine, drain=False)
+                finally:
+                    beside.cancel_scope.cancel()
+                    with anyio.move_on_after(LEAVE_GRACE, shield=True):
+                        for service in services:
+                            if isinstance(service, Heartbeat):
+                                await service.leave()
+        return self.summary()
 
     async def drain(self) -> Summary:
         """Publishes until nothing is available; what waits for its retry or its time is left.
 
         Also ends when the breaker opens; then `open` of the summary says why.
         """
-        await Reaper(self._box).run_once()
-        return await self._run(drain=True)
+        with self._in_use() as engine:
+            await Reaper(self._box).run_once()
+            await self._run(engine, drain=True)
+        return self.summary()
 
     def stop(self) -> None:
         """Claims nothing more; gives back what was not begun, and lets what is under way end within the grace time.
@@ -134,38 +145,67 @@ class Relay:
             self._engine.stop()
 
     async def __aenter__(self) -> Self:
-        if self._task is not None:
+        if self._task is not None or self.running:
             raise UsageError("this relay is running already")
-        self._task = asyncio.create_task(self.run(), name=f"redbox relay {self.name}")
+        self._began = asyncio.Event()
+        task = self._task = asyncio.create_task(self.run(), name=f"redbox relay {self.name}")
+        task.add_done_callback(self._tell_failure)
+        began = asyncio.ensure_future(self._began.wait())
+        try:
+            await asyncio.wait((task, began), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            began.cancel()
+        if task.done() and not self._began.is_set():
+            self._task = None
+            await task  # raises what kept it from beginning
         return self
+
+    def _tell_failure(self, task: asyncio.Task[Summary]) -> None:
+        """Whoever runs it in the background would not learn before the end of the block."""
+        if self._began.is_set() and not task.cancelled() and task.exception() is not None:
+            logger.error("relay %s has ended: %s", self.name, task.exception())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop()
         task, self._task = self._task, None
-        if task is not None:
-            await task
+        assert task is not None
+        if not task.done():
+            self.stop()
+        await task
 
-    async def _run(self, *, drain: bool) -> Summary:
+    @contextmanager
+    def _in_use(self) -> Iterator[Engine]:
+        """One run at a time. What ends it comes out by itself, without the groups that tasks wrap it in."""
         if self._engine is not None:
             raise UsageError("this relay is running already")
-        self._engine = Engine(
-            self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally
-        )
+        self._engine = Engine(self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally)
         if self._stopped:
             self._engine.stop()
+        try:
+            yield self._engine
+        except BaseExceptionGroup as group:
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            raise error from error.__cause__
+        finally:
+            self._engine, self._stopped = None, False
+
+    async def _run(self, engine: Engine, *, drain: bool) -> None:
         targets = [self._publisher] if self._dead is None else [self._publisher, self._dead]
         try:
             for target in targets:
                 await target.open(self._box.name)
-            await self._engine.run(drain=drain)
+            self._began.set()
+            await engine.run(drain=drain)
         finally:
-            self._engine, self._stopped = None, False
             with anyio.CancelScope(shield=True):
                 for target in targets:
                     await target.aclose()
-        return self.summary()
 
     def _services(self) -> list[Service]:
         reap_every, sweep_every, beat_every = self._every
@@ -192,6 +232,11 @@ class Relay:
     @property
     def running(self) -> bool:
         return self._engine is not None
+
+    @property
+    def grace(self) -> float:
+        """Seconds that `stop` waits for what is under way."""
+        return self._policy.grace
 
     @property
     def in_flight(self) -> int:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from redbox.relay.settler import Held
 
 #: Upper bounds in seconds of the latency histograms.
-BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
+BUCKETS: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400,
+)  # fmt: skip
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,5 @@ class Tally:
             self.since_due.add(max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for)
 
     def summary(self, open_because: str) -> Summary:
-        counts: dict[str, Any] = {
-            name: getattr(self, name) for name in Summary.__struct_fields__ if name != "open"
-        }
+        counts: dict[str, Any] = {name: getattr(self, name) for name in Summary.__struct_fields__ if name != "open"}
         return Summary(**counts, open=open_because)

@@ -18,7 +18,7 @@ import msgspec
 from redbox import __version__
 from redbox.box import Box
 from redbox.box.reports import Swept
-from redbox.errors import StoreError, UsageError
+from redbox.errors import RedboxError, StoreError, UsageError
 from redbox.settings import BATCH_COUNT
 
 logger = logging.getLogger("redbox.relay")
@@ -108,7 +108,7 @@ class Heartbeat:
         """The last beat: the relay is no longer listed."""
         try:
             await self._box.beat(self._name, self._instance, {}, fresh=0, leaving=True)
-        except StoreError as error:
+        except RedboxError as error:
             logger.debug("could not say goodbye: %s", error)
 
 

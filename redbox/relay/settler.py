@@ -8,15 +8,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from redbox.box import Box
-from redbox.errors import DurabilityNotReached, RedboxError, StoreError
+from redbox.errors import DurabilityNotReached, StoreFull, StoreUnavailable
 from redbox.events import Claim
 from redbox.relay.report import Tally
+from redbox.relay.words import error_words
 from redbox.settings import BATCH_COUNT
 
 logger = logging.getLogger("redbox.relay")
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
+#: What the store may say that passes by itself; everything else ends the relay.
+PASSING: Final = (StoreUnavailable, StoreFull)
 
 
 def pauses() -> Iterator[float]:
@@ -58,7 +61,9 @@ class Retry:
 class Settler:
     """Takes outcomes, and tells the store. A claim that is settled, or lost, is forgotten."""
 
-    def __init__(self, box: Box, tally: Tally, forget: Callable[[list[Held]], None], *, delete: bool, drop: bool):
+    def __init__(
+        self, box: Box, tally: Tally, forget: Callable[[list[Held]], None], *, delete: bool, drop: bool
+    ) -> None:
         self._box = box
         self._tally = tally
         self._forget = forget
@@ -94,6 +99,11 @@ class Settler:
         while True:
             await self._work.wait()
             self._work.clear()
+            await self.settle_all()
+
+    async def settle_all(self) -> None:
+        """Settles what was noted. What was not told, since this was cancelled, stays noted."""
+        while self._acks or self._retries or self._kills or self._releases:
             if self._acks:
                 await self._settle_acks()
             if self._retries:
@@ -104,15 +114,15 @@ class Settler:
                 await self._settle_releases()
 
     async def _settle_acks(self) -> None:
-        batch, self._acks = self._acks[:BATCH_COUNT], self._acks[BATCH_COUNT:]
+        batch = self._acks[:BATCH_COUNT]
         settled = await self._until_told(
             batch, lambda: self._box.ack([held.claim for held in batch], delete=self._delete)
         )
         self._tally.acked(settled)
-        self._again(self._acks)
+        del self._acks[: len(batch)]
 
     async def _settle_retries(self) -> None:
-        batch, self._retries = self._retries[:BATCH_COUNT], self._retries[BATCH_COUNT:]
+        batch = self._retries[:BATCH_COUNT]
         settled = await self._until_told(
             [held for held, _ in batch],
             lambda: self._box.retry(
@@ -123,10 +133,10 @@ class Settler:
             ),
         )
         self._tally.retried += len(settled)
-        self._again(self._retries)
+        del self._retries[: len(batch)]
 
     async def _settle_kills(self) -> None:
-        batch, self._kills = self._kills[:BATCH_COUNT], self._kills[BATCH_COUNT:]
+        batch = self._kills[:BATCH_COUNT]
         settled = await self._until_told(
             [held for held, _ in batch],
             lambda: self._box.kill(
@@ -134,17 +144,13 @@ class Settler:
             ),
         )
         self._tally.dead += len(settled)
-        self._again(self._kills)
+        del self._kills[: len(batch)]
 
     async def _settle_releases(self) -> None:
-        batch, self._releases = self._releases[:BATCH_COUNT], self._releases[BATCH_COUNT:]
+        batch = self._releases[:BATCH_COUNT]
         settled = await self._until_told(batch, lambda: self._box.release([held.claim for held in batch]))
         self._tally.released += len(settled)
-        self._again(self._releases)
-
-    def _again(self, left: list[Held] | list[tuple[Held, Retry]] | list[tuple[Held, str]]) -> None:
-        if left:
-            self._work.set()
+        del self._releases[: len(batch)]
 
     async def _until_told(self, batch: list[Held], tell: Callable[[], Awaitable[list[bool]]]) -> list[Held]:
         """Those that were settled; the others were no longer ours.
@@ -163,7 +169,7 @@ class Settler:
                 logger.warning("settled, but: %s", error)
                 settled = batch
                 break
-            except StoreError as error:
+            except PASSING as error:
                 if loop.time() >= max(held.deadline for held in batch):
                     self._tally.unsettled += len(batch)
                     logger.error("%d events could not be settled before their leases ended: %s", len(batch), error)
@@ -173,11 +179,3 @@ class Settler:
             await asyncio.sleep(next(waits))
         self._forget(batch)
         return settled
-
-
-def error_words(error: BaseException) -> str:
-    """An error as an operator reads it in last_error: ours are sentences, of others the class says most."""
-    text = str(error)
-    if isinstance(error, RedboxError) and text:
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

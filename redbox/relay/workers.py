@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import anyio
@@ -16,11 +17,15 @@ from redbox.errors import NotPublished, Reject
 from redbox.events import Claim, stored_event
 from redbox.publishers.base import REASON_HEADER, Publisher
 from redbox.relay.judge import Interrupted, Judge
-from redbox.relay.settler import Held, Settler, error_words
+from redbox.relay.settler import Held, Settler
+from redbox.relay.words import error_words
+
+logger = logging.getLogger("redbox.relay")
 
 #: How long a worker may go on without letting others run: publishers that never wait would starve everything else.
 TURN: Final = 0.005
 AGAIN: Final = 0.02
+GIVE_UP: Final = 2  # times the time limit
 REASON_LENGTH: Final = 500
 
 
@@ -29,12 +34,13 @@ class TimeLimit(NotPublished):
 
 
 class _Slot:
-    """What one worker is doing: since when, and why it was told to stop."""
+    """What one worker is doing: with which events, since when, and why it was told to stop."""
 
-    __slots__ = ("since", "stop", "task")
+    __slots__ = ("helds", "since", "stop", "task")
 
     def __init__(self, task: asyncio.Task[None]) -> None:
         self.task = task
+        self.helds: list[Held] = []
         self.since: float | None = None
         self.stop: NotPublished | None = None
 
@@ -63,12 +69,15 @@ class Workers:
         self._slots: list[_Slot] = []
         self._idle: list[asyncio.Future[None]] = []
         self._group: anyio.abc.TaskGroup | None = None
+        self._host: asyncio.Task[None] | None = None
         self.buffer: deque[Held] = deque()
         self.busy = 0
         self.done = 0
         #: Set when the buffer has shrunk to `low`, and when the last worker becomes idle.
         self.low = 0
         self.thirsty = asyncio.Event()
+        #: Called when the last worker becomes idle.
+        self.on_quiet: Callable[[], None] = lambda: None
 
     @property
     def free(self) -> int:
@@ -82,7 +91,7 @@ class Workers:
     async def run(self) -> None:
         """Publishes until it is cancelled."""
         async with anyio.create_task_group() as group:
-            self._group = group
+            self._group, self._host = group, asyncio.current_task()
             self._call(len(self.buffer))
             await self._watch()
 
@@ -130,18 +139,19 @@ class Workers:
         turn_ends = now() + TURN
         while True:
             if not buffer:
-                await self._rest()
+                await self._undisturbed(self._rest(), task)
                 turn_ends = now() + TURN
                 continue
             held = buffer.popleft()
             if len(buffer) <= self.low:
                 self.thirsty.set()
             moment = now()
-            if held.fate is not None:
-                await self._bury(slot, held, moment)
-            elif held.lost or moment >= held.deadline:
+            if held.lost or moment >= held.deadline:
                 self._settler.release(held)  # if nobody has reaped it yet, it goes back untried
+            elif held.fate is not None:
+                await self._bury(slot, held, moment)
             elif one_by_one:
+                slot.helds = [held]
                 slot.since = moment
                 self.busy += 1
                 try:
@@ -154,8 +164,8 @@ class Workers:
                     self._ended(slot, 1)
             else:
                 await self._publish_many(slot, held, moment)
-            if moment > turn_ends:
-                await asyncio.sleep(0)
+            if moment > turn_ends or task.cancelling():
+                await self._undisturbed(asyncio.sleep(0), task)
                 turn_ends = now() + TURN
 
     async def _publish_many(self, slot: _Slot, first: Held, moment: float) -> None:
@@ -167,27 +177,34 @@ class Workers:
             chunk.append(buffer.popleft())
         if len(buffer) <= self.low:
             self.thirsty.set()
+        slot.helds = chunk
         slot.since = moment
         self.busy += 1
+        try:
+            outcomes = await self._outcomes(slot, chunk)
+            for held, outcome in zip(chunk, outcomes, strict=True):
+                if outcome is None:
+                    self._judge.published(held)
+                else:
+                    self._judge.failed(held, outcome)
+        finally:
+            self._ended(slot, len(chunk))
+
+    async def _outcomes(self, slot: _Slot, chunk: list[Held]) -> list[BaseException | None]:
         try:
             outcomes = list(await self._publisher.publish_many([held.claim for held in chunk]))
             if len(outcomes) != len(chunk):
                 raise NotPublished(f"the publisher told {len(outcomes)} outcomes for {len(chunk)} events")
         except BaseException as error:
-            outcomes = [self._failure(slot, error)] * len(chunk)
-        finally:
-            self._ended(slot, len(chunk))
-        for held, outcome in zip(chunk, outcomes, strict=True):
-            if outcome is None:
-                self._judge.published(held)
-            else:
-                self._judge.failed(held, outcome)
+            return [self._failure(slot, error)] * len(chunk)
+        return outcomes
 
     async def _bury(self, slot: _Slot, held: Held, moment: float) -> None:
         """Hands an event to the dead-letter target, then lets it die."""
         if self._dead is None:
             self._judge.buried(held)
             return
+        slot.helds = [held]
         slot.since = moment
         self.busy += 1
         try:
@@ -209,24 +226,38 @@ class Workers:
         slot.since = None
         self.busy -= 1
         self.done += events
-        if slot.stop is not None:  # told to stop, but it ended by itself: the order must not hit what comes next
-            slot.stop = None
-            _forget_cancellation(slot.task)
-        if not self.busy and not self.buffer:
+        slot.stop = None
+        if self.quiet:
             self.thirsty.set()
+            self.on_quiet()
 
     def _failure(self, slot: _Slot, error: BaseException) -> BaseException:
         """What a publisher's exception means; raises what is meant for the relay itself."""
         if isinstance(error, KeyboardInterrupt):
             raise error
         if isinstance(error, asyncio.CancelledError):
-            if anyio.current_effective_deadline() == -math.inf:  # the relay is being cancelled
+            if self._is_ending():
                 raise error
-            if slot.stop is not None:
-                return slot.stop
-            _forget_cancellation(slot.task)
-            return NotPublished("the publisher cancelled itself")
+            return slot.stop or NotPublished("the publisher cancelled itself")
         return error
+
+    def _is_ending(self) -> bool:
+        """Whether the relay is being cancelled; or everything is, as when the event loop ends."""
+        assert self._host is not None
+        return anyio.current_effective_deadline() == -math.inf or self._host.cancelling() > 0
+
+    async def _undisturbed(self, wait: Awaitable[None], task: asyncio.Task[None]) -> None:
+        """Waits. A cancellation that a publisher left behind, or did not need any more, must not hit what comes next;
+        before Python 3.13 even one that was taken back is delivered."""
+        while task.cancelling():
+            task.uncancel()
+        try:
+            await wait
+        except asyncio.CancelledError:
+            if self._is_ending():
+                raise
+            while task.cancelling():
+                task.uncancel()
 
     async def _rest(self) -> None:
         """Waits for work."""
@@ -248,6 +279,8 @@ class Workers:
             for slot in self._slots:
                 if slot.since is not None and now() - slot.since >= self._time_limit:
                     self._stop(slot, TimeLimit(f"the publisher did not end within {self._time_limit:g} s"))
+                    if now() - slot.since >= GIVE_UP * self._time_limit:
+                        _give_up(slot.helds)
 
     def interrupt(self) -> None:
         """Ends what is under way; those events go back."""
@@ -260,9 +293,12 @@ class Workers:
         slot.task.cancel()
 
 
-def _forget_cancellation(task: asyncio.Task[None]) -> None:
-    while task.cancelling():
-        task.uncancel()
+def _give_up(helds: list[Held]) -> None:
+    """The publisher holds on to these whatever it is told: their leases are left to end, so that others get them."""
+    for held in helds:
+        if not held.lost:
+            held.lost = True
+            logger.error("the publisher does not let go of event %s; its lease is left to end", held.claim.event_id)
 
 
 def _with_reason(held: Held) -> Claim:

@@ -35,6 +35,14 @@ async def until_told(event):
         await asyncio.sleep(0.01)
     Path(f"done-{event.event_id}").touch()
 
+async def holds_on(event):
+    Path(f"begun-{event.event_id}").touch()
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
 def in_a_thread(event):
     Path(f"begun-{event.event_id}").touch()
     time.sleep(60)
@@ -258,3 +266,13 @@ def test_a_store_that_is_not_there(redbox: Redbox):
     )  # fmt: skip
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
     assert "redis://localhost:1/0 cannot be reached" in done.stderr
+
+
+def test_a_publisher_that_ignores_its_end_does_not_keep_the_process(url: str, relay: Callable[..., Running]):
+    put(url, "1")
+    running = relay("--to", "python:target:holds_on", "--grace", "100ms")
+    until(begun)
+    running.process.send_signal(signal.SIGTERM)
+    code, took = running.ends()
+    assert (code, took < 15) == (1, True)
+    assert "a publisher did not end" in running.log

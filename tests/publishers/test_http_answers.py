@@ -86,7 +86,7 @@ def test_retry_after(text: str, delay: float | None):
 
 
 def test_a_date_without_the_servers_own_is_taken_by_our_clock():
-    found = retry_after({"retry-after": format_datetime(NOW + timedelta(seconds=90), usegmt=True)})
+    found = retry_after({"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)})
     assert found is not None
     assert 30 < found <= 90
 

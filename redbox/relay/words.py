@@ -1,0 +1,19 @@
+"""Errors as an operator reads them."""
+
+from __future__ import annotations
+
+from redbox.errors import RedboxError
+
+
+def error_words(error: BaseException) -> str:
+    """Ours are sentences; of others the class says most. Whatever a publisher raises, this says something."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:
+        return f"{name}, which cannot be put into words"
+    if isinstance(error, BaseExceptionGroup):
+        text += ": " + "; ".join(error_words(each) for each in error.exceptions)
+    if isinstance(error, RedboxError) and text:
+        return text
+    return f"{name}: {text}" if text else name

@@ -1,0 +1,252 @@
+"""A target that is down, or rejects everything, costs the backlog nothing: RF-4."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from redbox import Backoff, Box, Breaker, Event, Phase, Reject, Relay, State, Unavailable
+from redbox.relay import Circuit
+from tests.relay.steps import LIMIT, Target, adds_up, drained, known, put, running, states, until
+
+pytestmark = pytest.mark.timeout(60)
+UNAUTHORIZED = Reject("the token is not valid", kind="HTTP 401")
+
+
+def brisk(**settings: Any) -> Breaker:
+    """A breaker that probes all the time."""
+    return Breaker(**{"pause": 0.002, "longest": 0.01, **settings})
+
+
+async def counted_attempts(box: Box) -> list[int]:
+    """For each event that is not settled, the attempts that count against it."""
+    return [record.attempts - record.excused async for record in box.list(state="PENDING")]
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("concurrency", [1, 100])
+async def test_a_target_that_is_down(redbox_box: Box, concurrency: int):
+    """It stays down for many more probes than an event has attempts, and nothing dies."""
+    await put(redbox_box, 1000)
+    target = Target(raises=Unavailable("connection refused"))
+    breaker = brisk()
+    relay = Relay(redbox_box, target, attempts=3, backoff=Backoff.fixed(0.01), breaker=breaker, concurrency=concurrency)
+    async with running(relay):
+        await until(lambda: breaker.opened > 40, "it does not probe")
+        assert relay.summary().open == "the target was unavailable 5 times in a row: connection refused"
+        assert relay.summary().dead == 0
+        target.raises = None
+        await until(lambda: relay.summary().published == 1000, "not all were published")
+        assert relay.circuit is Circuit.CLOSED
+    summary = relay.summary()
+    assert (summary.dead, summary.open) == (0, "")
+    assert adds_up(summary)
+    assert await states(redbox_box) == {State.PUBLISHED: 1000}
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("store", ["memory", "redis"])
+async def test_only_a_handful_lose_an_attempt(box: Box, store: str):
+    await put(box, 300)
+    relay = Relay(box, Target(raises=Unavailable("down")), attempts=3, breaker=Breaker(pause=60, longest=60))
+    async with running(relay):
+        await until(lambda: relay.circuit is Circuit.OPEN, "it did not open")
+        await until(lambda: relay.in_flight == 0, "what was not begun did not go back")
+        attempts = await counted_attempts(box)
+    assert (len(attempts), sum(attempts)) == (300, 4)  # the fifth opened it
+    assert await states(box) == {State.PENDING: 300}
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("store", ["memory", "redis"])
+async def test_a_target_that_rejects_everything(box: Box, store: str):
+    await put(box, 300)
+    target = Target(raises=UNAUTHORIZED)
+    breaker = brisk()
+    relay = Relay(box, target, backoff=Backoff.fixed(0.01), breaker=breaker, attempts=3)
+    async with running(relay):
+        await until(lambda: breaker.opened > 20, "it does not probe")
+        assert relay.summary().open == "20 rejections in a row: HTTP 401"
+        assert relay.summary().dead == 0
+        assert sum(await counted_attempts(box)) == 0
+        target.raises = None
+        await until(lambda: relay.summary().published == 300, "not all were published")
+    assert relay.summary().dead == 0
+    assert await states(box) == {State.PUBLISHED: 300}
+
+
+async def test_claims_that_arrive_when_it_is_open_already_go_back(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    await put(redbox_box, 5)
+    claim, asked, answer = redbox_box.claim_and_look, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        found = await claim(*args, **options)
+        if any(each.event_id.startswith("late") for each in found.claims):
+            asked.set()
+            await answer.wait()
+        return found
+
+    monkeypatch.setattr(redbox_box, "claim_and_look", slow)
+    target = Target(raises=Unavailable("down"))
+    target.gate.clear()
+    relay = Relay(redbox_box, target, breaker=Breaker(pause=60, longest=60), backoff=Backoff.fixed(60), poll=0.05)
+    async with running(relay):
+        await target.has_tried(5)
+        await redbox_box.put_many([Event("n", event_id=f"late{number}") for number in range(50)])
+        await asyncio.wait_for(asked.wait(), LIMIT)
+        target.gate.set()
+        await until(lambda: relay.circuit is Circuit.OPEN, "it did not open")
+        answer.set()
+        await until(lambda: relay.in_flight == 0, "they did not go back")
+    assert len(target.tried) == 5
+    assert relay.summary().released == 50
+
+
+@pytest.mark.req("RF-4")
+async def test_a_bad_event_among_good_ones_dies_promptly(redbox_box: Box):
+    target = Target(raises=lambda event: Reject("bad") if event.event_type == "bad" else None)
+    relay = Relay(redbox_box, target)
+    async with running(relay):
+        for number in range(5):
+            await redbox_box.put_many([Event("good"), Event("bad", event_id=f"bad{number}"), Event("good")])
+            await until(lambda: relay.summary().dead == number + 1, "it did not die", seconds=1.5)  # noqa: B023
+    assert relay.summary().published == 10
+
+
+@pytest.mark.req("RF-4")
+async def test_a_rejected_event_alone_in_the_box_dies_promptly(redbox_box: Box):
+    relay = Relay(redbox_box, Target(raises=Reject("bad")))
+    async with running(relay):
+        await put(redbox_box, 1)
+        await until(lambda: relay.summary().dead == 1, "it did not die", seconds=1.5)
+    assert (await known(redbox_box)).last_error == "bad"
+
+
+async def test_a_rejected_event_dies_also_when_the_box_is_paused_meanwhile(redbox_box: Box):
+    await put(redbox_box, 1)
+    target = Target(raises=Reject("bad"))
+    target.gate.clear()
+    relay = Relay(redbox_box, target, poll=0.05)
+    async with running(relay):
+        await target.has_tried(1)
+        await redbox_box.operate.pause(who="ada", why="test")
+        await until(lambda: relay._engine and relay._engine._waiting, "it does not wait")
+        target.gate.set()
+        await until(lambda: relay.summary().dead == 1, "it did not die", seconds=3)
+
+
+async def test_a_rejection_does_not_hold_up_new_events(redbox_box: Box):
+    """One event is being published for long, one is rejected and waits for the verdict: a third is not delayed."""
+    hung = asyncio.Event()
+    tried: list[str] = []
+
+    async def publish(event: Event) -> None:
+        tried.append(event.event_type)
+        if event.event_type == "long":
+            await hung.wait()
+        elif event.event_type == "bad":
+            raise Reject("bad")
+        elif event.event_type == "failing":
+            raise ValueError("no")
+
+    relay = Relay(redbox_box, publish, backoff=Backoff.fixed(60), poll=0.2)
+    async with running(relay):
+        await redbox_box.put_many([Event("long"), Event("bad")])
+        for count in range(3, 6):
+            await redbox_box.put(Event("failing"))
+            await until(lambda: len(tried) == count, "an event waits for another", seconds=3)  # noqa: B023
+        await redbox_box.put(Event("failing", delay=0.3))
+        await until(lambda: len(tried) == 6, "a scheduled event waits for another", seconds=3)
+        assert relay.summary().dead == 0
+        hung.set()
+        await until(lambda: relay.summary().dead == 1, "the rejected event did not die", seconds=3)
+
+
+async def test_rejections_for_many_reasons_are_about_the_events(redbox_box: Box):
+    await put(redbox_box, 400)
+    summary = await drained(Relay(redbox_box, Target(raises=lambda event: Reject(f"bad field in {event.event_id}"))))
+    assert (summary.dead, summary.open) == (400, "")
+
+
+async def test_without_a_breaker_everything_is_tried_and_everything_counts(redbox_box: Box):
+    await put(redbox_box, 100)
+    target = Target(raises=UNAUTHORIZED)
+    assert (await drained(Relay(redbox_box, target, breaker=None))).dead == 100
+    await redbox_box.replay(state="DEAD")
+    target.raises = Unavailable("down")
+    relay = Relay(redbox_box, target, breaker=None, attempts=2, backoff=Backoff.fixed(0))
+    summary = await drained(relay)
+    assert (summary.retried, summary.dead, relay.circuit) == (100, 100, Circuit.CLOSED)
+
+
+async def test_everyone_can_see_that_it_is_open(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "redbox.relay")
+    await put(redbox_box, 30)
+    target = Target(raises=Unavailable("connection refused"))
+    relay = Relay(
+        redbox_box, target, name="relay-1", beat_every=0.02, breaker=brisk(pause=0.3, longest=0.3), concurrency=1
+    )
+    async with running(relay):
+
+        async def shown() -> bool:
+            reports = (await redbox_box.stats()).relays
+            return bool(reports) and (reports[0].name, reports[0].breaker) == ("relay-1", "open")
+
+        await until(shown, "the stats do not show it")
+        (report,) = (await redbox_box.stats()).relays
+        assert report.reason == "the target was unavailable 5 times in a row: connection refused"
+        target.raises = None
+        await until(lambda: relay.circuit is Circuit.CLOSED, "it did not close")
+    assert "the breaker is open, the next probe is in 0.3 s" in caplog.text
+    assert "the breaker is closed" in caplog.text
+
+
+async def test_a_probe_may_find_nothing_to_send(redbox_box: Box):
+    await put(redbox_box, 5)
+    target = Target(raises=Unavailable("down"))
+    relay = Relay(redbox_box, target, breaker=brisk(), backoff=Backoff.fixed(3600), poll=0.05)
+    async with running(relay):
+        await until(lambda: relay.circuit is Circuit.PROBING, "it does not probe")
+        target.raises = None
+        await redbox_box.put(Event("n"))
+        await until(lambda: relay.circuit is Circuit.CLOSED, "it did not close")
+    assert relay.summary().published == 1
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_a_target_that_is_down_kills_nothing_even_with_one_attempt(redbox_box: Box, attempts: int):
+    await put(redbox_box, 30)
+    target = Target(raises=Unavailable("refused"))
+    breaker = Breaker(pause=0.01, longest=0.02)
+    relay = Relay(redbox_box, target, attempts=attempts, backoff=Backoff.fixed(0), breaker=breaker, poll=0.05)
+    async with running(relay):
+        await until(lambda: breaker.opened > 20, "it was not probed again and again")
+        assert (await redbox_box.stats()).phases[Phase.DEAD] == 0
+        target.raises = None
+        await target.has_taken(30)
+    assert await states(redbox_box) == {State.PUBLISHED: 30}
+
+
+@pytest.mark.req("RF-4")
+async def test_an_outage_that_looks_like_any_error_kills_nothing_while_the_breaker_is_open(redbox_box: Box):
+    await put(redbox_box, 40)
+    target = Target(raises=ValueError("some library's own way to say that it is down"))
+    breaker = Breaker(failures=20, pause=0.005, longest=0.01)
+    relay = Relay(redbox_box, target, attempts=3, backoff=Backoff.fixed(0), breaker=breaker, poll=0.05)
+    async with running(relay):
+        await until(lambda: breaker.opened > 150, "it was not probed again and again")
+        assert (await redbox_box.stats()).phases[Phase.DEAD] == 0
+        target.raises = None
+        await target.has_taken(40)
+    assert await states(redbox_box) == {State.PUBLISHED: 40}
+
+
+async def test_one_event_alone_dies_of_a_target_that_is_down_as_its_policy_says(redbox_box: Box):
+    await put(redbox_box, 1)
+    relay = Relay(redbox_box, Target(raises=Unavailable("refused")), attempts=3, backoff=Backoff.fixed(0))
+    summary = await drained(relay)
+    assert (summary.retried, summary.dead) == (2, 1)

@@ -1,0 +1,293 @@
+"""A relay with nothing to do: how little it asks, how soon it wakes, and the services beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+import redis.asyncio
+
+from redbox import Box, Event, Relay, UsageError, keys
+from redbox.box.reports import Swept
+from redbox.relay.services import Heartbeat, Reaped, Reaper, Sweeper, serve
+from redbox.testing import advance
+from redbox.testing.plugin import new_box_name
+from tests import servers
+from tests.relay.steps import LIMIT, Target, drained, put, running, until
+
+pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("redbox_runner")]
+COUNTED = ("evalsha", "eval", "blpop")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.Server]:
+    with servers.redis_server() as running_server:
+        yield running_server
+
+
+def calls(server: servers.Server) -> dict[str, int]:
+    """How often clients have called each command; what scripts call inside is left out."""
+    with server.client() as client:
+        counts = {name.removeprefix("cmdstat_"): row["calls"] for name, row in client.info("commandstats").items()}  # type: ignore[union-attr]
+        return {name: count for name, count in counts.items() if name in COUNTED}
+
+
+# --- how little --------------------------------------------------------------------------------------------------
+
+
+async def test_an_idle_relay_sends_at_most_two_commands_a_second(server: servers.Server):
+    async with Box.open(server.url, name="idle") as box:
+        await drained(Relay(box, Target()))  # so that the scripts are known
+        target = Target()
+        async with running(Relay(box, target)):
+            await box.put(Event("n"))
+            await target.has_taken(1)
+            await until(lambda: _waiters(server) == 1, "it does not wait")
+            seconds = 6.5  # long enough for each service to come round
+            sent = await _monitored(server, seconds)
+    print(f"idle: {sum(sent.values()) / seconds:.2f} commands per second: {dict(sent)}")
+    assert sum(sent.values()) / seconds <= 2
+    assert sent["BLPOP"] >= 2
+
+
+async def _monitored(server: servers.Server, seconds: float) -> Counter[str]:
+    """What clients send in so many seconds; what scripts call inside is left out."""
+    sent: Counter[str] = Counter()
+    client = redis.asyncio.Redis(port=server.port)
+    async with client, client.monitor() as monitor:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                async for command in monitor.listen():
+                    if command["client_type"] != "lua":
+                        sent[command["command"].split(" ", 1)[0].upper()] += 1
+    return sent
+
+
+# --- how soon ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_event_is_picked_up_at_once(server: servers.Server):
+    """From before the put until the publisher has it."""
+    took: list[float] = []
+    arrived: asyncio.Queue[float] = asyncio.Queue()
+
+    async def publish(event: Event) -> None:
+        arrived.put_nowait(time.perf_counter())
+
+    async with Box.open(server.url, name="latency") as box, running(relay := Relay(box, publish)):
+        for number in range(220):
+            began = time.perf_counter()
+            await box.put(Event("n"))
+            async with asyncio.timeout(LIMIT):
+                elapsed = await arrived.get() - began
+            await until(lambda: relay.in_flight == 0, "it was not settled")
+            if number >= 20:
+                took.append(elapsed * 1000)
+    p50, p99 = statistics.median(took), statistics.quantiles(took, n=100)[98]
+    print(f"picked up: p50 {p50:.2f} ms, p99 {p99:.2f} ms, longest {max(took):.2f} ms")
+    assert p50 <= 2 * 5
+    assert p99 <= 10 * 5
+
+
+async def test_a_lost_hint_costs_at_most_the_poll_interval(server: servers.Server):
+    target = Target()
+    async with Box.open(server.url, name="lost-hint") as box, running(Relay(box, target, poll=0.5)):
+        for number in range(1, 4):
+            # All in one transaction: the hint is gone before the relay can see it.
+            async with box.transaction() as tx:
+                tx.put(Event("n"))
+                tx.redis.delete(keys.wake(box.name))
+            began = time.monotonic()
+            await target.has_taken(number)
+            assert time.monotonic() - began < 1.5
+
+
+async def test_a_hint_that_another_waiter_took(server: servers.Server):
+    """One hint wakes one waiter; if that one goes away with it, the others look by themselves."""
+    target = Target()
+    async with Box.open(server.url, name="thief") as box, Box.open(server.url, name="thief") as thief:
+        for _ in range(3):
+            waiting = asyncio.create_task(thief.wait_for_hint(2.0))
+            await until(lambda: _waiters(server) == 1, "it does not wait")
+            async with running(Relay(box, target, poll=0.3)):
+                await until(lambda: _waiters(server) == 2, "the relay does not wait")
+                await box.put(Event("n"))
+                assert await waiting
+                began, wanted = time.monotonic(), len(target.taken) + 1
+                await until(lambda: len(target.taken) >= wanted, "it was not found")  # noqa: B023
+                assert time.monotonic() - began < 1.5
+            await until(lambda: _waiters(server) == 0, "somebody still waits")
+
+
+def _waiters(server: servers.Server) -> int:
+    with server.client() as client:
+        return int(client.info("clients")["blocked_clients"])  # type: ignore[index]
+
+
+async def test_scheduled_events_come_on_time_and_without_a_busy_loop(server: servers.Server):
+    arrived: dict[str, float] = {}
+
+    async def publish(event: Event) -> None:
+        arrived[event.event_id] = time.monotonic()
+
+    async with Box.open(server.url, name="scheduled") as box, running(Relay(box, publish)):
+        await box.put(Event("n", event_id="first"))
+        await until(lambda: "first" in arrived, "it does not run")
+        before, due = sum(calls(server).values()), {}
+        for delay in (0.9, 0.6, 0.3):
+            due[str(delay)] = time.monotonic() + delay
+            await box.put(Event("n", event_id=str(delay), delay=delay))
+        await until(lambda: len(arrived) == 4, "they did not come")
+        sent = sum(calls(server).values()) - before
+    late = [arrived[event_id] - due[event_id] for event_id in due]
+    print(f"scheduled events came {', '.join(f'{each * 1000:.1f}' for each in late)} ms late; {sent} commands")
+    assert all(-0.002 <= each < 0.5 for each in late)
+    assert sent < 30
+
+
+async def test_a_paused_box(box: Box):
+    await put(box, 3)
+    await box.operate.pause(who="ada", why="test")
+    target = Target()
+    relay = Relay(box, target)
+    async with running(relay):
+        await until(lambda: relay._engine and relay._engine._waiting, "it does not wait")
+        await box.put(Event("n"))
+        assert target.tried == []
+        await box.operate.resume(who="ada", why="test")
+        began = time.monotonic()
+        await target.has_taken(4)
+        assert time.monotonic() - began < 3
+
+
+# --- services ----------------------------------------------------------------------------------------------------
+
+
+async def test_reaper(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+    reaper = Reaper(redbox_box)
+    assert await reaper.run_once() == Reaped(0)
+    assert caplog.text == ""
+    await put(redbox_box, 5)
+    await redbox_box.claim("dead")
+    await advance(redbox_box, minutes=1)
+    assert await reaper.run_once() == Reaped(5)
+    assert "5 expired claims were given back" in caplog.text
+
+
+async def test_the_reaper_goes_on_until_all_are_given_back(redbox_box: Box):
+    events = [Event("n") for _ in range(1200)]
+    await redbox_box.put_many(events)
+    while await redbox_box.claim("dead", limit=1000):
+        pass
+    await advance(redbox_box, minutes=1)
+    assert await Reaper(redbox_box).run_once() == Reaped(1200)
+
+
+async def test_sweeper(redbox_box: Box):
+    await put(redbox_box, 3)
+    await redbox_box.ack(await redbox_box.claim("relay-1"))
+    assert await Sweeper(redbox_box).run_once() == Swept()
+    await advance(redbox_box, hours=25)
+    assert await Sweeper(redbox_box, limit=2).run_once() == Swept(published=2)
+    assert await Sweeper(redbox_box).run_once() == Swept(published=1)
+
+
+async def test_heartbeat(redbox_box: Box):
+    beat = Heartbeat(redbox_box, "relay-1", lambda: {"target": "nowhere", "in_flight": "3"})
+    await beat.run_once()
+    (report,) = (await redbox_box.stats()).relays
+    assert (report.name, report.target, report.in_flight) == ("relay-1", "nowhere", 3)
+    await beat.leave()
+    assert (await redbox_box.stats()).relays == []
+
+
+async def test_two_heartbeats_of_one_name_are_noticed_once(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+    first, second = (Heartbeat(redbox_box, "twin", dict) for _ in range(2))
+    await first.run_once()
+    assert caplog.text == ""
+    for _ in range(3):
+        await second.run_once()
+        await first.run_once()
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 2  # each of them, once
+    assert "another relay named 'twin' is alive" in warnings[0]
+    await second.leave()  # the other one is still listed
+    assert [report.name for report in (await redbox_box.stats()).relays] == ["twin"]
+
+
+async def test_each_service_runs_alone(redbox_box: Box):
+    await put(redbox_box, 2)
+    await redbox_box.claim("dead", lease=0.05)
+    service = asyncio.create_task(serve(Reaper(redbox_box, every=0.02)))
+
+    async def given_back() -> bool:
+        return (await redbox_box.stats()).totals.get("expired", 0) == 2
+
+    await until(given_back, "nobody reaped")
+    service.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await service
+
+
+async def test_a_service_goes_on_when_the_store_comes_back(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.WARNING, "redbox.relay")
+    with servers.redis_server() as own:
+        async with Box.open(own.url, name="back") as box:
+            await box.put(Event("n"))
+            service = asyncio.create_task(serve(Heartbeat(box, "relay-1", dict, every=0.05)))
+            own.kill()
+            await until(lambda: "heartbeat: " in caplog.text, "it says nothing")
+            own.start()
+
+            async def listed() -> bool:
+                return bool((await box.stats()).relays)
+
+            await until(listed, "it did not go on")
+            service.cancel()
+
+
+@pytest.mark.parametrize("every", [0, -1, float("nan")])
+def test_an_interval_that_cannot_be_is_refused(every: float):
+    box = Box.open("memory:")
+    for service in (Reaper, Sweeper):
+        with pytest.raises(UsageError, match="positive number of seconds"):
+            service(box, every=every)
+
+
+@pytest.mark.timeout(30)
+async def test_a_scheduled_event_is_not_kept_waiting_for_the_servers_clock_tick(redis_url: str, redbox_runner):
+    """A server ends a blocked wait only every 100 ms; the relay's own timer is what counts."""
+    late = []
+    arrived = asyncio.Event()
+
+    async def publish(event: Event) -> None:
+        late.append(time.monotonic() - due)
+        arrived.set()
+
+    async with Box.open(redis_url, name=new_box_name()) as box, Relay(box, publish):
+        for _ in range(15):
+            arrived.clear()
+            due = time.monotonic() + 0.15
+            await box.put(Event("n", delay=0.15))
+            await asyncio.wait_for(arrived.wait(), 5)
+    print(f"\nlate by {sorted(late)[len(late) // 2] * 1000:.1f} ms (median)")
+    assert sorted(late)[len(late) // 2] < 0.025
+
+
+async def test_a_paused_box_is_told_once_and_its_end_too(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", logger="redbox.relay")
+    await redbox_box.operate.pause(who="ada", why="test")
+    target = Target()
+    async with Relay(redbox_box, target, poll=0.05):
+        await until(lambda: "the box is paused" in caplog.text, "nobody was told")
+        await put(redbox_box, 1)
+        await redbox_box.operate.resume(who="ada", why="test")
+        await target.has_taken(1)
+    assert caplog.text.count("the box is paused") == 1
+    assert caplog.text.count("the box is resumed") == 1
