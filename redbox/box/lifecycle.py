@@ -24,11 +24,24 @@ Reason = str | BaseException
 Send = Callable[[str, list[Claim]], Awaitable[list[bytes]]]
 
 
-class Claimed(msgspec.Struct, frozen=True):
-    """What a claim brought, and in how many seconds there will be more: 0 for now, None when nothing waits."""
+class Packed(msgspec.Struct, frozen=True):
+    """What a claim brought, not yet unpacked; and in how many seconds there will be more: 0 for now, None when nothing
+    waits."""
 
-    claims: list[Claim]
+    relay: str
+    claimed_ms: int
+    lease_ms: int
+    suspect: bool
     more_in: float | None
+    replies: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.replies)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its events."""
+        return sum(len(reply[-1]) for reply in self.replies)
 
 
 class Lifecycle:
@@ -55,12 +68,13 @@ class Lifecycle:
         With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
         relay has in hand: an expiry in company proves nothing against an event.
         """
-        found = await self.claim_and_look(
-            relay, limit=limit, lease=lease, attempts=attempts, holding=holding, max_bytes=max_bytes
+        return await self.unpack(
+            await self.claim_packed(
+                relay, limit=limit, lease=lease, attempts=attempts, holding=holding, max_bytes=max_bytes
+            )
         )
-        return found.claims
 
-    async def claim_and_look(
+    async def claim_packed(
         self,
         relay: str,
         *,
@@ -69,8 +83,8 @@ class Lifecycle:
         attempts: int | None,
         holding: int,
         max_bytes: int = BATCH_BYTES,
-    ) -> Claimed:
-        """As `claim`, and tells when there will be more."""
+    ) -> Packed:
+        """As `claim`, without taking the time to unpack it: so a relay can ask for more before it does."""
         self._ensure_open()
         check_relay(relay)
         if not 0 < limit <= BATCH_COUNT:
@@ -80,16 +94,21 @@ class Lifecycle:
                 "attempts must be at least 1 (None for no limit), holding not negative, max_bytes positive"
             )
         lease_ms = _positive_ms(lease, "lease")
-        now, suspect, next_due, *found = await self._store.claim(
+        now, suspect, next_due, *replies = await self._store.claim(
             relay, limit, lease_ms, attempts or 0, max_bytes, holding
         )
+        more_in = None if next_due < 0 else max(0, next_due - now) / 1000
+        return Packed(relay, now, lease_ms, suspect == 1, more_in, replies)
+
+    async def unpack(self, packed: Packed) -> list[Claim]:
+        """The claims; an event that cannot be read is set aside."""
         claims = []
-        for reply in found:
+        for reply in packed.replies:
             try:
-                claims.append(decode_claim(reply, relay, now, lease_ms, suspect == 1))
+                claims.append(decode_claim(reply, packed.relay, packed.claimed_ms, packed.lease_ms, packed.suspect))
             except Exception as error:  # whatever is wrong with one event, the others are claimed
-                await self._set_aside(relay, reply, error)
-        return Claimed(claims, None if next_due < 0 else max(0, next_due - now) / 1000)
+                await self._set_aside(packed.relay, reply, error)
+        return claims
 
     async def wait_for_hint(self, longest: float) -> bool:
         """Until something may have become available, at most so many seconds; False without a hint. Hints may get

@@ -43,7 +43,7 @@ METRICS_HOST: Final = "127.0.0.1"
     "--concurrency", type=click.IntRange(min=1), metavar="N", help="Events under way at once.  [default: 100]"
 )
 @click.option(
-    "--batch", type=click.IntRange(1, 1000), metavar="N", help="Events claimed at once, at most.  [default: 500]"
+    "--batch", type=click.IntRange(1, 1000), metavar="N", help="Events claimed at once, at most.  [default: 100]"
 )
 @click.option("--lease", metavar="DURATION", help="How long claims hold if this process dies.  [default: 30s]")
 @click.option("--time-limit", metavar="DURATION", help="For one publish; or unlimited.  [default: 30s]")

@@ -11,9 +11,11 @@ from typing import Any, Final
 import anyio
 
 from redbox.box import Box
-from redbox.box.lifecycle import Claimed
+from redbox.box.lifecycle import Packed
 from redbox.errors import BoxPaused, RedboxError, StoreError
+from redbox.events import Claim
 from redbox.publishers.base import Publisher
+from redbox.relay.asker import Asker
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.judge import Judge
 from redbox.relay.policy import Policy
@@ -21,7 +23,7 @@ from redbox.relay.report import Tally
 from redbox.relay.settler import PASSING, Held, Settler, pauses
 from redbox.relay.wake import Waker
 from redbox.relay.workers import Workers
-from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.settings import BATCH_COUNT
 
 logger = logging.getLogger("redbox.relay")
 
@@ -52,6 +54,7 @@ class Engine:
         self._policy = policy
         self._breaker = breaker
         self._tally = tally
+        self._asker = Asker(box, name, policy)
         self._waker = Waker(box, policy.poll)
         self._held: dict[int, Held] = {}
         self._bytes = 0
@@ -98,6 +101,7 @@ class Engine:
                 tasks.cancel_scope.cancel()
         finally:
             await self._waker.aclose()
+            await self._collect()
             if self._held:
                 with anyio.move_on_after(CANCEL_GRACE, shield=True):
                     await self._let_go()
@@ -116,16 +120,18 @@ class Engine:
         while not self._stopping:
             if task.cancelling() > cancelled_before:  # asyncio.wait_for may swallow it, before Python 3.12
                 raise asyncio.CancelledError
-            if self._breaker is not None and self._breaker.wait() > 0:
-                if drain:
-                    return
-                await self._wait_for(anyio.sleep(self._breaker.wait()))
-                continue
-            room = self._room()
-            if room < 1:
-                self._decide_if_quiet()
-                await self._wait_for(self.workers.thirsty.wait())
-                continue
+            room = 0
+            if not self._asker.under_way:
+                if self._breaker is not None and self._breaker.wait() > 0:
+                    if drain:
+                        return
+                    await self._wait_for(anyio.sleep(self._breaker.wait()))
+                    continue
+                room = self._room()
+                if room < 1:
+                    self._decide_if_quiet()
+                    await self._wait_for(self.workers.thirsty.wait())
+                    continue
             was_empty = not self._held
             try:
                 found = await self._claim(room)
@@ -154,18 +160,25 @@ class Engine:
             if found.more_in == 0:
                 continue
             if drain:
-                if was_empty and not found.claims:
+                if was_empty and not len(found):
                     return
                 await self._until_few(0)
             else:
                 await self._wait_for_more(found.more_in)
 
-    async def _claim(self, room: int) -> Claimed:
-        """Claims up to `room` events, and has them published."""
-        probing = self._breaker is not None and not self._breaker.closed
-        if probing:
-            self._breaker.probe()  # type: ignore[union-attr]
-        found, helds = await self._ask(1 if probing else room)
+    async def _claim(self, room: int) -> Packed:
+        """Claims up to `room` events, unless some are on their way already, and has them published."""
+        if not self._asker.under_way:
+            probing = self._breaker is not None and not self._breaker.closed
+            if probing:
+                self._breaker.probe()  # type: ignore[union-attr]
+            self._asker.ask(1 if probing else room, holding=len(self._held), size=self._bytes)
+        packed, asked_at = await self._asker.answer()
+        self._ask_ahead(packed)
+        try:
+            await asyncio.sleep(0)  # lets the question go out before the unpacking begins
+        finally:
+            helds = self._hold(await self._box.unpack(packed), asked_at)
         ready = []
         for held in helds:
             hopeless = self._judge.hopeless(held.claim)
@@ -178,36 +191,32 @@ class Engine:
             else:
                 ready.append(held)
         self.workers.add(ready)
-        return found
+        return packed
 
-    async def _ask(self, limit: int) -> tuple[Claimed, list[Held]]:
-        """What the store gives out is held, even when the relay is cancelled before the answer: then it goes back."""
-        asked_at = asyncio.get_running_loop().time()
-        asking = asyncio.ensure_future(
-            self._box.claim_and_look(
-                self._name,
-                limit=limit,
-                lease=self._policy.lease,
-                attempts=self._policy.attempts,
-                holding=len(self._held),
-                max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - self._bytes)),
-            )
-        )
-        try:
-            found = await asyncio.shield(asking)
-        except asyncio.CancelledError:
-            with anyio.move_on_after(CANCEL_GRACE, shield=True), suppress(RedboxError):
-                self._hold(await asking, asked_at)
-            raise
-        return found, self._hold(found, asked_at)
+    def _ask_ahead(self, packed: Packed) -> None:
+        """While this is unpacked and published, the store can look for the next."""
+        closed = self._breaker is None or self._breaker.closed
+        if packed.more_in != 0 or packed.suspect or self._stopping or not closed:
+            return
+        room = self._room(coming=len(packed))
+        if room > 0:
+            self._asker.ask(room, holding=len(self._held) + len(packed), size=self._bytes + packed.size)
 
-    def _hold(self, found: Claimed, asked_at: float) -> list[Held]:
-        helds = [Held(claim, asked_at, asked_at + self._policy.lease) for claim in found.claims]
+    def _hold(self, claims: list[Claim], asked_at: float) -> list[Held]:
+        helds = [Held(claim, asked_at, asked_at + self._policy.lease) for claim in claims]
         for held in helds:
             self._held[held.claim.number] = held
             self._bytes += len(held.claim.event.payload)
         self._tally.claimed += len(helds)
         return helds
+
+    async def _collect(self) -> list[Held]:
+        """What is still on its way from the store is held too, to be given back."""
+        if self._asker.under_way:
+            with anyio.move_on_after(CANCEL_GRACE, shield=True), suppress(RedboxError):
+                packed, asked_at = await self._asker.answer()
+                return self._hold(await self._box.unpack(packed), asked_at)
+        return []
 
     def _is_open(self) -> bool:
         return self._breaker is not None and self._breaker.circuit is Circuit.OPEN
@@ -233,7 +242,7 @@ class Engine:
         self.workers.add([held])
         await self._until_few(0)
 
-    def _room(self) -> int:
+    def _room(self, coming: int = 0) -> int:
         """How many events to claim now; 0 to wait until the buffer has shrunk."""
         self.workers.thirsty.clear()
         if self._bytes >= self._policy.buffer_bytes:
@@ -241,7 +250,7 @@ class Engine:
             return 0
         ready = max(1, self.workers.free, min(self._policy.buffer, int(self._speed() * AHEAD)))
         ready = min(ready, self._policy.buffer)
-        waiting = len(self.workers.buffer)
+        waiting = len(self.workers.buffer) + coming
         self.workers.low = ready // 2
         return 0 if waiting > ready // 2 else min(self._policy.batch, ready - waiting)
 
@@ -339,6 +348,8 @@ class Engine:
 
     async def _finish(self) -> None:
         """Gives back what was not begun, lets what is under way end within the grace time, and settles it."""
+        for held in await self._collect():
+            self._settler.release(held)
         self._give_back()
         self._judge.decide()
         with anyio.move_on_after(self._policy.grace):

@@ -13,7 +13,7 @@ from redbox.settings import BATCH_BYTES, BATCH_COUNT
 
 ATTEMPTS: Final = 10
 CONCURRENCY: Final = 100
-BATCH: Final = 500
+BATCH: Final = 100  # a larger reply takes a server several turns to write, and others come in between
 BUFFER: Final = 1000
 BUFFER_BYTES: Final = 4 * BATCH_BYTES
 TIME_LIMIT: Final = 30.0

@@ -80,7 +80,7 @@ async def test_a_target_that_rejects_everything(box: Box, store: str):
 
 async def test_claims_that_arrive_when_it_is_open_already_go_back(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
     await put(redbox_box, 5)
-    claim, asked, answer = redbox_box.claim_and_look, asyncio.Event(), asyncio.Event()
+    claim, asked, answer = redbox_box.claim_packed, asyncio.Event(), asyncio.Event()
 
     async def slow(*args: Any, **options: Any) -> Any:
         found = await claim(*args, **options)
@@ -89,7 +89,7 @@ async def test_claims_that_arrive_when_it_is_open_already_go_back(redbox_box: Bo
             await answer.wait()
         return found
 
-    monkeypatch.setattr(redbox_box, "claim_and_look", slow)
+    monkeypatch.setattr(redbox_box, "claim_packed", slow)
     target = Target(raises=Unavailable("down"))
     target.gate.clear()
     relay = Relay(redbox_box, target, breaker=Breaker(pause=60, longest=60), backoff=Backoff.fixed(60), poll=0.05)

@@ -50,7 +50,7 @@ async def test_cancelled_from_outside(box: Box, how: str):
 @pytest.mark.parametrize("how", ["asyncio", "anyio"])
 async def test_cancelled_while_a_claim_is_under_way(redbox_box: Box, monkeypatch: pytest.MonkeyPatch, how: str):
     await put(redbox_box, 5)
-    claim, claimed, answer = redbox_box.claim_and_look, asyncio.Event(), asyncio.Event()
+    claim, claimed, answer = redbox_box.claim_packed, asyncio.Event(), asyncio.Event()
 
     async def slow(*args: object, **options: object) -> object:
         found = await claim(*args, **options)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ async def test_cancelled_while_a_claim_is_under_way(redbox_box: Box, monkeypatch
         await answer.wait()
         return found
 
-    monkeypatch.setattr(redbox_box, "claim_and_look", slow)
+    monkeypatch.setattr(redbox_box, "claim_packed", slow)
     scope = anyio.CancelScope()
 
     async def run() -> None:

@@ -25,7 +25,7 @@ class Chance:
         self.calm = False
         self.delivered: list[str] = []
         self.buried: set[str] = set()
-        for name in ("ack", "retry", "kill", "release", "renew", "claim_and_look"):
+        for name in ("ack", "retry", "kill", "release", "renew", "claim_packed"):
             setattr(box, name, self._unreliable(getattr(box, name)))
 
     def _unreliable(self, call: Any) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import NamedTuple
 
 import pytest
 
 from redbox import Box, Claim, Event
-from redbox.box.lifecycle import Claimed
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, expire, known, publish, put_and_claim
 
@@ -18,8 +18,14 @@ async def hinted(box: Box) -> bool:
     return await box.wait_for_hint(0.01)
 
 
-async def look_for(box: Box, limit: int = 100) -> Claimed:
-    return await box.claim_and_look("relay-1", limit=limit, lease=30.0, attempts=None, holding=0)
+class Found(NamedTuple):
+    claims: list[Claim]
+    more_in: float | None
+
+
+async def look_for(box: Box, limit: int = 100) -> Found:
+    packed = await box.claim_packed("relay-1", limit=limit, lease=30.0, attempts=None, holding=0)
+    return Found(await box.unpack(packed), packed.more_in)
 
 
 async def two_expiries(box: Box, *events: Event) -> None:
