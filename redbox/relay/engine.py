@@ -184,7 +184,7 @@ class Engine:
             hopeless = self._judge.hopeless(held.claim)
             if hopeless is not None:
                 self._judge.doom(held, hopeless)
-            elif self._is_open():  # since it was asked for
+            elif self._stopping or self._is_open():  # since it was asked for
                 self._settler.release(held)
             elif held.claim.suspect:
                 await self._publish_alone(held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -328,6 +329,30 @@ async def test_the_box_is_closed_under_it(open_box: Callable[..., Box], store: s
     with pytest.raises(UsageError, match="this box was closed"):
         await asyncio.wait_for(task, LIMIT)
     assert await states(look) == {State.CLAIMED: 2}  # until their leases end
+
+
+async def test_what_was_asked_for_ahead_goes_back_when_it_is_stopped(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    """The second question goes out while the events of the first are under way; its answer comes after the stop."""
+    await put(redbox_box, 20)
+    claim, ahead, answer = redbox_box.claim_packed, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any, **options: Any) -> Any:
+        found = await claim(*args, **options)
+        if found.replies[0][0] != b"e0":
+            ahead.set()
+            await answer.wait()
+        return found
+
+    monkeypatch.setattr(redbox_box, "claim_packed", slow)
+    target = Target()
+    relay = Relay(redbox_box, target, batch=10)
+    async with running(relay):
+        await target.has_taken(10)
+        await asyncio.wait_for(ahead.wait(), LIMIT)
+        relay.stop()
+        answer.set()
+    assert (relay.summary().published, relay.summary().released) == (10, 10)
+    assert await states(redbox_box) == {State.PUBLISHED: 10, State.PENDING: 10}
 
 
 # --- in the background -----------------------------------------------------------------------------------------
