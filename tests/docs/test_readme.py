@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from redbox import Backoff, Box, Event, Reject, Relay
 from redbox.store import embedded
+from redbox.testing.plugin import new_box_name
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -87,3 +89,38 @@ def test_the_example_test_of_an_application(tmp_path: Path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.req("DC-4")
+@pytest.mark.timeout(60)
+def test_put_relay_die_list_and_replay(tmp_path: Path, redis_url: str):
+    """From an async application's put to an operator's replay, all by the commands that the README shows."""
+    box = new_box_name()
+
+    async def put() -> None:
+        async with Box.open(redis_url, name=box) as opened:
+            await opened.put(Event("user.created", {"id": 42}, event_id="e1"))
+
+    def redbox(*arguments: str) -> str:
+        command = [sys.executable, "-m", "redbox", "--url", redis_url, "--box", box, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    (tmp_path / "target.py").write_text(
+        "from redbox import Reject\nasync def no(event):\n    raise Reject('bad data')\n"
+    )
+    asyncio.run(put())
+    redbox("relay", "--to", "python:target:no", "--once")
+    assert "bad data" in redbox("dead", "list")
+    redbox("dead", "replay", "--all", "--yes")
+    assert '"id": 42' in redbox("relay", "--to", "stdout:", "--once") or '"id":42' in redbox("show", "e1")
+
+
+@pytest.mark.req("DC-4")
+def test_benchmarks_run(tmp_path: Path):
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "bench.drain", "1000"]
+    done = subprocess.run(command, cwd=root, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "redbox relay" in done.stdout

@@ -19,7 +19,7 @@ def test_files_at_the_top(name: str):
 
 
 @pytest.mark.req("DC-1")
-@pytest.mark.parametrize("name", ["redbox", "lua", "tests"])
+@pytest.mark.parametrize("name", ["redbox", "lua", "tests", "bench"])
 def test_folders_at_the_top(name: str):
     assert (ROOT / name).is_dir()
 
