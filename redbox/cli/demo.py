@@ -32,13 +32,16 @@ def demo_command(session: Session, /) -> None:
 
     embedded.find_binary()  # these two say what to install before anything is promised
     open_publisher("http://127.0.0.1/")
-    logging.getLogger("redbox").setLevel(logging.CRITICAL)  # the story tells it
     story = Story(session.output)
     with tempfile.TemporaryDirectory(prefix="redbox-demo-") as directory:
         data = str(Path(directory) / "data")
         story.begin(data)
+        log = logging.getLogger("redbox")
+        level = log.level
+        log.setLevel(logging.CRITICAL)  # the story tells it
         try:
             session.run(demo_play.play(data, story))
         finally:
+            log.setLevel(level)
             embedded.wait_stopped(data)
     story.end(directory)

@@ -21,6 +21,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     ConnectionError,
+    DataError,
     MovedError,
     ReadOnlyError,
     RedisClusterException,
@@ -99,6 +100,9 @@ async def talk(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Writes commands to a connection and reads a reply for each. A connection left with unread replies is closed."""
     try:
         packed = [hiredis.pack_command(command) for command in commands]  # redis-py's own packing is many times slower
+    except TypeError as error:
+        raise DataError(str(error)) from error
+    try:
         await connection.send_packed_command(packed, check_health=False)
         replies: list[Any] = []
         for _ in commands:

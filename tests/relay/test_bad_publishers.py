@@ -311,9 +311,11 @@ async def test_one_that_never_lets_go_does_not_keep_its_event(redbox_box: Box, c
     other = Target()
     stuck = Relay(redbox_box, holds_on, name="stuck", lease=0.3, time_limit=0.1)
     async with running(stuck):
-        await until(lambda: "does not let go of event e0" in caplog.text, "nobody was told")
-        async with running(Relay(redbox_box, other, lease=0.3, reap_every=0.1, poll=0.1)):
-            await other.has_taken(1)
-        released.set()
+        try:
+            await until(lambda: "does not let go of event e0" in caplog.text, "nobody was told")
+            async with running(Relay(redbox_box, other, lease=0.3, reap_every=0.1, poll=0.1)):
+                await other.has_taken(1)
+        finally:
+            released.set()
     assert other.taken == ["e0"]
     assert await states(redbox_box) == {State.PUBLISHED: 1}
