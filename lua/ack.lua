@@ -58,8 +58,7 @@ for position, event in ipairs(settled) do
   if delete then
     erase(id)
   else
-    redis.call("HSET", event_key .. id, "state", "PUBLISHED", "published_at", published_at, "published_by", relay)
-    redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "company", "exhausted", "expiries")
+    redis.call("HSET", event_key .. id, "state", "PUBLISHED", "published_at", published_at)
     published[2 * position - 1] = published_at
     published[2 * position] = id
   end

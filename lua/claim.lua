@@ -98,7 +98,7 @@ touch()
 
 local reply, leases, retried = { now, alone and 1 or 0, -1 }, {}, {}
 local number = redis.call("HINCRBY", key.counters, "claimed", #events) - #events
-local company = (#events > 1 or holding > 0) and "1" or "0"
+local by_itself = #events == 1 and holding == 0
 local claimed_at, lease_until = whole(now), whole(now + lease)
 for position, item in ipairs(events) do
   local id, event = item[1], item[2]
@@ -108,13 +108,18 @@ for position, item in ipairs(events) do
   if attempts > 0 then
     retried[#retried + 1] = id
   end
-  if exhausted then
-    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
-      "claim", whole(number), "exhausted", 1)
-  else
+  if event.alone or event.exhausted then
+    redis.call("HDEL", event_key .. id, "alone", "exhausted")
+  end
+  if not exhausted then
     attempts = attempts + 1
-    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
-      "claim", whole(number), "attempts", whole(attempts), "company", company)
+  end
+  redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
+    "claim", whole(number), "attempts", whole(attempts))
+  if exhausted then
+    redis.call("HSET", event_key .. id, "exhausted", 1)
+  elseif by_itself then
+    redis.call("HSET", event_key .. id, "alone", 1)
   end
   if event.unique_key then
     redis.call("ZADD", unique_key .. event.unique_key, "+inf", id)

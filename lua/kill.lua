@@ -24,7 +24,6 @@
 --- @include "fence"
 --- @include "touch_event"
 --- @include "leave_line"
---- @include "unclaim"
 --- @include "remember"
 --- @include "erase"
 --- @include "record_action"
@@ -79,7 +78,7 @@ for _, item in ipairs(settled) do
     redis.call("HSET", event_key .. id, "last_error", reason)
   end
   redis.call("HDEL", event_key .. id, "expiries")
-  unclaim(id)
+  redis.call("ZREM", key.claimed, id)
   redis.call("ZADD", key.dead, now, id)
   redis.call("ZREM", key.pending, id)
   redis.call("ZREM", key.waiting, id)

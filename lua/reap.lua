@@ -18,7 +18,6 @@
 --- @include "touch"
 --- @include "touch_event"
 --- @include "enqueue"
---- @include "unclaim"
 --- @include "remember"
 --- @include "count"
 --- @include "hint"
@@ -32,7 +31,7 @@ local now = now_ms()
 local expired, lost = {}, {}
 for _, id in ipairs(redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, limit)) do
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
-    "attempts", "excused", "expiries", "exhausted", "company")
+    "attempts", "excused", "expiries", "exhausted", "alone")
   if event[1] == "CLAIMED" then
     touch_event(id, event[4], event[5])
     expired[#expired + 1] = { id, event }
@@ -49,10 +48,10 @@ for position, item in ipairs(expired) do
   remember(id, now, event[3], "expired", event[2], why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", now + delay, "last_error", why,
     "expiries", expiries)
-  if event[10] == "1" and not event[9] then
+  if not event[10] and not event[9] then
     redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
   end
-  unclaim(id)
+  redis.call("ZREM", key.claimed, id)
   enqueue(id, now + delay, tonumber(event[6] or 0), expiries, event[4], event[5])
   ids[position] = id
 end

@@ -22,7 +22,6 @@
 --- @include "touch_event"
 --- @include "fence"
 --- @include "enqueue"
---- @include "unclaim"
 --- @include "remember"
 --- @include "record_action"
 --- @include "count"
@@ -75,7 +74,7 @@ for _, item in ipairs(settled) do
   if not event[10] then
     redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
   end
-  unclaim(id)
+  redis.call("ZREM", key.claimed, id)
   enqueue(id, available_at, tonumber(event[6] or 0), tonumber(event[8] or 0), event[4], event[5])
 end
 record_action("release", who, why, released)

@@ -27,14 +27,14 @@ if refusal then
   return refusal
 end
 local now = now_ms()
-local replies, leases, company, fenced = { now }, {}, {}, 0
+local replies, leases, left_alone, fenced = { now }, {}, {}, 0
 for at = 4, #ARGV, 2 do
-  local event = redis.call("HMGET", event_key .. ARGV[at], "state", "claimed_by", "claim", "company")
+  local event = redis.call("HMGET", event_key .. ARGV[at], "state", "claimed_by", "claim")
   if fence(event, relay, ARGV[at + 1]) then
     leases[#leases + 1] = now + lease
     leases[#leases + 1] = ARGV[at]
-    if alone and event[4] == "1" then
-      company[#company + 1] = ARGV[at]
+    if alone then
+      left_alone[#left_alone + 1] = ARGV[at]
     end
     replies[#replies + 1] = "OK"
   else
@@ -45,8 +45,8 @@ end
 redis.call("ZCARD", key.claimed)
 redis.call("HLEN", key.counters)
 in_chunks("ZADD", key.claimed, leases)
-for _, id in ipairs(company) do
-  redis.call("HSET", event_key .. id, "company", 0)
+for _, id in ipairs(left_alone) do
+  redis.call("HSET", event_key .. id, "alone", 1)
 end
 count("fenced", fenced)
 return replies

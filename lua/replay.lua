@@ -63,7 +63,7 @@ end
 for at = 7, #ARGV do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "unique_scope",
-    "attempts", "published_at", "published_by", "claim")
+    "attempts", "published_at", "claimed_by", "claim")
   local reply = judge(id, event)
   if reply[1] == "OK" then
     seen[id] = true
@@ -90,7 +90,7 @@ for _, item in ipairs(replayed) do
   end
   remember(id, now, event[8], "replayed", who, why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "due_at", available_at)
-  redis.call("HDEL", event_key .. id, "published_at", "published_by", "died_at", "expiries")
+  redis.call("HDEL", event_key .. id, "published_at", "died_at", "expiries")
   if reset then
     redis.call("HDEL", event_key .. id, "attempts", "excused", "last_error")
   end

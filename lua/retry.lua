@@ -23,7 +23,6 @@
 --- @include "touch_event"
 --- @include "fence"
 --- @include "enqueue"
---- @include "unclaim"
 --- @include "remember"
 --- @include "count"
 --- @include "hint"
@@ -60,7 +59,7 @@ for _, item in ipairs(settled) do
   if ARGV[at + 3] == "1" and not event[8] then
     redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
   end
-  unclaim(id)
+  redis.call("ZREM", key.claimed, id)
   enqueue(id, available_at, tonumber(event[6]), 0, event[4], event[5])
 end
 count("retried", #settled)

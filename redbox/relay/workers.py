@@ -68,6 +68,7 @@ class Workers:
         self.size = concurrency if self._many == 1 else 1 if concurrency == 1 else max(2, concurrency // self._many)
         self._slots: list[_Slot] = []
         self._idle: list[asyncio.Future[None]] = []
+        self._called = False  # a worker was woken, and has not begun yet
         self._group: anyio.abc.TaskGroup | None = None
         self._host: asyncio.Task[None] | None = None
         self.buffer: deque[Held] = deque()
@@ -92,19 +93,18 @@ class Workers:
         """Publishes until it is cancelled."""
         async with anyio.create_task_group() as group:
             self._group, self._host = group, asyncio.current_task()
-            self._call(len(self.buffer))
+            self._call()
             await self._watch()
 
     # --- the buffer ----------------------------------------------------------------------------------------------
 
     def add(self, helds: Iterable[Held]) -> None:
-        before = len(self.buffer)
         self.buffer.extend(helds)
-        self._call(len(self.buffer) - before)
+        self._call()
 
     def add_first(self, held: Held) -> None:
         self.buffer.appendleft(held)
-        self._call(1)
+        self._call()
 
     def take_back(self) -> list[Held]:
         """What was not begun, and is not about to die."""
@@ -114,19 +114,21 @@ class Workers:
         self.buffer.extend(doomed)
         return back
 
-    def _call(self, events: int) -> None:
-        """Wakes or starts workers for so many events more."""
-        for _ in range(min(-(-events // self._many), self.size)):
-            while self._idle:
-                waiting = self._idle.pop()
-                if not waiting.done():
-                    waiting.set_result(None)
-                    break
-            else:
-                if self._group is None or len(self._slots) >= self.size:
-                    return
-                self._slots.append(slot := _Slot(None))  # type: ignore[arg-type]  # the task names itself
-                self._group.start_soon(self._work, slot)
+    def _call(self) -> None:
+        """Wakes or starts one worker, unless one is on its way. It calls the next if there is work left when it has
+        begun: of publishers that never wait, one worker does it all, and the others need not be woken for nothing."""
+        if self._called or not self.buffer:
+            return
+        while self._idle:
+            waiting = self._idle.pop()
+            if not waiting.done():
+                waiting.set_result(None)
+                self._called = True
+                return
+        if self._group is not None and len(self._slots) < self.size:
+            self._slots.append(slot := _Slot(None))  # type: ignore[arg-type]  # the task names itself
+            self._group.start_soon(self._work, slot)
+            self._called = True
 
     # --- a worker ------------------------------------------------------------------------------------------------
 
@@ -137,12 +139,16 @@ class Workers:
         now = asyncio.get_running_loop().time
         buffer, one_by_one, publish, judge = self.buffer, self._many == 1, self._publisher.publish, self._judge
         turn_ends = now() + TURN
+        self._called = False
         while True:
             if not buffer:
                 await self._undisturbed(self._rest(), task)
+                self._called = False
                 turn_ends = now() + TURN
                 continue
             held = buffer.popleft()
+            if buffer and not self._called:
+                self._call()
             if len(buffer) <= self.low:
                 self.thirsty.set()
             moment = now()

@@ -99,12 +99,11 @@ class _Look:
             problems += self._score(event_id, event, places[0])
         if event_id not in self.bodies:
             problems.append("has no body")
-        for field, wanted in (("claimed_at", "CLAIMED"), ("claimed_by", "CLAIMED"), ("published_at", "PUBLISHED"),
-                              ("died_at", "DEAD")):  # fmt: skip
+        for field, wanted in (("published_at", "PUBLISHED"), ("died_at", "DEAD")):
             if (field in event) != (state == wanted):
                 problems.append(f"{field} is {'set' if field in event else 'missing'} in state {state}")
-        if state != "CLAIMED" and ("company" in event or "exhausted" in event):
-            problems.append("carries marks of a claim it has not")
+        if state == "CLAIMED" and not {"claim", "claimed_at", "claimed_by"} <= event.keys():
+            problems.append("is CLAIMED without a claim")
         if int(event.get("excused", 0)) > int(event.get("attempts", 0)):
             problems.append("more attempts excused than made")
         unique = event.get("unique_key")

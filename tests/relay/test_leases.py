@@ -183,8 +183,8 @@ async def test_nothing_is_claimed_while_a_suspect_is_published(redbox_box: Box):
     async with running(relay):
         await slow.has_tried(1)
         await put(redbox_box, 5)
-        (company,) = await redbox_box._store.exchange([("HGET", keys.event("test", "s0"), "company")])
-        assert company == b"0"
+        (alone,) = await redbox_box._store.exchange([("HGET", keys.event("test", "s0"), "alone")])
+        assert alone == b"1"
         before = relay.summary().claimed
         quick = Target()
         async with running(Relay(redbox_box, quick, poll=0.02)):
