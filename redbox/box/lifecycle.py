@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from redbox.box import bulk
-from redbox.errors import InvalidEvent, NewerEvent, UsageError
+from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, error_text
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, UNREADABLE_DELAY
 from redbox.store.codec import decode_claim, pairs
@@ -141,12 +141,15 @@ class Lifecycle:
         event_id, number, exhausted = reply[0].decode(errors="replace"), reply[1], reply[3] == 1
         delay = int(UNREADABLE_DELAY * 1000)
         logger.error("claimed, but set aside: event %s: %s", event_id, error)
-        if isinstance(error, NewerEvent):
-            await self._store.release(relay, [(event_id, number)], delay=delay)
-        elif exhausted:
-            await self._store.kill(relay, [(event_id, number, error_text(error))])
-        else:
-            await self._store.retry(relay, [(event_id, number, delay, 0, error_text(error))])
+        try:
+            if isinstance(error, NewerEvent):
+                await self._store.release(relay, [(event_id, number)], delay=delay)
+            elif exhausted:
+                await self._store.kill(relay, [(event_id, number, error_text(error))])
+            else:
+                await self._store.retry(relay, [(event_id, number, delay, 0, error_text(error))])
+        except StoreError as trouble:  # it comes back when its lease ends; the others are claimed all the same
+            logger.warning("event %s could not be set aside: %s", event_id, trouble)
 
     async def renew(
         self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE, alone: bool = False

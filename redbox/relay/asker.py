@@ -44,8 +44,9 @@ class Asker:
         assert self._asking is not None
         try:
             packed = await asyncio.shield(self._asking)
-        except Exception:
-            self._asking = None
+        except BaseException:
+            if self._asking.done() and (self._asking.cancelled() or self._asking.exception() is not None):
+                self._asking = None  # there is nothing to find later
             raise
         self._asking = None
         return packed, self._asked_at

@@ -18,6 +18,7 @@ from redbox.relay.words import error_words
 UNAVAILABLE: Final = 5
 FAILURES: Final = 20
 REJECTIONS: Final = 20
+KINDS: Final = 1000  # of rejections that are told apart
 PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 
@@ -95,6 +96,8 @@ class Breaker:
             return self._open(self.reason)
         unavailable, failures, rejections = self._limits
         if isinstance(error, Reject):
+            if len(self._rejected) > KINDS:
+                self._rejected.clear()
             self._rejected[error.kind] += 1
             if self._rejected[error.kind] >= rejections:
                 return self._open(f"{rejections} rejections in a row: {error.kind}")

@@ -155,9 +155,9 @@ class Engine:
             if self._paused:
                 logger.info("the box is resumed")
             self._paused = False
-            if self._breaker is not None and not self._breaker.closed:
+            if self._breaker is not None and not self._breaker.closed and not self._asker.under_way:
                 await self._until_few(0)
-            if found.more_in == 0:
+            if found.more_in == 0 or found.suspect:  # after one suspect may come the next
                 continue
             if drain:
                 if was_empty and not len(found):
@@ -213,7 +213,7 @@ class Engine:
     async def _collect(self) -> list[Held]:
         """What is still on its way from the store is held too, to be given back."""
         if self._asker.under_way:
-            with anyio.move_on_after(CANCEL_GRACE, shield=True), suppress(RedboxError):
+            with anyio.move_on_after(CANCEL_GRACE, shield=True), suppress(RedboxError, asyncio.CancelledError):
                 packed, asked_at = await self._asker.answer()
                 return self._hold(await self._box.unpack(packed), asked_at)
         return []
@@ -308,13 +308,18 @@ class Engine:
             self.workers.thirsty.set()
 
     async def _until_few(self, few: int) -> None:
-        """Until at most so many claims are held. Rejections held back do not hold this up."""
+        """Until at most so many claims are held. Neither verdicts held back nor a publisher that never lets go of its
+        event hold this up."""
         self._few_are = few
-        while len(self._held) > few and not self._stopping:
+        while self._holding() > few and not self._stopping:
             self._decide_if_quiet()
             self._few.clear()
             self.workers.thirsty.clear()
             await _first_of(self._few.wait, self.workers.thirsty.wait)
+
+    def _holding(self) -> int:
+        """How many claims are ours still."""
+        return sum(not held.lost for held in self._held.values())
 
     def _give_back(self) -> None:
         """What is not begun goes back untried."""

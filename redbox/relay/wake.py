@@ -38,3 +38,5 @@ class Waker:
             asking.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait((asking,))
+            if not asking.cancelled():
+                asking.exception()  # nobody asks any more

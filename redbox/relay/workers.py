@@ -63,9 +63,9 @@ class Workers:
         self._judge = judge
         self._settler = settler
         self._time_limit = time_limit
-        self._many = publisher.many
-        # Of a publisher that takes many at once two calls overlap, unless just one event at a time is wanted.
-        self.size = concurrency if self._many == 1 else 1 if concurrency == 1 else max(2, concurrency // self._many)
+        # Of a publisher that takes many at once, two calls overlap; `concurrency` bounds what both have in hand.
+        self._many = min(publisher.many, max(1, concurrency // 2))
+        self.size = concurrency // self._many
         self._slots: list[_Slot] = []
         self._idle: list[asyncio.Future[None]] = []
         self._called = False  # a worker was woken, and has not begun yet
@@ -287,6 +287,7 @@ class Workers:
                     self._stop(slot, TimeLimit(f"the publisher did not end within {self._time_limit:g} s"))
                     if now() - slot.since >= GIVE_UP * self._time_limit:
                         _give_up(slot.helds)
+                        self.thirsty.set()
 
     def interrupt(self) -> None:
         """Ends what is under way; those events go back."""

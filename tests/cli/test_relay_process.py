@@ -206,7 +206,6 @@ def fetch(address: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-@pytest.mark.req("RO-5")
 def test_metrics_health_and_stats_while_it_runs(url: str, relay: Callable[..., Running]):
     put(url, "1", "2", "3")
     running = relay("--to", "null:", "--metrics-port", "0", "--name", "r1")

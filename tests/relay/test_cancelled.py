@@ -8,7 +8,7 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from redbox import Box, Reject, Relay, State, StoreUnavailable
+from redbox import Box, Event, Reject, Relay, State, StoreUnavailable
 from redbox.relay import engine
 from tests.relay.steps import LIMIT, Target, adds_up, drained, known, put, running, states
 
@@ -171,3 +171,36 @@ def test_the_loop_ends_under_it():
 
     asyncio.run(main())
     asyncio.run(look())
+
+
+def test_the_loop_ends_while_a_claim_is_under_way():
+    """asyncio.run cancels every task that is left, also the one that asks the store."""
+    store = "memory:the-loop-ends"
+
+    async def run() -> None:
+        box = Box.open(store)
+        await put(box, 5)
+        claim, claimed = box.claim_packed, asyncio.Event()
+
+        async def slow(*args: object, **options: object) -> object:
+            found = await claim(*args, **options)  # type: ignore[arg-type]
+            if len(found) and found.replies[0][0] == b"late":
+                claimed.set()
+                await asyncio.sleep(60)
+            return found
+
+        box.claim_packed = slow  # type: ignore[method-assign]
+        target = Target()
+        target.gate.clear()
+        asyncio.get_running_loop().relay = asyncio.create_task(Relay(box, target).run())  # type: ignore[attr-defined]
+        await target.has_tried(5)
+        await box.put(Event("n", event_id="late"))
+        await asyncio.wait_for(claimed.wait(), LIMIT)
+
+    asyncio.run(run())
+
+    async def left() -> dict[State, int]:
+        async with Box.open(store) as box:
+            return await states(box)
+
+    assert asyncio.run(left()) == {State.PENDING: 5, State.CLAIMED: 1}  # the answer that never came expires

@@ -336,7 +336,9 @@ async def test_many_at_once(redbox_box: Box, concurrency: int):
         target = "many"
 
         async def publish(self, claim: Claim) -> None:
-            raise AssertionError
+            (outcome,) = await self.publish_many([claim])
+            if outcome is not None:
+                raise outcome
 
         async def publish_many(self, claims: Any) -> list[BaseException | None]:
             sizes.append(len(claims))
@@ -346,4 +348,4 @@ async def test_many_at_once(redbox_box: Box, concurrency: int):
     await put(redbox_box, 45)
     summary = await drained(Relay(redbox_box, Many(), concurrency=concurrency, backoff=Backoff.fixed(60)))
     assert (summary.published, summary.retried, sum(sizes)) == (44, 1, 45)
-    assert max(sizes) <= 10
+    assert max(sizes) <= min(10, max(1, concurrency // 2))

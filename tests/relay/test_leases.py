@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
@@ -252,3 +253,41 @@ async def test_a_suspect_that_cannot_be_marked_alone_goes_back(redbox_box: Box, 
     target = Target()
     summary = await drained(Relay(redbox_box, target))
     assert (summary.released, summary.published, target.tried) == (2, 1, ["s0"])
+
+
+async def test_suspects_follow_each_other_without_a_pause(redbox_box: Box):
+    """With the default poll interval: one suspect's end is the next one's beginning."""
+    ids = [f"s{number}" for number in range(20)]
+    await suspects(redbox_box, *ids)
+    target = Target()
+    began = time.monotonic()
+    async with running(Relay(redbox_box, target)):
+        await target.has_taken(20)
+    assert time.monotonic() - began < 10
+    assert sorted(target.taken) == sorted(ids)
+
+
+async def test_a_publisher_that_never_lets_go_does_not_hold_up_suspects(
+    redbox_box: Box, caplog: pytest.LogCaptureFixture
+):
+    await suspects(redbox_box, "s0")
+    await reschedule(redbox_box, 3600, "s0")
+    await put(redbox_box, 1)
+    released, taken = asyncio.Event(), asyncio.Event()
+
+    async def publish(event: Event) -> None:
+        if event.event_id != "e0":
+            taken.set()
+            return
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+
+    relay = Relay(redbox_box, publish, time_limit=0.1, lease=2, poll=0.05, reap_every=None)
+    async with running(relay):
+        try:
+            await until(lambda: "does not let go of event e0" in caplog.text, "nobody was told")
+            await reschedule(redbox_box, 0, "s0")
+            await asyncio.wait_for(taken.wait(), LIMIT)
+        finally:
+            released.set()

@@ -65,7 +65,6 @@ async def drained(box: Box, *types: str, **options: Any) -> Relay:
     return relay
 
 
-@pytest.mark.req("RO-5")
 async def test_every_signal_of_the_table_is_there(redbox_box: Box):
     relay = await drained(redbox_box, "good", "good", "bad")
     samples = parse(await metrics.scrape([relay]))
