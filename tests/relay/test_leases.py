@@ -289,5 +289,6 @@ async def test_a_publisher_that_never_lets_go_does_not_hold_up_suspects(
             await until(lambda: "does not let go of event e0" in caplog.text, "nobody was told")
             await reschedule(redbox_box, 0, "s0")
             await asyncio.wait_for(taken.wait(), LIMIT)
+            assert not released.is_set()  # the first publish is still stuck
         finally:
             released.set()
