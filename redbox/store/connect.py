@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -20,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, RedisError
 
 from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
-from redbox.store.wire import ClusterWire, SingleWire, Talk, Wire
+from redbox.store.wire import ClusterWire, SingleWire, Wire
 
 SCHEMES: Final = (
     "redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://", "embedded:<dir>", "memory:",
@@ -187,16 +186,10 @@ class EmbeddedWire(SingleWire):
         super().__init__(client)
         self._directory = directory
 
-    @asynccontextmanager
-    async def session(self, key: str) -> AsyncIterator[Talk]:
-        try:
-            async with super().session(key) as say:
-                yield say
-        except (ConnectionError, OSError):
-            await anyio.to_thread.run_sync(self._revive)
-            raise
+    async def _revive(self) -> None:
+        await anyio.to_thread.run_sync(self._start_again)
 
-    def _revive(self) -> None:
+    def _start_again(self) -> None:
         """Starts the server again when it is gone; a full disk is what ends it by itself."""
         from redbox.store import embedded
 
@@ -208,6 +201,7 @@ class EmbeddedWire(SingleWire):
     async def close(self) -> None:
         from redbox.store import embedded
 
+        await super().close()
         await self._client.aclose()
         await anyio.to_thread.run_sync(embedded.release, self._directory)
 

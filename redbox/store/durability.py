@@ -11,7 +11,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from redbox.errors import DurabilityUnsupported, InvalidSetting
-from redbox.store.wire import Command
+from redbox.store.line import Command
 
 TIMEOUT: Final = 3.0
 #: Under `everysec` a disk sync happens once a second: of waits made one right after the other, only the first can truly
@@ -47,6 +47,11 @@ class Confirmation(msgspec.Struct, frozen=True):
 
     command: Command | None
     wanted: int = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether the command blocks its connection."""
+        return self.wanted > 0
 
     def reached(self, reply: Any) -> bool:
         if isinstance(reply, Exception):

@@ -39,7 +39,8 @@ from redbox.errors import (
 from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
-from redbox.store.wire import Command, NotConnected, Wire, redirection
+from redbox.store.line import Command
+from redbox.store.wire import NotConnected, Wire, redirection
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
 MAYBE: Final = "; it may or may not have been carried out"
@@ -180,7 +181,7 @@ class Store:
         """Waits for a hint that something is due, at most so many seconds; False without one. Takes a connection."""
         patience = (await self.wire()).read_timeout
         longest = longest if patience is None else min(longest, patience / 2)
-        (reply,) = await self.exchange([("BLPOP", keys.wake(self.box), longest)])
+        (reply,) = await self.exchange([("BLPOP", keys.wake(self.box), longest)], waits=True)
         return reply is not None
 
     async def log(self, count: int) -> list[Any]:
@@ -235,9 +236,9 @@ class Store:
     async def script(self, name: str) -> Script:
         return load(name, shebang=(await self.wire()).shebang)
 
-    async def exchange(self, commands: Sequence[Command], *, repeat: bool = False) -> list[Any]:
+    async def exchange(self, commands: Sequence[Command], *, repeat: bool = False, waits: bool = False) -> list[Any]:
         """Sends commands on one connection; any error, also an error reply, is raised as a RedboxError."""
-        replies = await self._exchange(commands, repeat=repeat)
+        replies = await self._exchange(commands, repeat=repeat, waits=waits)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise self.translate(reply, maybe=False) from reply
@@ -249,7 +250,7 @@ class Store:
         if known is None:
 
             async def exchange(commands: Sequence[Command]) -> list[Any]:
-                return await self._exchange(commands, repeat=True)
+                return await self._exchange(commands, repeat=True, waits=True)
 
             timeout = (await self.wire()).read_timeout
             known = await confirm_by(durability, exchange, keys.counters(self.box), timeout)
@@ -266,7 +267,7 @@ class Store:
         by_sha, by_text = ("EVALSHA", script.sha), ("EVAL", script.text)
         for way in (by_sha, by_text):  # by text when it was flushed, or the server restarted or failed over
             command = (*way, 1, self._meta, *arguments)
-            replies = await self._exchange([command, *trailer], repeat=repeat, writes=writes)
+            replies = await self._exchange([command, *trailer], repeat=repeat, writes=writes, waits=confirmation.waits)
             if not isinstance(replies[0], NoScriptError):
                 break
         if isinstance(replies[0], Exception):
@@ -280,25 +281,27 @@ class Store:
             )
         return replies[0]
 
-    async def _exchange(self, commands: Sequence[Command], *, repeat: bool, writes: bool = False) -> list[Any]:
+    async def _exchange(
+        self, commands: Sequence[Command], *, repeat: bool, writes: bool = False, waits: bool = False
+    ) -> list[Any]:
         wire = await self.wire()
         self._under_way += 1
         try:
-            return await self._until_answered(wire, commands, repeat=repeat, writes=writes)
+            return await self._until_answered(wire, commands, repeat=repeat, writes=writes, waits=waits)
         finally:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
 
     async def _until_answered(
-        self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool
+        self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool, waits: bool
     ) -> list[Any]:
         pauses = iter(REPEAT_PAUSES if repeat else ())
         failovers = iter(REPEAT_PAUSES)
         sent = False
         while True:
             try:
-                replies = await wire.exchange(self._meta, commands)
+                replies = await wire.exchange(self._meta, commands, waits=waits)
                 pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None
                 if pause is None:
                     return replies

@@ -15,7 +15,8 @@ from redbox import keys
 from redbox.errors import DurabilityNotReached, PartlyCommitted, TransactionFailed
 from redbox.store.durability import Durability
 from redbox.store.store import Store
-from redbox.store.wire import Command, redirection
+from redbox.store.line import Command
+from redbox.store.wire import redirection
 
 TURNS: Final = 20
 

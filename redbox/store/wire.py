@@ -1,7 +1,7 @@
 """One exchange with the server that holds a box: commands out, replies in, on one connection.
 
-redis-py's pools and parsers do the work; its retries are left out, since repeating a claim or a settlement would be
-wrong. What may be repeated is decided above, in the store.
+redis-py's retries are left out, since repeating a claim or a settlement would be wrong. What may be repeated is decided
+above, in the store.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
-import hiredis
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import (
     AskError,
@@ -21,7 +20,6 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     ConnectionError,
-    DataError,
     MovedError,
     ReadOnlyError,
     RedisClusterException,
@@ -30,7 +28,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-Command = tuple[Any, ...]
+from redbox.store.line import Command, Line, pack
+
 Talk = Callable[[Sequence[Command]], Awaitable[list[Any]]]
 REDIRECTS: Final = 8
 REDIRECT_PAUSE: Final = 0.05
@@ -58,9 +57,9 @@ class Wire(Protocol):
     #: Whether the server understands the `#!lua` line of a script.
     shebang: bool
 
-    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
+    async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:
         """Sends the commands on one connection and returns a reply for each; an error reply is returned as its
-        exception, a broken connection is raised."""
+        exception, a broken connection is raised. `waits`: one of them may block, so nobody else may be behind it."""
 
     def session(self, key: str) -> AbstractAsyncContextManager[Talk]:
         """One connection for several exchanges, as a transaction needs; redirections are the caller's to follow."""
@@ -98,10 +97,7 @@ async def connecting() -> AsyncIterator[None]:
 
 async def talk(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Writes commands to a connection and reads a reply for each. A connection left with unread replies is closed."""
-    try:
-        packed = [hiredis.pack_command(command) for command in commands]  # redis-py's own packing is many times slower
-    except TypeError as error:
-        raise DataError(str(error)) from error
+    packed = pack(commands)
     try:
         await connection.send_packed_command(packed, check_health=False)
         replies: list[Any] = []
@@ -120,27 +116,73 @@ async def talk(connection: Any, commands: Sequence[Command]) -> list[Any]:
 
 
 class SingleWire:
-    """One server, or the master that sentinels name, or an in-memory stand-in."""
+    """One server, or the master that sentinels name, or an in-memory stand-in.
+
+    Almost everything goes over one line. What blocks, and a session, gets a connection from redis-py's pool.
+    """
 
     def __init__(self, client: Redis, *, shebang: bool = True, on_close: Callable[[], Any] | None = None) -> None:
         self._client = client
         self._on_close = on_close
+        self._line: Line | None = None
+        self._opening = asyncio.Lock()
+        self._lineless = False  # an in-memory stand-in has no socket
         self.shebang = shebang
 
     @asynccontextmanager
     async def session(self, key: str) -> AsyncIterator[Talk]:  # noqa: ARG002  # one server holds every key
         pool = self._client.connection_pool
-        async with connecting():
-            connection = await pool.get_connection()
+        connection = await self._connect()
         try:
             yield partial(talk, connection)
+        except (ConnectionError, OSError):
+            await self._revive()
+            raise
         finally:
             with anyio.CancelScope(shield=True):  # a cancelled caller must not cost the pool a connection
                 await pool.release(connection)
 
-    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
+    async def _connect(self) -> Any:
+        try:
+            async with connecting():
+                return await self._client.connection_pool.get_connection()
+        except (ConnectionError, OSError):
+            await self._revive()
+            raise
+
+    async def _revive(self) -> None:
+        """After a broken connection: where the server is ours, it is started again if it is gone."""
+
+    async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:
+        if not waits and not self._lineless:
+            line = self._line
+            if line is None or line.left:
+                line = await self._open_line()
+            if line is not None:
+                try:
+                    return await line.exchange(commands)
+                except (ConnectionError, OSError):
+                    await self._revive()
+                    raise
         async with self.session(key) as say:
             return await say(commands)
+
+    async def _open_line(self) -> Line | None:
+        async with self._opening:
+            if self._line is not None and not self._line.left:
+                return self._line
+            await self._close_line()
+            connection = await self._connect()
+            self._line = Line.over(connection)
+            if self._line is None:
+                self._lineless = True
+                await self._client.connection_pool.release(connection)
+            return self._line
+
+    async def _close_line(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            await self._client.connection_pool.release(await line.give_back())
 
     async def follow(self, redirect: Exception) -> None:
         raise redirect  # one server never redirects
@@ -149,6 +191,7 @@ class SingleWire:
         return [key async for key in self._client.scan_iter(match=pattern, count=1000)]
 
     async def close(self) -> None:
+        await self._close_line()
         if self._on_close is not None:
             await self._on_close()
 
@@ -177,7 +220,7 @@ class ClusterWire:
                 await self._client.nodes_manager.initialize()
                 self._stale = False
 
-    async def exchange(self, key: str, commands: Sequence[Command]) -> list[Any]:
+    async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:  # noqa: ARG002
         await self._refresh()
         for _ in range(REDIRECTS):
             async with self._connection(key) as connection:

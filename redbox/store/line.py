@@ -1,0 +1,165 @@
+"""A connection that everyone shares: commands go out as they come, and replies are handed out in the order asked.
+
+redis-py opens it, with all it knows of addresses, TLS, logins and sentinels. From then on its socket is read and written
+here, without a pool, a stream and a timer for each command: for a single put, that was most of the client's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+import hiredis
+from redis.exceptions import ConnectionError, DataError, InvalidResponse, ReadOnlyError, TimeoutError
+
+Command = tuple[Any, ...]
+
+_INCOMPLETE: Final = object()
+
+
+def pack(commands: Sequence[Command]) -> list[bytes]:
+    """Commands as the server reads them."""
+    try:
+        return [hiredis.pack_command(command) for command in commands]  # redis-py's own packing is many times slower
+    except TypeError as error:
+        raise DataError(str(error)) from error
+
+
+class _Question:
+    """Commands under way: how many replies are still to come, and who waits for them."""
+
+    __slots__ = ("answer", "missing", "replies")
+
+    def __init__(self, answer: asyncio.Future[list[Any]], missing: int) -> None:
+        self.answer = answer
+        self.missing = missing
+        self.replies: list[Any] = []
+
+
+class Line(asyncio.Protocol):
+    """One connection for any number of exchanges at a time. Nothing on it may block: others would wait behind it."""
+
+    def __init__(self, connection: Any, transport: asyncio.Transport) -> None:
+        self._connection = connection
+        self._transport = transport
+        self._before = transport.get_protocol()
+        self._reader = hiredis.Reader(
+            protocolError=InvalidResponse,
+            replyError=connection._parser.parse_error,  # noqa: SLF001  # the same errors as everywhere else
+            notEnoughData=_INCOMPLETE,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._patience: float | None = connection.socket_timeout
+        self._questions: deque[_Question] = deque()
+        self._heard_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._writable: asyncio.Future[None] | None = None
+        #: Whether new exchanges need another line: this one is broken, or leads to a server that became a replica.
+        self.left = False
+
+    @classmethod
+    def over(cls, connection: Any) -> Self | None:
+        """Takes over a connection that redis-py has opened; None if it has no socket of its own."""
+        transport = getattr(getattr(connection, "_writer", None), "transport", None)
+        if not hasattr(transport, "set_protocol") or not hasattr(connection, "_parser"):
+            return None
+        line = cls(connection, transport)
+        transport.set_protocol(line)
+        if transport.is_closing():
+            line.left = True
+        return line
+
+    async def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """A reply for each command, error replies as exceptions. Whoever is cancelled meanwhile disturbs nobody."""
+        packed = pack(commands)
+        if self._writable is not None:
+            await asyncio.shield(self._writable)
+        if self.left:
+            raise ConnectionError("the connection was closed")
+        question = _Question(self._loop.create_future(), len(packed))
+        if not self._questions:
+            self._heard_at = self._loop.time()
+            if self._timer is None and self._patience is not None:
+                self._timer = self._loop.call_later(self._patience, self._look)
+        self._questions.append(question)
+        self._transport.write(packed[0] if len(packed) == 1 else b"".join(packed))
+        return await question.answer
+
+    def close(self) -> None:
+        """Ends it; whoever still waits is told that the connection is gone."""
+        self.left = True
+        self._transport.abort()
+
+    async def give_back(self) -> Any:
+        """Ends it, and returns redis-py's connection, which is as good as new."""
+        self.close()
+        await self._connection.disconnect(nowait=True)
+        return self._connection
+
+    # --- what the event loop calls -------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not _INCOMPLETE:
+                if not isinstance(reply, hiredis.PushNotification):  # those answer no question
+                    self._take(reply)
+        except (InvalidResponse, IndexError) as error:
+            self._fail(ConnectionError(f"the server does not speak the Redis protocol: {error}"))
+            self.close()
+
+    def _take(self, reply: Any) -> None:
+        question = self._questions[0]
+        question.replies.append(reply)
+        question.missing -= 1
+        if isinstance(reply, ReadOnlyError):
+            self.left = True  # after a failover: the next line finds the new master
+        if question.missing:
+            return
+        self._questions.popleft()
+        if not question.answer.done():
+            broken = next((each for each in question.replies if isinstance(each, ConnectionError)), None)
+            if broken is None:
+                question.answer.set_result(question.replies)
+            else:  # such as LOADING, or a login that has ended
+                question.answer.set_exception(broken)
+        if self.left and not self._questions:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.left = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fail(ConnectionError(f"the connection was closed: {exc}" if exc else "the connection was closed"))
+        self.resume_writing()
+        self._before.connection_lost(exc)  # redis-py may wait for it
+
+    def pause_writing(self) -> None:
+        if self._writable is None:
+            self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+
+    def _look(self) -> None:
+        """Whether the server has been silent for too long. One timer serves all exchanges."""
+        self._timer = None
+        if not self._questions or self._patience is None:
+            return
+        left = self._heard_at + self._patience - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+        else:
+            self._fail(TimeoutError(f"no answer within {self._patience:g} s"))
+            self.close()
+
+    def _fail(self, error: Exception) -> None:
+        questions, self._questions = self._questions, deque()
+        for question in questions:
+            if not question.answer.done():
+                question.answer.set_exception(type(error)(*error.args))  # its own: raising one adds to its traceback
