@@ -33,46 +33,45 @@ if refusal then
 end
 local delete = ARGV[2] == "1" or settings.deletes
 local now = now_ms()
-local replies, settled, seen, fenced = {}, {}, {}, 0
+local replies, ids, settled, ordered, fenced = {}, {}, {}, false, 0
 for at = 3, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key")
-  if fence(event, relay, ARGV[at + 1]) and not seen[id] then
-    seen[id] = true
+  if fence(event, relay, ARGV[at + 1]) and not settled[id] then
     if delete or event[4] or event[5] then
       touch_event(id, event[4], event[5])
     end
-    settled[#settled + 1] = { id, event[4], event[5] }
+    settled[id] = event
+    ids[#ids + 1] = id
+    ordered = ordered or event[4]
     replies[#replies + 1] = "OK"
   else
     fenced = fenced + 1
     replies[#replies + 1] = "LEASELOST"
   end
 end
-touch()
+touch(ordered and ALL or { "counters", "claimed", "published", "wake" })
 
-local ids, published, published_at = {}, {}, whole(now)
-for position, event in ipairs(settled) do
-  local id = event[1]
-  ids[position] = id
+local published, published_at = {}, whole(now)
+for position, id in ipairs(ids) do
+  local event = settled[id]
   if delete then
     erase(id)
   else
     redis.call("HSET", event_key .. id, "state", "PUBLISHED", "published_at", published_at)
-    published[2 * position - 1] = published_at
-    published[2 * position] = id
+    published[2 * position - 1], published[2 * position] = published_at, id
   end
-  if event[2] then
-    leave_line(id, event[2], now)
+  if event[4] then
+    leave_line(id, event[4], now)
   end
-  if event[3] then
-    redis.call("ZREM", unique_key .. event[3], id)
+  if event[5] then
+    redis.call("ZREM", unique_key .. event[5], id)
   end
 end
 in_chunks("ZADD", key.published, published)
 in_chunks("ZREM", key.claimed, ids)
-count("published", #settled)
-count("swept", delete and #settled or 0)
+count("published", #ids)
+count("swept", delete and #ids or 0)
 count("fenced", fenced)
 hint()
 return replies

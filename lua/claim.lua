@@ -14,8 +14,9 @@
 -- ARGV[5]   bytes         of bodies
 -- ARGV[6]   holding       how many claims the relay has in hand already
 --
--- Returns   {now, is a suspect (0 or 1), when the next one is due in ms or -1, event...}, each event {id, number,
---           attempts, exhausted (0 or 1), fields and values as they were before, body}
+-- Returns   now, whether it is a suspect (0 or 1), when the next one is due in ms or -1, the number of the first claim
+--           (the others follow), then for each event: id, body, attempts, exhausted (0 or 1), created_at, available_at,
+--           and if it was claimed before: excused, due_at (else it was due when it became available)
 -- Errors    NEWERLAYOUT, PAUSED
 
 --- @include "keys"
@@ -26,6 +27,8 @@
 --- @include "leave_line"
 --- @include "in_chunks"
 --- @include "hint"
+--- @include "suspect_out"
+--- @include "next_due"
 --- @include "whole"
 
 local relay, limit, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -39,16 +42,6 @@ if settings.paused then
 end
 local now = now_ms()
 
--- A suspect is out while the claim noted in `alone` still holds its event; nothing has to be cleared in time.
-local function suspect_out()
-  local number, id = string.match(redis.call("GET", key.alone) or "", "^(%d+) (.*)$")
-  if not id then
-    return false
-  end
-  local event = redis.call("HMGET", event_key .. id, "state", "claim")
-  return event[1] == "CLAIMED" and event[2] == number
-end
-
 local index, alone = key.pending, false
 local ids = redis.call("ZRANGEBYSCORE", key.pending, "-inf", now, "LIMIT", 0, limit)
 local suspect = redis.call("ZRANGEBYSCORE", key.suspect, "-inf", now, "WITHSCORES", "LIMIT", 0, 1)
@@ -57,90 +50,80 @@ if suspect[1] and not suspect_out()
   index, alone, ids = key.suspect, true, { suspect[1] }
 end
 
-local events, lost, taken_ids, bytes = {}, {}, {}, 0
+local taken, events, bodies, lost, bytes = {}, {}, {}, {}, 0
 for _, id in ipairs(ids) do
-  local fields, event = redis.call("HGETALL", event_key .. id), {}
-  for at = 1, #fields, 2 do
-    event[fields[at]] = fields[at + 1]
-  end
+  local event = redis.call("HMGET", event_key .. id, "state", "created_at", "available_at", "attempts", "unique_key")
   local body = redis.call("GET", body_key .. id)
-  if event.state ~= "PENDING" or not body then
-    lost[#lost + 1] = { id, event.state == "PENDING" and event.ordering_key }
-    if event.ordering_key then
-      touch_line(event.ordering_key, 1)
+  if event[1] ~= "PENDING" or not body then
+    local ordering = redis.call("HGET", event_key .. id, "ordering_key")
+    lost[#lost + 1] = { id, event[1] == "PENDING" and ordering }
+    if ordering then
+      touch_line(ordering, 1)
     end
   else
     bytes = bytes + #body
-    if bytes > byte_limit and #events > 0 then
+    if bytes > byte_limit and taken[1] then
       break
     end
-    if event.unique_key then
-      redis.call("ZCARD", unique_key .. event.unique_key)
+    if event[5] then
+      redis.call("ZCARD", unique_key .. event[5])
     end
-    events[#events + 1] = { id, event, fields, body }
-    taken_ids[#taken_ids + 1] = id
+    local position = #taken + 1
+    taken[position], events[position], bodies[position] = id, event, body
   end
 end
--- When there is something to claim next: the oldest that is left, unless it is a suspect that has to wait for another.
-local function next_due()
-  local first = redis.call("ZRANGE", key.pending, 0, 0, "WITHSCORES")[2]
-  local alone = redis.call("ZRANGE", key.suspect, 0, 0, "WITHSCORES")[2]
-  if alone and (not first or tonumber(alone) < tonumber(first)) and not suspect_out() then
-    first = alone
-  end
-  return tonumber(first or -1)
+if #taken == 0 and #lost == 0 then
+  return { now, 0, next_due(), 0 }
 end
+touch(lost[1] and ALL or { "counters", "claimed", "retries", "wake" })
 
-if #events == 0 and #lost == 0 then
-  return { now, 0, next_due() }
-end
-touch()
-
-local reply, leases, retried = { now, alone and 1 or 0, -1 }, {}, {}
-local number = redis.call("HINCRBY", key.counters, "claimed", #events) - #events
-local by_itself = #events == 1 and holding == 0
+local first = redis.call("HINCRBY", key.counters, "claimed", #taken) - #taken + 1
+local reply, leases, retried = { now, alone and 1 or 0, -1, first }, {}, {}
+local by_itself = #taken == 1 and holding == 0
 local claimed_at, lease_until = whole(now), whole(now + lease)
-for position, item in ipairs(events) do
-  local id, event = item[1], item[2]
-  local attempts, excused = tonumber(event.attempts or 0), tonumber(event.excused or 0)
-  local exhausted = attempt_limit > 0 and attempts - excused >= attempt_limit
-  number = number + 1
+for position, id in ipairs(taken) do
+  local event, excused, due_at, exhausted = events[position], false, false, false
+  local attempts = tonumber(event[4] or 0)
   if attempts > 0 then
+    local earlier = redis.call("HMGET", event_key .. id, "excused", "due_at", "alone", "exhausted")
+    excused, due_at = earlier[1], earlier[2] or event[2]
+    exhausted = attempt_limit > 0 and attempts - tonumber(excused or 0) >= attempt_limit
     retried[#retried + 1] = id
-  end
-  if event.alone or event.exhausted then
-    redis.call("HDEL", event_key .. id, "alone", "exhausted")
+    if earlier[3] or earlier[4] then
+      redis.call("HDEL", event_key .. id, "alone", "exhausted")
+    end
   end
   if not exhausted then
     attempts = attempts + 1
   end
   redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
-    "claim", whole(number), "attempts", whole(attempts))
+    "claim", whole(first + position - 1), "attempts", whole(attempts))
   if exhausted then
     redis.call("HSET", event_key .. id, "exhausted", 1)
   elseif by_itself then
     redis.call("HSET", event_key .. id, "alone", 1)
   end
-  if event.unique_key then
-    redis.call("ZADD", unique_key .. event.unique_key, "+inf", id)
+  if event[5] then
+    redis.call("ZADD", unique_key .. event[5], "+inf", id)
   end
-  leases[2 * position - 1] = lease_until
-  leases[2 * position] = id
-  reply[position + 3] = { id, number, attempts, exhausted and 1 or 0, item[3], item[4] }
+  leases[2 * position - 1], leases[2 * position] = lease_until, id
+  local at = 8 * position - 4
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[position], attempts, exhausted and 1 or 0
+  reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[2], event[3], excused, due_at
 end
 in_chunks("ZADD", key.claimed, leases)
-in_chunks("ZREM", index, taken_ids)
+-- What was looked at are the first of their index.
+redis.call("ZREMRANGEBYRANK", index, 0, #taken + #lost - 1)
 in_chunks("ZREM", key.retries, retried)
 for _, item in ipairs(lost) do
   redis.call("ZADD", key.lost, now, item[1])
-  redis.call("ZREM", index, item[1])
   redis.call("ZREM", key.retries, item[1])
   if item[2] then
     leave_line(item[1], item[2], now)
   end
 end
-if alone and events[1] then
-  redis.call("SET", key.alone, number .. " " .. taken_ids[1])
+if alone and taken[1] then
+  redis.call("SET", key.alone, first .. " " .. taken[1])
 end
 reply[3] = next_due()
 if reply[3] >= 0 and reply[3] <= now then

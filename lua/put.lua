@@ -4,20 +4,17 @@
 -- Guarantee: an id that exists is never written again. Every check comes before the first write. Events are put in
 -- the order given. In the mode "sure" nothing is refused, so that it can run inside EXEC after "check" under WATCH.
 --
--- KEYS[1]   meta          hash; names the box
--- ARGV[1]   mode          each | until (stop at the first refusal) | all (all or nothing) | check (write nothing) | sure
--- ARGV[2]   id            then for each event the following
+-- KEYS[1]   meta        hash; names the box
+-- ARGV[1]   mode        each | until (stop at the first refusal) | all (all or nothing) | check (write nothing) | sure
+-- ARGV[2]   id          then for each event the following
 -- ARGV[3]   event_type
--- ARGV[4]   body          encoded immutable part
--- ARGV[5]   content       how many bytes of the body make two events the same; what follows is metadata
--- ARGV[6]   available     "" now, "+ms" from now, or "ms" absolute
--- ARGV[7]   ordering_key  "" for none
--- ARGV[8]   unique_key    "" for none
--- ARGV[9]   unique_scope  ALL_LIVE | UNTOUCHED
+-- ARGV[4]   body        encoded immutable part
+-- ARGV[5]   content     how many bytes of the body make two events the same; what follows is metadata
+-- ARGV[6]   options     "" for none, or four separated by tabs: when it is available ("" now, "+ms" from now, or "ms"
+--                       absolute), ordering_key, unique_key ("" for none), unique_scope (ALL_LIVE | UNTOUCHED)
 --
--- Returns   for each event {word, ...}: {"CREATED"}; {"EXISTS"} with the same content; {"DIFFERS", event_type,
---           ordering_key, unique_key, body} of the stored one (a large body is left out); {"CONFLICT", holder id}; {"FULL", max_pending};
---           {"SKIPPED"} (not reached, or refused with the rest)
+-- Returns   for each event "CREATED"; "EXISTS", with the same content; {"DIFFERS", body} of the stored one (a large body
+--           is left out); {"CONFLICT", holder id}; {"FULL", max_pending}; "SKIPPED" (not reached, or refused with the rest)
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -27,56 +24,48 @@
 --- @include "due"
 --- @include "holder"
 --- @include "in_chunks"
+--- @include "look_up"
+--- @include "read_options"
 --- @include "enqueue"
 --- @include "hint"
 --- @include "whole"
---- @include "any_exist"
 --- @include "count"
 
 local mode = ARGV[1]
-local FIELDS = 8
+local FIELDS = 5
 local TELLABLE = 65536
 local settings, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
-local sure, replies, created, existing, refused = mode == "sure", {}, {}, 0, false
-local batch_ids, batch_unique, some_exist, room = {}, {}, any_exist(2, FIELDS), math.huge
+local sure, replies, existing, refused = mode == "sure", {}, 0, false
+local created, options, batch_ids, batch_unique, room = {}, {}, {}, {}, math.huge
 if settings.max_pending > 0 and not sure then
   room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting)
     - redis.call("ZCARD", key.suspect)
 end
+local event_keys, some_exist = look_up(2, FIELDS)
 
-local function compare(at, event_type, ordering, unique, body)
+local function compare(at, body)
   local size = tonumber(ARGV[at + 3])
-  if event_type == ARGV[at + 1] and ordering == ARGV[at + 5] and unique == ARGV[at + 6]
-    and string.sub(body, 1, size) == string.sub(ARGV[at + 2], 1, size) then
-    return { "EXISTS" }
+  if string.sub(body, 1, size) == string.sub(ARGV[at + 2], 1, size) then
+    return "EXISTS"
   end
-  return { "DIFFERS", event_type, ordering, unique, #body <= TELLABLE and body or "" }
-end
-
-local function compare_stored(id, at)
-  local stored = redis.call("HMGET", event_key .. id, "event_type", "ordering_key", "unique_key")
-  return compare(at, stored[1], stored[2] or "", stored[3] or "", redis.call("GET", body_key .. id) or "")
-end
-
-local function compare_in_batch(first, at)
-  return compare(at, ARGV[first + 1], ARGV[first + 5], ARGV[first + 6], ARGV[first + 2])
+  return { "DIFFERS", #body <= TELLABLE and body or "" }
 end
 
 -- A unique key is held by what is stored, or by an earlier event of this batch (which is untouched: in every scope).
 local function judge(at)
-  local id, ordering, unique = ARGV[at], ARGV[at + 5], ARGV[at + 6]
+  local id, own = ARGV[at], ARGV[at + 4] ~= "" and read_options(ARGV[at + 4])
   if batch_ids[id] then
-    return compare_in_batch(batch_ids[id], at)
+    return compare(at, ARGV[batch_ids[id] + 2])
   end
-  if some_exist and redis.call("EXISTS", event_key .. id) == 1 then
-    return compare_stored(id, at)
+  if some_exist and redis.call("EXISTS", event_keys[at]) == 1 then
+    return compare(at, redis.call("GET", body_key .. id) or "")
   end
   if not sure then
-    local held = unique ~= "" and (batch_unique[unique] or holder(unique, ARGV[at + 7], now))
+    local held = own and own.unique and (batch_unique[own.unique] or holder(own.unique, own.scope, now))
     if held then
       return { "CONFLICT", held }
     end
@@ -85,31 +74,39 @@ local function judge(at)
     end
   end
   batch_ids[id] = at
-  batch_unique[unique] = id
   created[#created + 1] = at
-  if ordering ~= "" then
-    redis.call("ZCARD", line_key .. ordering)
+  if own then
+    options[at] = own
+    if own.unique then
+      batch_unique[own.unique] = id
+    end
+    if own.ordering then
+      redis.call("ZCARD", line_key .. own.ordering)
+    end
   end
-  return { "CREATED" }
+  return "CREATED"
 end
 
 for at = 2, #ARGV, FIELDS do
-  local reply = { "SKIPPED" }
+  local reply = "SKIPPED"
   if not (refused and mode == "until") then
     reply = judge(at)
-    existing = existing + (reply[1] == "EXISTS" and 1 or 0)
-    refused = refused or (reply[1] ~= "CREATED" and reply[1] ~= "EXISTS")
+    if reply == "EXISTS" then
+      existing = existing + 1
+    elseif reply ~= "CREATED" then
+      refused = true
+    end
   end
   replies[#replies + 1] = reply
 end
-touch()
+touch(settings.exists and { "counters", "pending", "waiting", "wake" })
 if mode == "check" then
   return replies
 end
 if mode == "all" and refused then
-  for _, reply in ipairs(replies) do
-    if reply[1] == "CREATED" then
-      reply[1] = "SKIPPED"
+  for position, reply in ipairs(replies) do
+    if reply == "CREATED" then
+      replies[position] = "SKIPPED"
     end
   end
   return replies
@@ -117,30 +114,33 @@ end
 if not settings.exists then
   redis.call("HSETNX", key.meta, "layout", LAYOUT)
 end
-local plain, created_at = {}, whole(now)
-for _, at in ipairs(created) do
-  local id, ordering, unique = ARGV[at], ARGV[at + 5], ARGV[at + 6]
-  local available_at = whole(due(ARGV[at + 4], now))
-  redis.call("SET", body_key .. id, ARGV[at + 2])
-  redis.call("HSET", event_key .. id, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at,
+local bodies, plain, created_at = {}, {}, whole(now)
+for position, at in ipairs(created) do
+  local id, event, own = ARGV[at], event_keys[at], options[at]
+  local available_at = own and whole(due(own.available, now)) or created_at
+  bodies[2 * position - 1], bodies[2 * position] = body_key .. id, ARGV[at + 2]
+  redis.call("HSET", event, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at,
     "available_at", available_at)
   if available_at ~= created_at then
-    redis.call("HSET", event_key .. id, "due_at", available_at)
+    redis.call("HSET", event, "due_at", available_at)
   end
-  if ordering == "" and unique == "" then
+  if own and (own.ordering or own.unique) then
+    if own.ordering then
+      redis.call("HSET", event, "ordering_key", own.ordering)
+      redis.call("ZADD", line_key .. own.ordering, redis.call("HINCRBY", key.counters, "seq", 1), id)
+    end
+    if own.unique then
+      redis.call("HSET", event, "unique_key", own.unique, "unique_scope", own.scope)
+    end
+    enqueue(id, available_at, 0, 0, own.ordering, own.unique)
+  else
     soonest = math.min(soonest, tonumber(available_at))
     plain[#plain + 1] = available_at
     plain[#plain + 1] = id
-  else
-    if ordering ~= "" then
-      redis.call("HSET", event_key .. id, "ordering_key", ordering)
-      redis.call("ZADD", line_key .. ordering, redis.call("HINCRBY", key.counters, "seq", 1), id)
-    end
-    if unique ~= "" then
-      redis.call("HSET", event_key .. id, "unique_key", unique, "unique_scope", ARGV[at + 7])
-    end
-    enqueue(id, available_at, 0, 0, ordering ~= "" and ordering, unique ~= "" and unique)
   end
+end
+if bodies[1] then
+  redis.call("MSET", unpack(bodies))
 end
 in_chunks("ZADD", key.pending, plain)
 count("put", #created)

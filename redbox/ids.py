@@ -7,43 +7,52 @@ import random
 import threading
 import time
 
-_COUNTER_BITS = 74  # rand_a (12) and rand_b (62) together: a counter that starts anywhere in its lower half
-_RAND_B_BITS = 62
+# After the milliseconds come 74 bits, a counter that starts anywhere in its lower half: 26 above, which rarely change
+# and are kept as text, and 48 below.
+_HIGH_BITS = 26
+_LOW_BITS = 48
 
 
 class _Generator:
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._random = random.SystemRandom()
-        self._millisecond = 0
-        self._counter = 0
-        self._seed()
-
-    def _seed(self) -> None:
-        # One system call per reseed instead of one per id; ids need to be unique, not secret.
-        self._step = random.Random(self._random.getrandbits(128))  # noqa: S311  # unique, not secret
+        self.after_fork()
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._seed()
-        self._counter = 0
-        self._millisecond = 0
+        # One system call per seed instead of one per id; ids need to be unique, not secret.
+        self._step = random.Random(self._random.getrandbits(128))  # noqa: S311  # unique, not secret
+        self._millisecond = self._high = self._low = 0
+        self._head = ""
 
     def next(self) -> str:
         with self._lock:
             now = time.time_ns() // 1_000_000
             if now > self._millisecond:
-                self._millisecond = now
-                self._counter = self._step.getrandbits(_COUNTER_BITS - 1)
+                self._begin(now)
             else:  # the same millisecond, or a clock that went back: go on counting
-                self._counter += self._step.getrandbits(32) + 1
-                if self._counter >> _COUNTER_BITS:
-                    self._millisecond += 1
-                    self._counter = self._step.getrandbits(_COUNTER_BITS - 1)
-            millisecond, counter = self._millisecond, self._counter
-        rand_a, rand_b = counter >> _RAND_B_BITS, counter & ((1 << _RAND_B_BITS) - 1)
-        text = f"{(millisecond << 80) | (0x7 << 76) | (rand_a << 64) | (0b10 << 62) | rand_b:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+                self._low += self._step.getrandbits(32) + 1
+                if self._low >> _LOW_BITS:
+                    self._carry()
+            return f"{self._head}{self._low:012x}"
+
+    def _begin(self, millisecond: int) -> None:
+        self._millisecond = millisecond
+        self._high = self._step.getrandbits(_HIGH_BITS - 1)
+        self._low = self._step.getrandbits(_LOW_BITS)
+        self._set_head()
+
+    def _carry(self) -> None:
+        self._low -= 1 << _LOW_BITS
+        self._high += 1
+        if self._high >> _HIGH_BITS:
+            self._begin(self._millisecond + 1)
+        self._set_head()
+
+    def _set_head(self) -> None:
+        """What comes before the lower part of the counter, with the version (7) and the variant (binary 10)."""
+        time_part, high = f"{self._millisecond:012x}", self._high
+        self._head = f"{time_part[:8]}-{time_part[8:]}-7{high >> 14:03x}-{0x8000 | high & 0x3FFF:04x}-"
 
 
 _generator = _Generator()

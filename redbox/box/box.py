@@ -129,7 +129,7 @@ class Box(Lifecycle):
         if on_conflict not in ("raise", "skip"):
             raise UsageError(f"on_conflict {on_conflict!r}: use 'raise' or 'skip'")
         event = as_event(event)
-        arguments = self._encode(event)
+        arguments = self._encode(event, current_traceparent())
         level = self._level(durability)
         lane = self._lanes.get(level)
         if lane is None:
@@ -159,7 +159,8 @@ class Box(Lifecycle):
         level = self._level(durability)
         if isinstance(events, Struct | str | bytes) or not isinstance(events, Iterable):
             raise UsageError("put_many takes an iterable of events; for one event use put")
-        encoded = [(event := as_event(item), self._encode(event)) for item in events]
+        traceparent = current_traceparent()
+        encoded = [(event := as_event(item), self._encode(event, traceparent)) for item in events]
         steps = chunks(encoded)
         if on_conflict == "all_or_nothing" and len(steps) > 1:
             raise UsageError(
@@ -188,8 +189,7 @@ class Box(Lifecycle):
         self._ensure_open()
         return Transaction(self._store, self._level(durability), self._encode, self._receipts)
 
-    def _encode(self, event: Event) -> tuple[Any, ...]:
-        traceparent = current_traceparent()
+    def _encode(self, event: Event, traceparent: str | None) -> tuple[Any, ...]:
         metadata = event.metadata
         if traceparent is not None and "traceparent" not in metadata:
             metadata = {**metadata, "traceparent": traceparent}

@@ -13,7 +13,7 @@ from redbox.box import bulk
 from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, error_text
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, UNREADABLE_DELAY
-from redbox.store.codec import decode_claim, pairs
+from redbox.store.codec import CLAIM_BODY, CLAIM_EXHAUSTED, CLAIM_PARTS, decode_claim, pairs
 from redbox.store.durability import Durability
 from redbox.store.store import Store
 
@@ -33,15 +33,16 @@ class Packed(msgspec.Struct, frozen=True):
     lease_ms: int
     suspect: bool
     more_in: float | None
-    replies: list[Any]
+    first: int  # the number of the first claim; the others follow
+    parts: list[Any]  # CLAIM_PARTS of them for each event
 
     def __len__(self) -> int:
-        return len(self.replies)
+        return len(self.parts) // CLAIM_PARTS
 
     @property
     def size(self) -> int:
         """Bytes of its events."""
-        return sum(len(reply[-1]) for reply in self.replies)
+        return sum(map(len, self.parts[CLAIM_BODY::CLAIM_PARTS]))
 
 
 class Lifecycle:
@@ -94,20 +95,24 @@ class Lifecycle:
                 "attempts must be at least 1 (None for no limit), holding not negative, max_bytes positive"
             )
         lease_ms = _positive_ms(lease, "lease")
-        now, suspect, next_due, *replies = await self._store.claim(
+        now, suspect, next_due, first, *parts = await self._store.claim(
             relay, limit, lease_ms, attempts or 0, max_bytes, holding
         )
         more_in = None if next_due < 0 else max(0, next_due - now) / 1000
-        return Packed(relay, now, lease_ms, suspect == 1, more_in, replies)
+        return Packed(relay, now, lease_ms, suspect == 1, more_in, first, parts)
 
     async def unpack(self, packed: Packed) -> list[Claim]:
         """The claims; an event that cannot be read is set aside."""
         claims = []
-        for reply in packed.replies:
+        relay, number, now, lease, suspect = (
+            packed.relay, packed.first, packed.claimed_ms, packed.lease_ms, packed.suspect,
+        )  # fmt: skip
+        for each in zip(*[iter(packed.parts)] * CLAIM_PARTS, strict=True):
             try:
-                claims.append(decode_claim(reply, packed.relay, packed.claimed_ms, packed.lease_ms, packed.suspect))
+                claims.append(decode_claim(each, relay, number, now, lease, suspect))
             except Exception as error:  # whatever is wrong with one event, the others are claimed
-                await self._set_aside(packed.relay, reply, error)
+                await self._set_aside(relay, each, number, error)
+            number += 1
         return claims
 
     async def wait_for_hint(self, longest: float) -> bool:
@@ -136,9 +141,9 @@ class Lifecycle:
             )
         )
 
-    async def _set_aside(self, relay: str, reply: list[Any], error: Exception) -> None:
+    async def _set_aside(self, relay: str, parts: Sequence[Any], number: int, error: Exception) -> None:
         """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
-        event_id, number, exhausted = reply[0].decode(errors="replace"), reply[1], reply[3] == 1
+        event_id, exhausted = parts[0].decode(errors="replace"), parts[CLAIM_EXHAUSTED] == 1
         delay = int(UNREADABLE_DELAY * 1000)
         logger.error("claimed, but set aside: event %s: %s", event_id, error)
         try:

@@ -10,7 +10,7 @@ from redbox.events import Event, Receipt
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store.codec import difference
 from redbox.store.durability import Durability
-from redbox.store.store import UNCONFIRMED
+from redbox.store.store import CREATED, EXISTS, SKIPPED, UNCONFIRMED
 
 Encoded = tuple[Event, tuple[Any, ...]]
 
@@ -24,30 +24,30 @@ class Receipts:
         self._box = box
         self._max_payload = max_payload
 
-    def of(self, event: Event, reply: Sequence[Any], level: Durability) -> Receipt:
+    def of(self, event: Event, reply: Any, level: Durability) -> Receipt:
         """The reply for one event as its receipt; a refusal is raised."""
-        word, *detail = reply
-        if word == b"CREATED":
+        if reply == CREATED:
             return Receipt(event.event_id, True, level.name)
-        if word == b"EXISTS":
+        if reply == EXISTS:
             return Receipt(event.event_id, False, level.name)
+        if reply == SKIPPED:
+            raise Refused(f"event {event.event_id} was not put, since another of its batch was refused")
+        word, detail = reply
         if word == b"DIFFERS":
             raise IdReused(event.event_id, difference(detail, event, self._max_payload))
         if word == b"CONFLICT":
-            raise Conflict(event.event_id, detail[0].decode(), event.unique_key)
+            raise Conflict(event.event_id, detail.decode(), event.unique_key)
         if word == b"FULL":
-            raise BoxFull(f"box {self._box!r} holds max_pending ({detail[0].decode()}) events already")
-        if word == b"SKIPPED":
-            raise Refused(f"event {event.event_id} was not put, since another of its batch was refused")
+            raise BoxFull(f"box {self._box!r} holds max_pending ({detail.decode()}) events already")
         if word == UNCONFIRMED:
-            raise DurabilityNotReached(detail[0])
+            raise DurabilityNotReached(detail)
         raise StoreError(f"the server answered {word!r} to a put, which this redbox does not know")
 
     def raise_refusal(self, events: list[Event], replies: Sequence[Any], level: Durability) -> None:
         """In all-or-nothing, one refusal refuses the whole batch."""
         for index, (event, reply) in enumerate(zip(events, replies, strict=True)):
             try:
-                if reply[0] != b"SKIPPED":
+                if reply != SKIPPED:
                     self.of(event, reply, level)
             except Refused as refusal:
                 raise BatchRefused(f"nothing was put: event {index} was refused: {refusal}", [], index) from refusal

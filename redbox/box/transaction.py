@@ -17,6 +17,7 @@ from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store.durability import Durability
 from redbox.store.store import Store
 from redbox.store.transact import Committed, transact
+from redbox.telemetry import current_traceparent
 
 #: Commands that end a transaction, change what the connection is, or take it over.
 NOT_IN_A_TRANSACTION: Final = frozenset(
@@ -26,7 +27,7 @@ NOT_IN_A_TRANSACTION: Final = frozenset(
     }
 )  # fmt: skip
 
-Encode = Callable[[Event], tuple[Any, ...]]
+Encode = Callable[[Event, str | None], tuple[Any, ...]]
 
 
 OUTSIDE: Final = "a transaction takes events and commands only inside its own 'async with' block"
@@ -81,7 +82,7 @@ class Transaction:
         if not self.redis.open:
             raise UsageError(OUTSIDE)
         checked = as_event(event)
-        self._events.append((checked, self._encode(checked)))
+        self._events.append((checked, self._encode(checked, current_traceparent())))
         return checked.event_id
 
     def key(self, name: str) -> str:
@@ -113,8 +114,9 @@ class Transaction:
             raise UsageError(f"a transaction takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes")
         if not commands and not self._events:
             return
-        outcome = await transact(self._store, commands, [arguments for _, arguments in self._events], self._durability)
-        events = [event for event, _ in self._events]
+        events, arguments = [event for event, _ in self._events], [arguments for _, arguments in self._events]
+        unique_keys = [event.unique_key for event in events if event.unique_key is not None]
+        outcome = await transact(self._store, commands, arguments, unique_keys, self._durability)
         if not isinstance(outcome, Committed):
             for event, reply in zip(events, outcome, strict=True):
                 self._receipts.of(event, reply, self._durability)  # raises for the one that was refused

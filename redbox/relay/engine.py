@@ -176,7 +176,8 @@ class Engine:
         packed, asked_at = await self._asker.answer()
         self._ask_ahead(packed)
         try:
-            await asyncio.sleep(0)  # lets the question go out before the unpacking begins
+            if self._asker.under_way:
+                await asyncio.sleep(0)  # lets the question go out before the unpacking begins
         finally:
             helds = self._hold(await self._box.unpack(packed), asked_at)
         ready = []

@@ -1,12 +1,13 @@
 """Between structs and what scripts take and return.
 
-The immutable part that no script looks at is one versioned MessagePack array, the body; it is written once, by `put`,
-and is never rewritten. Everything else stands in the event's hash under its own name.
+Everything of an event that never changes is one versioned MessagePack array, the body; it is written once, by `put`,
+and is never rewritten. What scripts and filters need stands in the event's hash as well, under its own name, with all
+that changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -28,21 +29,34 @@ from redbox.events import (
 from redbox.payloads import BYTES, JSON
 
 BODY_VERSION: Final = 1
+#: How many parts a claim's reply has for each event, and which of them are its body and its exhaustion.
+CLAIM_PARTS: Final = 8
+CLAIM_BODY: Final = 1
+CLAIM_EXHAUSTED: Final = 3
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
     version: int
+    event_type: str
     payload: bytes
     content_type: str | None  # None is JSON, the usual case
     headers: dict[str, str]
     partition_key: str | None
-    metadata: dict[str, str]  # last: two events are the same when everything before it is
+    ordering_key: str | None
+    unique_key: str | None
+    metadata: dict[str, str]  # two events are the same when everything before it is
+    unique_scope: UniqueScope | None  # None is ALL_LIVE
 
 
+#: What makes two events the same, in the order in which a difference is told.
+_CONTENT: Final = (
+    "event_type", "ordering_key", "unique_key", "payload", "content_type", "headers", "partition_key",
+)  # fmt: skip
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Body).decode
 _version = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
-_SCOPES = {scope.value.encode(): scope for scope in UniqueScope}
+#: Bytes of what follows the content in a body without metadata.
+_PLAIN_END: Final = len(_encode({})) + len(_encode(None))
 
 
 def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) -> tuple[Any, ...]:
@@ -54,32 +68,36 @@ def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) ->
             f"is {len(payload):,} bytes, and this box takes at most {max_payload:,}; "
             "store it elsewhere and send a reference, or raise max_payload",
         )
-    headers = dict(sorted(event.headers.items())) if event.headers else {}
-    told = dict(metadata)
+    told, scope = dict(metadata), None if event.unique_scope == UniqueScope.ALL_LIVE else UniqueScope.UNTOUCHED
     body = _encode(
         Body(
             BODY_VERSION,
+            event.event_type,
             payload,
             None if content_type == JSON else content_type,
-            headers,
+            dict(sorted(event.headers.items())) if event.headers else {},
             event.partition_key,
+            event.ordering_key,
+            event.unique_key,
             told,
+            scope,
         )
     )
+    end = _PLAIN_END if not told and scope is None else len(_encode(told)) + len(_encode(scope))
+    return event.event_id, event.event_type, body, len(body) - end, _options(event)
+
+
+def _options(event: Event) -> str:
+    """What an event may have and most have not, for the put script."""
     if event.delay is not None:
         available = f"+{duration_ms(event.delay, 'delay')}"
+    elif event.available_at is not None:
+        available = str(to_ms(event.available_at))
+    elif event.ordering_key is None and event.unique_key is None:
+        return ""
     else:
-        available = "" if event.available_at is None else str(to_ms(event.available_at))
-    return (
-        event.event_id,
-        event.event_type,
-        body,
-        len(body) - len(_encode(told)),
-        available,
-        event.ordering_key or "",
-        event.unique_key or "",
-        str(event.unique_scope),
-    )
+        available = ""
+    return f"{available}\t{event.ordering_key or ''}\t{event.unique_key or ''}\t{event.unique_scope}"
 
 
 def decode_body(event_id: str, body: bytes) -> Body:
@@ -105,31 +123,29 @@ def _version_of(body: bytes) -> int:
         return 0
 
 
-def decode_claim(reply: list[Any], relay: str, now: int, lease: int, suspect: bool) -> Claim:
+def decode_claim(parts: Sequence[Any], relay: str, number: int, now: int, lease: int, suspect: bool) -> Claim:
     """One event of a claim's reply."""
-    id_, number, attempts, exhausted, flat, raw = reply
-    fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    event_id = id_.decode()
+    raw_id, raw, attempts, exhausted, created, available, excused, due = parts
+    event_id = raw_id.decode()
     body = decode_body(event_id, raw)
-    ordering, unique, scope = fields.get(b"ordering_key"), fields.get(b"unique_key"), fields.get(b"unique_scope")
+    available_ms = int(available)
     event = stored_event(
-        event_type=fields[b"event_type"].decode(),
+        event_type=body.event_type,
         payload=body.payload,
         event_id=event_id,
         headers=body.headers,
         metadata=body.metadata,
         partition_key=body.partition_key,
-        ordering_key=None if ordering is None else ordering.decode(),
-        available_at=from_ms(int(fields[b"available_at"])),
-        unique_key=None if unique is None else unique.decode(),
-        unique_scope=UniqueScope.ALL_LIVE if scope is None else _SCOPES[scope],
+        ordering_key=body.ordering_key,
+        available_at=from_ms(available_ms),
+        unique_key=body.unique_key,
+        unique_scope=body.unique_scope or UniqueScope.ALL_LIVE,
         content_type=body.content_type or JSON,
     )
-    created = int(fields[b"created_at"])
-    due, excused = int(fields.get(b"due_at", created)), int(fields.get(b"excused", 0))
     return Claim(
-        event, event_id, number, relay, attempts, excused, exhausted == 1, suspect, created, due, now, now + lease
-    )
+        event, event_id, number, relay, attempts, int(excused or 0), exhausted == 1, suspect,
+        int(created), int(due or available_ms), now, now + lease,
+    )  # fmt: skip
 
 
 def pairs(flat: Iterable[bytes]) -> dict[str, str]:
@@ -146,7 +162,7 @@ def decode_record(described: list[Any], now: int) -> Record:
     try:
         body = decode_body(event_id, raw or b"")
     except StoreError as error:  # one event of a newer version must not hide the others from an operator
-        body, problem = Body(0, b"", BYTES, {}, None, {}), str(error)
+        body, problem = Body(0, "", b"", BYTES, {}, None, None, None, {}, None), str(error)
     state, attempts = State(fields["state"]), int(fields.get("attempts", 0))
     available_at = from_ms(int(fields["available_at"]))
 
@@ -208,19 +224,11 @@ def _attempt(entry: bytes) -> Attempt:
     return Attempt(from_ms(int(at)), outcome, by, int(number), error)
 
 
-def difference(stored: list[bytes], event: Event, max_payload: int) -> str:
+def difference(stored: bytes, event: Event, max_payload: int) -> str:
     """Which immutable field of an event differs from the one stored under its id."""
-    event_type, ordering_key, unique_key, raw = stored
-    if event_type.decode() != event.event_type:
-        return "event_type"
-    if ordering_key.decode() != (event.ordering_key or ""):
-        return "ordering_key"
-    if unique_key.decode() != (event.unique_key or ""):
-        return "unique_key"
     try:
-        there = decode_body(event.event_id, raw)
+        there = decode_body(event.event_id, stored)
     except StoreError:  # too large to be told, or not for us to read; but not the same
         return "payload"
     here = _decode(encode_event(event, max_payload, {})[2])
-    fields = ("payload", "content_type", "headers", "partition_key")
-    return next((field for field in fields if getattr(there, field) != getattr(here, field)), "body")
+    return next((field for field in _CONTENT if getattr(there, field) != getattr(here, field)), "body")

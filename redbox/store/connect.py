@@ -16,7 +16,7 @@ from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, RedisError
+from redis.exceptions import RedisError
 
 from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
 from redbox.store.wire import ClusterWire, SingleWire, Wire

@@ -1,20 +1,21 @@
 """A connection that everyone shares: commands go out as they come, and replies are handed out in the order asked.
 
-redis-py opens it, with all it knows of addresses, TLS, logins and sentinels. From then on its socket is read and written
-here, without a pool, a stream and a timer for each command: for a single put, that was most of the client's time.
+redis-py opens it, with all it knows of addresses, TLS, logins and sentinels. From then on its socket is read and
+written here, without a pool, a stream and a timer for each command, which were most of what a single put cost.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Self
 
 import hiredis
 from redis.exceptions import ConnectionError, DataError, InvalidResponse, ReadOnlyError, TimeoutError
 
 Command = tuple[Any, ...]
+Release = Callable[[Any], Awaitable[None]]
 
 _INCOMPLETE: Final = object()
 
@@ -62,7 +63,7 @@ class Line(asyncio.Protocol):
     @classmethod
     def over(cls, connection: Any) -> Self | None:
         """Takes over a connection that redis-py has opened; None if it has no socket of its own."""
-        transport = getattr(getattr(connection, "_writer", None), "transport", None)
+        transport: Any = getattr(getattr(connection, "_writer", None), "transport", None)
         if not hasattr(transport, "set_protocol") or not hasattr(connection, "_parser"):
             return None
         line = cls(connection, transport)
@@ -163,3 +164,39 @@ class Line(asyncio.Protocol):
         for question in questions:
             if not question.answer.done():
                 question.answer.set_exception(type(error)(*error.args))  # its own: raising one adds to its traceback
+
+
+class Lines:
+    """The lines that a wire has open, by where they lead."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[Line, Release]] = {}
+        self._opening = asyncio.Lock()
+
+    def get(self, where: str) -> Line | None:
+        """The line there, if one is open."""
+        line, _ = self._open.get(where, (None, None))
+        return None if line is None or line.left else line
+
+    async def open(self, where: str, connect: Callable[[], Awaitable[Any]], release: Release) -> Line | None:
+        """A line over what `connect` gives; None if that has no socket. `release` takes the connection back."""
+        async with self._opening:
+            if line := self.get(where):
+                return line
+            await self._close(where)
+            connection = await connect()
+            opened = Line.over(connection)
+            if opened is None:
+                await release(connection)
+            else:
+                self._open[where] = opened, release
+            return opened
+
+    async def close(self) -> None:
+        for where in list(self._open):
+            await self._close(where)
+
+    async def _close(self, where: str) -> None:
+        line, release = self._open.pop(where, (None, None))
+        if line is not None and release is not None:
+            await release(await line.give_back())

@@ -36,7 +36,7 @@ class Signature(msgspec.Struct, frozen=True):
 REGISTRY: Final[dict[str, Signature]] = {
     "put": Signature(
         ("mode",),
-        ("id", "event_type", "body", "content", "available", "ordering_key", "unique_key", "unique_scope"),
+        ("id", "event_type", "body", "content", "options"),
         flag=None,
     ),
     "claim": Signature(

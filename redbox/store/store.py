@@ -38,14 +38,17 @@ from redbox.errors import (
 )
 from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
-from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
 from redbox.store.line import Command
+from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
 from redbox.store.wire import NotConnected, Wire, redirection
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
 MAYBE: Final = "; it may or may not have been carried out"
 NOTHING_SENT: Final = "; nothing was changed"
 
+CREATED: Final = b"CREATED"
+EXISTS: Final = b"EXISTS"
+SKIPPED: Final = b"SKIPPED"
 UNCONFIRMED: Final = b"UNCONFIRMED"  # instead of CREATED or EXISTS, when the durability was not reached
 
 Fence = tuple[str, int]  # event id, claim number
@@ -76,8 +79,7 @@ class Store:
         try:
             return await self._run("put", arguments, durability=durability, repeat=True)
         except DurabilityNotReached as error:  # a refused event is refused all the same
-            stored = (b"CREATED", b"EXISTS")
-            return [[UNCONFIRMED, str(error)] if reply[0] in stored else reply for reply in error.replies]
+            return [[UNCONFIRMED, str(error)] if reply in (CREATED, EXISTS) else reply for reply in error.replies]
 
     async def claim(self, relay: str, limit: int, lease: int, attempts: int, size: int, holding: int) -> Replies:
         return await self._run("claim", (relay, limit, lease, attempts, size, holding))

@@ -14,8 +14,8 @@ from redis.exceptions import ClusterCrossSlotError, RedisError
 from redbox import keys
 from redbox.errors import DurabilityNotReached, PartlyCommitted, TransactionFailed
 from redbox.store.durability import Durability
-from redbox.store.store import Store
 from redbox.store.line import Command
+from redbox.store.store import CREATED, EXISTS, Store
 from redbox.store.wire import redirection
 
 TURNS: Final = 20
@@ -30,7 +30,11 @@ class Committed:
 
 
 async def transact(
-    store: Store, commands: Sequence[Command], events: Sequence[tuple[Any, ...]], durability: Durability
+    store: Store,
+    commands: Sequence[Command],
+    events: Sequence[tuple[Any, ...]],
+    unique_keys: Sequence[str],
+    durability: Durability,
 ) -> Committed | list[Any]:
     """Commits, or returns the replies of the put script that refused; then nothing was written."""
     wire, script = await store.wire(), await store.script("put")
@@ -38,7 +42,7 @@ async def transact(
     meta, box = keys.meta(store.box), store.box
     arguments = [part for event in events for part in event]
     watched = [meta, *(keys.event(box, event[0]) for event in events)]
-    watched += [keys.unique(box, event[6]) for event in events if event[6]]
+    watched += [keys.unique(box, unique) for unique in unique_keys]
     asking = [("WATCH", *watched), ("EVAL", script.text, 1, meta, "check", *arguments)]
     writing: list[Command] = [("MULTI",), *commands]
     if events:
@@ -62,7 +66,7 @@ async def transact(
                 if isinstance(checked, Exception):
                     await talk([("UNWATCH",)])
                     raise store.translate(checked, maybe=False) from checked
-                if any(reply[0] not in (b"CREATED", b"EXISTS") for reply in checked):
+                if any(reply not in (CREATED, EXISTS) for reply in checked):
                     await talk([("UNWATCH",)])
                     return list(checked)
                 sent = True

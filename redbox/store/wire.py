@@ -28,9 +28,10 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from redbox.store.line import Command, Line, pack
+from redbox.store.line import Command, Lines, pack
 
 Talk = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+HERE: Final = ""  # where the only line of a single server leads
 REDIRECTS: Final = 8
 REDIRECT_PAUSE: Final = 0.05
 
@@ -124,14 +125,12 @@ class SingleWire:
     def __init__(self, client: Redis, *, shebang: bool = True, on_close: Callable[[], Any] | None = None) -> None:
         self._client = client
         self._on_close = on_close
-        self._line: Line | None = None
-        self._opening = asyncio.Lock()
+        self._lines = Lines()
         self._lineless = False  # an in-memory stand-in has no socket
         self.shebang = shebang
 
     @asynccontextmanager
     async def session(self, key: str) -> AsyncIterator[Talk]:  # noqa: ARG002  # one server holds every key
-        pool = self._client.connection_pool
         connection = await self._connect()
         try:
             yield partial(talk, connection)
@@ -140,7 +139,7 @@ class SingleWire:
             raise
         finally:
             with anyio.CancelScope(shield=True):  # a cancelled caller must not cost the pool a connection
-                await pool.release(connection)
+                await self._release(connection)
 
     async def _connect(self) -> Any:
         try:
@@ -150,39 +149,24 @@ class SingleWire:
             await self._revive()
             raise
 
+    async def _release(self, connection: Any) -> None:
+        await self._client.connection_pool.release(connection)
+
     async def _revive(self) -> None:
         """After a broken connection: where the server is ours, it is started again if it is gone."""
 
     async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:
         if not waits and not self._lineless:
-            line = self._line
-            if line is None or line.left:
-                line = await self._open_line()
+            line = self._lines.get(HERE) or await self._lines.open(HERE, self._connect, self._release)
             if line is not None:
                 try:
                     return await line.exchange(commands)
                 except (ConnectionError, OSError):
                     await self._revive()
                     raise
+            self._lineless = True
         async with self.session(key) as say:
             return await say(commands)
-
-    async def _open_line(self) -> Line | None:
-        async with self._opening:
-            if self._line is not None and not self._line.left:
-                return self._line
-            await self._close_line()
-            connection = await self._connect()
-            self._line = Line.over(connection)
-            if self._line is None:
-                self._lineless = True
-                await self._client.connection_pool.release(connection)
-            return self._line
-
-    async def _close_line(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            await self._client.connection_pool.release(await line.give_back())
 
     async def follow(self, redirect: Exception) -> None:
         raise redirect  # one server never redirects
@@ -191,7 +175,7 @@ class SingleWire:
         return [key async for key in self._client.scan_iter(match=pattern, count=1000)]
 
     async def close(self) -> None:
-        await self._close_line()
+        await self._lines.close()
         if self._on_close is not None:
             await self._on_close()
 
@@ -211,6 +195,7 @@ class ClusterWire:
     def __init__(self, client: RedisCluster, *, on_close: Callable[[], Any] | None = None) -> None:
         self._client = client
         self._on_close = on_close
+        self._lines = Lines()
         self._stale = False
 
     async def _refresh(self) -> None:
@@ -220,11 +205,14 @@ class ClusterWire:
                 await self._client.nodes_manager.initialize()
                 self._stale = False
 
-    async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:  # noqa: ARG002
+    async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:
         await self._refresh()
         for _ in range(REDIRECTS):
-            async with self._connection(key) as connection:
-                replies = await talk(connection, commands)
+            if waits:
+                async with self._connection(key) as connection:
+                    replies = await talk(connection, commands)
+            else:
+                replies = await self._over_line(key, commands)
             redirect = redirection(replies)
             if redirect is None:
                 break
@@ -247,12 +235,32 @@ class ClusterWire:
         async with self._connection(key) as connection:
             yield partial(talk, connection)
 
-    @asynccontextmanager
-    async def _connection(self, key: str) -> AsyncIterator[Any]:
+    async def _over_line(self, key: str, commands: Sequence[Command]) -> list[Any]:
+        node = self._node(key)
+
+        async def connect() -> Any:
+            return await self._connect(node)
+
+        async def release(connection: Any) -> None:
+            node.release(connection)
+
+        try:
+            line = self._lines.get(node.name) or await self._lines.open(node.name, connect, release)
+            if line is None:
+                raise ConnectionError("the cluster's connections have no socket")
+            return await line.exchange(commands)
+        except (ConnectionError, TimeoutError, OSError):
+            self._stale = True
+            raise
+
+    def _node(self, key: str) -> Any:
+        node = self._client.get_node_from_key(key)
+        if node is None:
+            raise NotConnected("no node of the cluster serves this box's slot")
+        return node
+
+    async def _connect(self, node: Any) -> Any:
         async with connecting():
-            node: Any = self._client.get_node_from_key(key)
-            if node is None:
-                raise ConnectionError("no node of the cluster serves this box's slot")
             connection = node.acquire_connection()
         try:
             with suppress(ConnectionError):  # unread data or a closed socket: start afresh, as redis-py's own pool does
@@ -260,18 +268,30 @@ class ClusterWire:
                     await connection.disconnect()
             async with connecting():
                 await connection.connect()
-            yield connection
+        except BaseException:
+            node.release(connection)
+            raise
+        return connection
+
+    @asynccontextmanager
+    async def _connection(self, key: str) -> AsyncIterator[Any]:
+        node = self._node(key)
+        try:
+            connection = await self._connect(node)
+            try:
+                yield connection
+            finally:
+                node.release(connection)
         except (ConnectionError, TimeoutError, OSError):
             self._stale = True
             raise
-        finally:
-            node.release(connection)
 
     async def scan(self, pattern: str) -> list[bytes]:
         await self._refresh()
         return [key async for key in self._client.scan_iter(match=pattern, count=1000)]
 
     async def close(self) -> None:
+        await self._lines.close()
         if self._on_close is not None:
             await self._on_close()
 

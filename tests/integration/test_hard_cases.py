@@ -220,7 +220,7 @@ async def test_an_empty_filter_is_not_no_filter(redbox_box: Box, field: str):
 
 async def test_one_event_that_cannot_be_read_does_not_cost_the_others(redbox_box: Box):
     bad, good = await redbox_box.put_many([Event("n", unique_key="u"), Event("n")])
-    await redbox_box._store.exchange([("HSET", keys.event("test", bad.event_id), "unique_scope", "MARTIAN")])
+    await redbox_box._store.exchange([("HSET", keys.event("test", bad.event_id), "created_at", "MARTIAN")])
     assert [claim.event_id for claim in await redbox_box.claim("relay")] == [good.event_id]
 
 

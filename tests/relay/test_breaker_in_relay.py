@@ -84,7 +84,7 @@ async def test_claims_that_arrive_when_it_is_open_already_go_back(redbox_box: Bo
 
     async def slow(*args: Any, **options: Any) -> Any:
         found = await claim(*args, **options)
-        if any(reply[0].startswith(b"late") for reply in found.replies):
+        if any(part.startswith(b"late") for part in found.parts[::8]):
             asked.set()
             await answer.wait()
         return found

@@ -184,7 +184,7 @@ def test_the_loop_ends_while_a_claim_is_under_way():
 
         async def slow(*args: object, **options: object) -> object:
             found = await claim(*args, **options)  # type: ignore[arg-type]
-            if len(found) and found.replies[0][0] == b"late":
+            if len(found) and found.parts[0] == b"late":
                 claimed.set()
                 await asyncio.sleep(60)
             return found

@@ -338,7 +338,7 @@ async def test_what_was_asked_for_ahead_goes_back_when_it_is_stopped(redbox_box:
 
     async def slow(*args: Any, **options: Any) -> Any:
         found = await claim(*args, **options)
-        if found.replies[0][0] != b"e0":
+        if found.parts[0] != b"e0":
             ahead.set()
             await answer.wait()
         return found

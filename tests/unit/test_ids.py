@@ -59,7 +59,7 @@ def test_a_full_counter_runs_into_the_next_millisecond(monkeypatch: pytest.Monke
     generator = ids._Generator()
     monkeypatch.setattr(ids.time, "time_ns", lambda: 2_000_000_000_000 * 1_000_000)
     first = generator.next()
-    generator._counter = (1 << 74) - 1
+    generator._high, generator._low = (1 << 26) - 1, (1 << 48) - 1
     second = generator.next()
     assert first < second
     assert UUID(second).int >> 80 == 2_000_000_000_001
@@ -94,3 +94,16 @@ def test_a_fork_while_another_thread_makes_an_id_does_not_hang():
     with ids._generator._lock:
         made = ids_of_child()
     assert len(set(made)) == 50
+
+
+def test_a_full_lower_part_carries(monkeypatch: pytest.MonkeyPatch):
+    generator = ids._Generator()
+    monkeypatch.setattr(ids.time, "time_ns", lambda: 2_000_000_000_000 * 1_000_000)
+    generator.next()
+    generator._low = (1 << 48) - 1
+    generator._set_head()
+    before = f"{generator._head}{generator._low:012x}"
+    after = generator.next()
+    assert before < after
+    assert UUID(after).int >> 80 == 2_000_000_000_000
+    assert (UUID(after).version, UUID(after).variant) == (7, "specified in RFC 4122")

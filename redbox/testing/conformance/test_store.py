@@ -427,6 +427,12 @@ OPERATIONS: dict[str, Callable[[Box, dict[str, Any]], Awaitable[Any]]] = {
     "replay by name": lambda box, _: box.replay(["dead"], who="ada", why="x"),
     "operate.pause": lambda box, _: box.operate.pause(who="ada", why="x"),
 }
+#: What the busiest scripts write, and so look at first; the others look at every key of the box.
+WRITTEN = {
+    "put": ["counters", "pending", "waiting", "wake"],
+    "claim": ["counters", "claimed", "retries", "wake"],
+    "ack": ["counters", "claimed", "published", "wake"],
+}
 BOX_KEYS = ["counters", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost"]
 
 
@@ -450,7 +456,8 @@ async def refuses_to_begin(box: Box, claims: dict[str, Any], name: str, kind: st
 @pytest.mark.parametrize("name", [*WRITES, *OPERATIONS])
 async def test_a_script_that_cannot_finish_does_not_begin(box: Box, name: str):
     claims = await scene(box)
-    await refuses_to_begin(box, claims, name, "lost")
+    for kind in WRITTEN.get(name, ["lost"]):
+        await refuses_to_begin(box, claims, name, kind)
     await {**WRITES, **OPERATIONS}[name](box, claims)
     assert await check_invariants(box) == []
 
