@@ -31,7 +31,7 @@
 --- @include "next_due"
 --- @include "whole"
 
-local relay, limit, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local relay, limit, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local attempt_limit, byte_limit, holding = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local settings, refusal = open_box()
 if refusal then
@@ -41,10 +41,11 @@ if settings.paused then
   return redis.error_reply("PAUSED the box is paused; resume it to claim again")
 end
 local now = now_ms()
+local claimed_at, lease_until = whole(now), whole(now + lease)
 
 local index, alone = key.pending, false
-local ids = redis.call("ZRANGEBYSCORE", key.pending, "-inf", now, "LIMIT", 0, limit)
-local suspect = redis.call("ZRANGEBYSCORE", key.suspect, "-inf", now, "WITHSCORES", "LIMIT", 0, 1)
+local ids = redis.call("ZRANGEBYSCORE", key.pending, "-inf", claimed_at, "LIMIT", "0", limit)
+local suspect = redis.call("ZRANGEBYSCORE", key.suspect, "-inf", claimed_at, "WITHSCORES", "LIMIT", "0", "1")
 if suspect[1] and not suspect_out()
   and (not ids[1] or tonumber(suspect[2]) <= tonumber(redis.call("ZSCORE", key.pending, ids[1]))) then
   index, alone, ids = key.suspect, true, { suspect[1] }
@@ -77,10 +78,9 @@ if #taken == 0 and #lost == 0 then
 end
 touch(lost[1] and ALL or { "counters", "claimed", "retries", "wake" })
 
-local first = redis.call("HINCRBY", key.counters, "claimed", #taken) - #taken + 1
+local first = redis.call("HINCRBY", key.counters, "claimed", whole(#taken)) - #taken + 1
 local reply, leases, retried = { now, alone and 1 or 0, -1, first }, {}, {}
 local by_itself = #taken == 1 and holding == 0
-local claimed_at, lease_until = whole(now), whole(now + lease)
 for position, id in ipairs(taken) do
   local event, excused, due_at, exhausted = events[position], false, false, false
   local attempts = tonumber(event[4] or 0)
@@ -99,9 +99,9 @@ for position, id in ipairs(taken) do
   redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
     "claim", whole(first + position - 1), "attempts", whole(attempts))
   if exhausted then
-    redis.call("HSET", event_key .. id, "exhausted", 1)
+    redis.call("HSET", event_key .. id, "exhausted", "1")
   elseif by_itself then
-    redis.call("HSET", event_key .. id, "alone", 1)
+    redis.call("HSET", event_key .. id, "alone", "1")
   end
   if event[5] then
     redis.call("ZADD", unique_key .. event[5], "+inf", id)
@@ -113,7 +113,7 @@ for position, id in ipairs(taken) do
 end
 in_chunks("ZADD", key.claimed, leases)
 -- What was looked at are the first of their index.
-redis.call("ZREMRANGEBYRANK", index, 0, #taken + #lost - 1)
+redis.call("ZREMRANGEBYRANK", index, "0", whole(#taken + #lost - 1))
 in_chunks("ZREM", key.retries, retried)
 for _, item in ipairs(lost) do
   redis.call("ZADD", key.lost, now, item[1])

@@ -127,7 +127,7 @@ for position, at in ipairs(created) do
   if own and (own.ordering or own.unique) then
     if own.ordering then
       redis.call("HSET", event, "ordering_key", own.ordering)
-      redis.call("ZADD", line_key .. own.ordering, redis.call("HINCRBY", key.counters, "seq", 1), id)
+      redis.call("ZADD", line_key .. own.ordering, redis.call("HINCRBY", key.counters, "seq", "1"), id)
     end
     if own.unique then
       redis.call("HSET", event, "unique_key", own.unique, "unique_scope", own.scope)

@@ -4,7 +4,7 @@
 -- moved to lost, and the next one is taken.
 local function advance_line(ordering_key, now)
   while true do
-    local id = redis.call("ZRANGE", line_key .. ordering_key, 0, 0)[1]
+    local id = redis.call("ZRANGE", line_key .. ordering_key, "0", "0")[1]
     if not id then
       return
     end

@@ -1,7 +1,8 @@
 --- @include "keys"
+--- @include "whole"
 -- Adds to one of the box's lifetime totals.
 local function count(total, by)
   if by > 0 then
-    redis.call("HINCRBY", key.counters, total, by)
+    redis.call("HINCRBY", key.counters, total, whole(by))
   end
 end

@@ -5,7 +5,7 @@
 -- event is already in its line, if it has one.
 local SUSPECT_FROM = 2
 local function enqueue(id, available_at, attempts, expiries, ordering_key, unique)
-  local behind = ordering_key and redis.call("ZRANGE", line_key .. ordering_key, 0, 0)[1] ~= id
+  local behind = ordering_key and redis.call("ZRANGE", line_key .. ordering_key, "0", "0")[1] ~= id
   if behind then
     redis.call("ZADD", key.waiting, available_at, id)
   else
@@ -16,6 +16,6 @@ local function enqueue(id, available_at, attempts, expiries, ordering_key, uniqu
     end
   end
   if unique then
-    redis.call("ZADD", unique_key .. unique, attempts > 0 and available_at or 0, id)
+    redis.call("ZADD", unique_key .. unique, attempts > 0 and available_at or "0", id)
   end
 end

@@ -7,8 +7,8 @@ local function hint()
   if soonest == math.huge then
     return
   end
-  local first = redis.call("ZRANGE", key.pending, 0, 0, "WITHSCORES")[2]
+  local first = redis.call("ZRANGE", key.pending, "0", "0", "WITHSCORES")[2]
   if (not first or soonest <= tonumber(first)) and redis.call("LLEN", key.wake) == 0 then
-    redis.call("RPUSH", key.wake, 1)
+    redis.call("RPUSH", key.wake, "1")
   end
 end

@@ -2,7 +2,7 @@
 --- @include "advance_line"
 -- Takes an event out of its line; when it was the head, the next one becomes it.
 local function leave_line(id, ordering_key, now)
-  local was_head = redis.call("ZRANGE", line_key .. ordering_key, 0, 0)[1] == id
+  local was_head = redis.call("ZRANGE", line_key .. ordering_key, "0", "0")[1] == id
   redis.call("ZREM", line_key .. ordering_key, id)
   if was_head then
     redis.call("ZREM", key.blocked, ordering_key)

@@ -1,5 +1,5 @@
--- A whole number as text. Redis formats a number given to it with all the digits of a float, which takes several times
--- as long; worth it where there is one per event.
+-- A whole number as text. A number given to redis.call is formatted with all the digits of a float, which takes as long
+-- as a small command: the scripts that run all the time give text, "0" for 0.
 local function whole(number)
   return string.format("%d", number)
 end
