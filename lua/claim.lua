@@ -109,7 +109,7 @@ for position, id in ipairs(taken) do
   leases[2 * position - 1], leases[2 * position] = lease_until, id
   local at = 8 * position - 4
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[position], attempts, exhausted and 1 or 0
-  reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[2], event[3], excused, due_at
+  reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[2], event[3] or event[2], excused, due_at
 end
 in_chunks("ZADD", key.claimed, leases)
 -- What was looked at are the first of their index.

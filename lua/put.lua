@@ -119,10 +119,9 @@ for position, at in ipairs(created) do
   local id, event, own = ARGV[at], event_keys[at], options[at]
   local available_at = own and whole(due(own.available, now)) or created_at
   bodies[2 * position - 1], bodies[2 * position] = body_key .. id, ARGV[at + 2]
-  redis.call("HSET", event, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at,
-    "available_at", available_at)
+  redis.call("HSET", event, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at)
   if available_at ~= created_at then
-    redis.call("HSET", event, "due_at", available_at)
+    redis.call("HSET", event, "available_at", available_at, "due_at", available_at)
   end
   if own and (own.ordering or own.unique) then
     if own.ordering then

@@ -49,7 +49,7 @@ local replies, settled, released, seen, fenced = {}, {}, {}, {}, 0
 for at = 5, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
-    "attempts", "excused", "expiries", "available_at", "exhausted")
+    "attempts", "excused", "expiries", "available_at", "exhausted", "created_at")
   local word = judge(event, ARGV[at + 1])
   if seen[id] then
     word = operator and "NOTCLAIMED" or "LEASELOST"
@@ -68,7 +68,7 @@ touch()
 
 for _, item in ipairs(settled) do
   local id, event = item[1], item[2]
-  local available_at = delay == "" and event[9] or now + tonumber(delay)
+  local available_at = delay == "" and (event[9] or event[11]) or now + tonumber(delay)
   remember(id, now, event[3], "released", operator and who or event[2], why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at)
   if not event[10] then

@@ -119,12 +119,12 @@ def relay(box: str, name: str) -> str:
 
 
 def event(box: str, event_id: str) -> str:
-    """Hash: state and everything scripts and filters look at."""
+    """Hash: state and everything scripts and filters look at. Without an available_at, that is created_at."""
     return f"{prefix(box)}:e:{event_id}"
 
 
 def body(box: str, event_id: str) -> str:
-    """String: the rest of the immutable part, payload included."""
+    """String: the immutable part, payload included."""
     return f"{prefix(box)}:b:{event_id}"
 
 

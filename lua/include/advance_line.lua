@@ -8,10 +8,10 @@ local function advance_line(ordering_key, now)
     if not id then
       return
     end
-    local event = redis.call("HMGET", event_key .. id, "available_at", "attempts", "expiries")
+    local event = redis.call("HMGET", event_key .. id, "created_at", "available_at", "attempts", "expiries")
     redis.call("ZREM", key.waiting, id)
     if event[1] then
-      enqueue(id, event[1], tonumber(event[2] or 0), tonumber(event[3] or 0), ordering_key, false)
+      enqueue(id, event[2] or event[1], tonumber(event[3] or 0), tonumber(event[4] or 0), ordering_key, false)
       return
     end
     redis.call("ZREM", line_key .. ordering_key, id)

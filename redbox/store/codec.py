@@ -26,7 +26,7 @@ from redbox.events import (
     stored_event,
     to_ms,
 )
-from redbox.payloads import BYTES, JSON
+from redbox.payloads import BYTES, JSON, MSGPACK, TEXT
 
 BODY_VERSION: Final = 1
 #: How many parts a claim's reply has for each event, and which of them are its body and its exhaustion.
@@ -39,7 +39,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     version: int
     event_type: str
     payload: bytes
-    content_type: str | None  # None is JSON, the usual case
+    content_type: str | int  # a number for those in _CONTENT_TYPES
     headers: dict[str, str]
     partition_key: str | None
     ordering_key: str | None
@@ -48,6 +48,9 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     unique_scope: UniqueScope | None  # None is ALL_LIVE
 
 
+#: The usual content types by number; never renumber them.
+_CONTENT_TYPES: Final = {0: JSON, 1: BYTES, 2: TEXT, 3: MSGPACK}
+_TYPE_NUMBERS: Final = {name: number for number, name in _CONTENT_TYPES.items()}
 #: What makes two events the same, in the order in which a difference is told.
 _CONTENT: Final = (
     "event_type", "ordering_key", "unique_key", "payload", "content_type", "headers", "partition_key",
@@ -74,7 +77,7 @@ def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) ->
             BODY_VERSION,
             event.event_type,
             payload,
-            None if content_type == JSON else content_type,
+            _TYPE_NUMBERS.get(content_type, content_type),
             dict(sorted(event.headers.items())) if event.headers else {},
             event.partition_key,
             event.ordering_key,
@@ -116,6 +119,10 @@ def decode_body(event_id: str, body: bytes) -> Body:
     return decoded
 
 
+def _content_type(body: Body) -> str:
+    return body.content_type if isinstance(body.content_type, str) else _CONTENT_TYPES.get(body.content_type, BYTES)
+
+
 def _version_of(body: bytes) -> int:
     try:
         return msgspec.msgpack.decode(_version(body)[0], type=int)
@@ -140,7 +147,7 @@ def decode_claim(parts: Sequence[Any], relay: str, number: int, now: int, lease:
         available_at=from_ms(available_ms),
         unique_key=body.unique_key,
         unique_scope=body.unique_scope or UniqueScope.ALL_LIVE,
-        content_type=body.content_type or JSON,
+        content_type=_content_type(body),
     )
     return Claim(
         event, event_id, number, relay, attempts, int(excused or 0), exhausted == 1, suspect,
@@ -164,7 +171,8 @@ def decode_record(described: list[Any], now: int) -> Record:
     except StoreError as error:  # one event of a newer version must not hide the others from an operator
         body, problem = Body(0, "", b"", BYTES, {}, None, None, None, {}, None), str(error)
     state, attempts = State(fields["state"]), int(fields.get("attempts", 0))
-    available_at = from_ms(int(fields["available_at"]))
+    available_ms = int(fields.get("available_at", fields["created_at"]))
+    available_at = from_ms(available_ms)
 
     def moment(name: str) -> Any:
         return from_ms(int(fields[name])) if name in fields else None
@@ -180,13 +188,13 @@ def decode_record(described: list[Any], now: int) -> Record:
         available_at=available_at,
         unique_key=fields.get("unique_key"),
         unique_scope=UniqueScope(fields.get("unique_scope", UniqueScope.ALL_LIVE)),
-        content_type=body.content_type or JSON,
+        content_type=_content_type(body),
     )
     return Record(
         event=event,
         event_id=event_id,
         state=state,
-        phase=phase_of(state, attempts, int(fields["available_at"]), now),
+        phase=phase_of(state, attempts, available_ms, now),
         created_at=from_ms(int(fields["created_at"])),
         available_at=available_at,
         attempts=attempts,

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import hiredis
 from redis.exceptions import ConnectionError, DataError, InvalidResponse, ReadOnlyError, TimeoutError
 
 Command = tuple[Any, ...]
-Release = Callable[[Any], Awaitable[None]]
 
 _INCOMPLETE: Final = object()
 
@@ -166,37 +165,83 @@ class Line(asyncio.Protocol):
                 question.answer.set_exception(type(error)(*error.args))  # its own: raising one adds to its traceback
 
 
+class Way(NamedTuple):
+    """How to get a connection of redis-py's that leads somewhere, and how to give it back."""
+
+    where: str
+    connect: Callable[[], Awaitable[Any]]
+    release: Callable[[Any], Awaitable[None]]
+
+
 class Lines:
-    """The lines that a wire has open, by where they lead."""
+    """The lines that a wire has open: for each place one that everyone shares, and one for each who waits there."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[Line, Release]] = {}
+        self._shared: dict[str, tuple[Line, Way]] = {}
+        self._idle: dict[str, list[tuple[Line, Way]]] = {}
         self._opening = asyncio.Lock()
 
-    def get(self, where: str) -> Line | None:
+    async def exchange(self, way: Way, commands: Sequence[Command], *, waits: bool) -> list[Any] | None:
+        """A reply for each command; None where connections have no socket. What may block has a line of its own."""
+        if waits:
+            return await self._wait(way, commands)
+        line = self.shared(way.where) or await self._share(way)
+        return None if line is None else await line.exchange(commands)
+
+    def shared(self, where: str) -> Line | None:
         """The line there, if one is open."""
-        line, _ = self._open.get(where, (None, None))
+        line, _ = self._shared.get(where, _NONE)
         return None if line is None or line.left else line
 
-    async def open(self, where: str, connect: Callable[[], Awaitable[Any]], release: Release) -> Line | None:
-        """A line over what `connect` gives; None if that has no socket. `release` takes the connection back."""
+    async def _share(self, way: Way) -> Line | None:
         async with self._opening:
-            if line := self.get(where):
+            if line := self.shared(way.where):
                 return line
-            await self._close(where)
-            connection = await connect()
-            opened = Line.over(connection)
-            if opened is None:
-                await release(connection)
-            else:
-                self._open[where] = opened, release
+            await _close(*self._shared.pop(way.where, _NONE))
+            opened = await _open(way)
+            if opened is not None:
+                self._shared[way.where] = opened, way
             return opened
 
-    async def close(self) -> None:
-        for where in list(self._open):
-            await self._close(where)
+    async def _wait(self, way: Way, commands: Sequence[Command]) -> list[Any] | None:
+        line = await self._take(way)
+        if line is None:
+            return None
+        try:
+            return await line.exchange(commands)
+        except BaseException:
+            line.close()  # nobody reads what it would still be told
+            raise
+        finally:
+            self._idle.setdefault(way.where, []).append((line, way))
 
-    async def _close(self, where: str) -> None:
-        line, release = self._open.pop(where, (None, None))
-        if line is not None and release is not None:
-            await release(await line.give_back())
+    async def _take(self, way: Way) -> Line | None:
+        idle = self._idle.get(way.where, [])
+        while idle:
+            line, opened_by = idle.pop()
+            if not line.left:
+                return line
+            await _close(line, opened_by)
+        return await _open(way)
+
+    async def close(self) -> None:
+        opened = [*self._shared.values(), *(each for idle in self._idle.values() for each in idle)]
+        self._shared, self._idle = {}, {}
+        for line, way in opened:
+            await _close(line, way)
+
+
+_NONE: Final = (None, None)
+
+
+async def _open(way: Way) -> Line | None:
+    connection = await way.connect()
+    line = Line.over(connection)
+    if line is None:
+        await way.release(connection)
+    return line
+
+
+async def _close(line: Line | None, way: Way | None) -> None:
+    if line is not None and way is not None:
+        await way.release(await line.give_back())

@@ -28,7 +28,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from redbox.store.line import Command, Lines, pack
+from redbox.store.line import Command, Lines, Way, pack
 
 Talk = Callable[[Sequence[Command]], Awaitable[list[Any]]]
 HERE: Final = ""  # where the only line of a single server leads
@@ -119,35 +119,34 @@ async def talk(connection: Any, commands: Sequence[Command]) -> list[Any]:
 class SingleWire:
     """One server, or the master that sentinels name, or an in-memory stand-in.
 
-    Almost everything goes over one line. What blocks, and a session, gets a connection from redis-py's pool.
+    Almost everything goes over one line; what blocks has a line of its own. A session gets a connection from redis-py's
+    pool.
     """
 
     def __init__(self, client: Redis, *, shebang: bool = True, on_close: Callable[[], Any] | None = None) -> None:
         self._client = client
         self._on_close = on_close
         self._lines = Lines()
+        self._way = Way(HERE, self._connect, self._release)
         self._lineless = False  # an in-memory stand-in has no socket
         self.shebang = shebang
 
     @asynccontextmanager
     async def session(self, key: str) -> AsyncIterator[Talk]:  # noqa: ARG002  # one server holds every key
-        connection = await self._connect()
         try:
-            yield partial(talk, connection)
+            connection = await self._connect()
+            try:
+                yield partial(talk, connection)
+            finally:
+                with anyio.CancelScope(shield=True):  # a cancelled caller must not cost the pool a connection
+                    await self._release(connection)
         except (ConnectionError, OSError):
             await self._revive()
             raise
-        finally:
-            with anyio.CancelScope(shield=True):  # a cancelled caller must not cost the pool a connection
-                await self._release(connection)
 
     async def _connect(self) -> Any:
-        try:
-            async with connecting():
-                return await self._client.connection_pool.get_connection()
-        except (ConnectionError, OSError):
-            await self._revive()
-            raise
+        async with connecting():
+            return await self._client.connection_pool.get_connection()
 
     async def _release(self, connection: Any) -> None:
         await self._client.connection_pool.release(connection)
@@ -156,14 +155,14 @@ class SingleWire:
         """After a broken connection: where the server is ours, it is started again if it is gone."""
 
     async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:
-        if not waits and not self._lineless:
-            line = self._lines.get(HERE) or await self._lines.open(HERE, self._connect, self._release)
-            if line is not None:
-                try:
-                    return await line.exchange(commands)
-                except (ConnectionError, OSError):
-                    await self._revive()
-                    raise
+        if not self._lineless:
+            try:
+                replies = await self._lines.exchange(self._way, commands, waits=waits)
+            except (ConnectionError, OSError):
+                await self._revive()
+                raise
+            if replies is not None:
+                return replies
             self._lineless = True
         async with self.session(key) as say:
             return await say(commands)
@@ -208,11 +207,7 @@ class ClusterWire:
     async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:
         await self._refresh()
         for _ in range(REDIRECTS):
-            if waits:
-                async with self._connection(key) as connection:
-                    replies = await talk(connection, commands)
-            else:
-                replies = await self._over_line(key, commands)
+            replies = await self._over_line(key, commands, waits=waits)
             redirect = redirection(replies)
             if redirect is None:
                 break
@@ -235,23 +230,20 @@ class ClusterWire:
         async with self._connection(key) as connection:
             yield partial(talk, connection)
 
-    async def _over_line(self, key: str, commands: Sequence[Command]) -> list[Any]:
+    async def _over_line(self, key: str, commands: Sequence[Command], *, waits: bool) -> list[Any]:
         node = self._node(key)
-
-        async def connect() -> Any:
-            return await self._connect(node)
 
         async def release(connection: Any) -> None:
             node.release(connection)
 
+        way = Way(node.name, partial(self._connect, node), release)
         try:
-            line = self._lines.get(node.name) or await self._lines.open(node.name, connect, release)
-            if line is None:
-                raise ConnectionError("the cluster's connections have no socket")
-            return await line.exchange(commands)
+            replies = await self._lines.exchange(way, commands, waits=waits)
         except (ConnectionError, TimeoutError, OSError):
             self._stale = True
             raise
+        assert replies is not None, "a node of a cluster has a socket"
+        return replies
 
     def _node(self, key: str) -> Any:
         node = self._client.get_node_from_key(key)

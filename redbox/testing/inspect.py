@@ -122,11 +122,8 @@ class _Look:
             return []
         score = self.indexes[index][event_id]
         expiries = int(event.get("expiries", 0))
-        problems = (
-            []
-            if score == float(event.get(field, -1))
-            else [f"score {score} in {index}, but {field} {event.get(field)}"]
-        )
+        wanted = float(event.get(field, event["created_at"] if field == "available_at" else -1))
+        problems = [] if score == wanted else [f"score {score} in {index}, but {field} {wanted}"]
         if index in ("pending", "suspect") and (expiries >= 2) != (index == "suspect"):
             problems.append(f"is in {index} with {expiries} expiries")
         return problems

@@ -183,7 +183,7 @@ async def test_after_a_failover_the_next_exchange_gets_another_line(server: serv
     async with Box.open(server.url, name=new_box_name()) as box:
         await box.put(Event("user.created"))
         wire = await box._store.wire()
-        before = wire._lines.get("")
+        before = wire._lines.shared("")
         with server.client() as look:
             look.replicaof("127.0.0.1", 1)
             (refusal,) = await before.exchange([("SET", "a", "1")])
@@ -191,7 +191,7 @@ async def test_after_a_failover_the_next_exchange_gets_another_line(server: serv
             look.replicaof("NO", "ONE")
         assert before.left
         await box.put(Event("user.created"))
-        assert wire._lines.get("") is not before
+        assert wire._lines.shared("") is not before
 
 
 async def test_what_does_not_speak_the_protocol_is_given_up():

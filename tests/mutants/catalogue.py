@@ -72,7 +72,7 @@ MUTANTS = [
     # lines
     Mutant("promotion of the next in line forgotten", "include/leave_line.lua", "    advance_line(ordering_key, now)\n", ""),
     Mutant("a promoted event stays in waiting", "include/advance_line.lua", '    redis.call("ZREM", key.waiting, id)\n', ""),
-    Mutant("a promoted event is due at once", "include/advance_line.lua", "enqueue(id, event[1],", "enqueue(id, now,"),
+    Mutant("a promoted event is due at once", "include/advance_line.lua", "enqueue(id, event[2] or event[1],", "enqueue(id, now,"),
     Mutant("everyone is a head", "include/enqueue.lua", "local behind = ordering_key and", "local behind = false and"),
     Mutant("lines are sorted by id", "put.lua", 'redis.call("HINCRBY", key.counters, "seq", "1"), id)', "0, id)"),
     Mutant("killing one in the middle promotes", "include/leave_line.lua", "  if was_head then\n", "  if true then\n"),
@@ -95,7 +95,7 @@ MUTANTS = [
     Mutant("history grows without end", "include/remember.lua", '  redis.call("LTRIM", history_key .. id, -HISTORY, -1)\n', ""),
     Mutant("release counts the attempt", "release.lua", "if not event[10] then", "if false then"),
     Mutant("release excuses an attempt that was not counted", "release.lua", "if not event[10] then", "if true then"),
-    Mutant("release loses its place in time", "release.lua", 'delay == "" and event[9] or now + tonumber(delay)', "now + tonumber(delay == \"\" and 0 or delay)"),
+    Mutant("release loses its place in time", "release.lua", 'delay == "" and (event[9] or event[11]) or now + tonumber(delay)', "now + tonumber(delay == \"\" and 0 or delay)"),
     Mutant("release clears a suspicion", "release.lua", "tonumber(event[6] or 0), tonumber(event[8] or 0), event[4]", "tonumber(event[6] or 0), 0, event[4]"),
     Mutant("kill leaves it in waiting", "kill.lua", '  redis.call("ZREM", key.waiting, id)\n', ""),
     Mutant("kill leaves it in pending", "kill.lua", '  redis.call("ZREM", key.pending, id)\n', ""),
