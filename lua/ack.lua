@@ -33,16 +33,18 @@ if refusal then
 end
 local delete = ARGV[2] == "1" or settings.deletes
 local now = now_ms()
-local replies, ids, settled, ordered, fenced = {}, {}, {}, false, 0
+local replies, ids, places, settled, ordered, fenced = {}, {}, {}, {}, false, 0
 for at = 3, #ARGV, 2 do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key")
+  local place = event_key .. id
+  local event = redis.call("HMGET", place, "state", "claimed_by", "claim", "ordering_key", "unique_key")
   if fence(event, relay, ARGV[at + 1]) and not settled[id] then
     if delete or event[4] or event[5] then
       touch_event(id, event[4], event[5])
     end
     settled[id] = event
     ids[#ids + 1] = id
+    places[#ids] = place
     ordered = ordered or event[4]
     replies[#replies + 1] = "OK"
   else
@@ -50,7 +52,7 @@ for at = 3, #ARGV, 2 do
     replies[#replies + 1] = "LEASELOST"
   end
 end
-touch(ordered and ALL or { "counters", "claimed", "published", "wake" })
+touch(not ordered and { "counters", "claimed", "published", "wake" })
 
 local published, published_at = {}, whole(now)
 for position, id in ipairs(ids) do
@@ -58,7 +60,7 @@ for position, id in ipairs(ids) do
   if delete then
     erase(id)
   else
-    redis.call("HSET", event_key .. id, "state", "PUBLISHED", "published_at", published_at)
+    redis.call("HSET", places[position], "state", "PUBLISHED", "published_at", published_at)
     published[2 * position - 1], published[2 * position] = published_at, id
   end
   if event[4] then

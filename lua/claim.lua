@@ -51,12 +51,13 @@ if suspect[1] and not suspect_out()
   index, alone, ids = key.suspect, true, { suspect[1] }
 end
 
-local taken, events, bodies, lost, bytes = {}, {}, {}, {}, 0
+local taken, places, events, bodies, lost, bytes = {}, {}, {}, {}, {}, 0
 for _, id in ipairs(ids) do
-  local event = redis.call("HMGET", event_key .. id, "state", "created_at", "available_at", "attempts", "unique_key")
+  local place = event_key .. id
+  local event = redis.call("HMGET", place, "state", "created_at", "available_at", "attempts", "unique_key")
   local body = redis.call("GET", body_key .. id)
   if event[1] ~= "PENDING" or not body then
-    local ordering = redis.call("HGET", event_key .. id, "ordering_key")
+    local ordering = redis.call("HGET", place, "ordering_key")
     lost[#lost + 1] = { id, event[1] == "PENDING" and ordering }
     if ordering then
       touch_line(ordering, 1)
@@ -70,38 +71,38 @@ for _, id in ipairs(ids) do
       redis.call("ZCARD", unique_key .. event[5])
     end
     local position = #taken + 1
-    taken[position], events[position], bodies[position] = id, event, body
+    taken[position], places[position], events[position], bodies[position] = id, place, event, body
   end
 end
 if #taken == 0 and #lost == 0 then
   return { now, 0, next_due(), 0 }
 end
-touch(lost[1] and ALL or { "counters", "claimed", "retries", "wake" })
+touch(not lost[1] and { "counters", "claimed", "retries", "wake" })
 
 local first = redis.call("HINCRBY", key.counters, "claimed", whole(#taken)) - #taken + 1
 local reply, leases, retried = { now, alone and 1 or 0, -1, first }, {}, {}
 local by_itself = #taken == 1 and holding == 0
 for position, id in ipairs(taken) do
-  local event, excused, due_at, exhausted = events[position], false, false, false
+  local event, place, excused, due_at, exhausted = events[position], places[position], false, false, false
   local attempts = tonumber(event[4] or 0)
   if attempts > 0 then
-    local earlier = redis.call("HMGET", event_key .. id, "excused", "due_at", "alone", "exhausted")
+    local earlier = redis.call("HMGET", place, "excused", "due_at", "alone", "exhausted")
     excused, due_at = earlier[1], earlier[2] or event[2]
     exhausted = attempt_limit > 0 and attempts - tonumber(excused or 0) >= attempt_limit
     retried[#retried + 1] = id
     if earlier[3] or earlier[4] then
-      redis.call("HDEL", event_key .. id, "alone", "exhausted")
+      redis.call("HDEL", place, "alone", "exhausted")
     end
   end
   if not exhausted then
     attempts = attempts + 1
   end
-  redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
+  redis.call("HSET", place, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
     "claim", whole(first + position - 1), "attempts", whole(attempts))
   if exhausted then
-    redis.call("HSET", event_key .. id, "exhausted", "1")
+    redis.call("HSET", place, "exhausted", "1")
   elseif by_itself then
-    redis.call("HSET", event_key .. id, "alone", "1")
+    redis.call("HSET", place, "alone", "1")
   end
   if event[5] then
     redis.call("ZADD", unique_key .. event[5], "+inf", id)
