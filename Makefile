@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 
-.PHONY: help demo test lint format conformance mutants torture servers clean
+.PHONY: help demo test lint format conformance mutants torture bench servers clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,9 @@ mutants: $(VENV)/.dev  ## break the scripts one defect at a time; the suite must
 torture: $(VENV)/.dev  ## the state machine, at length and at random
 	@REDBOX_EXAMPLES=$${REDBOX_EXAMPLES:-1000} REDBOX_STEPS=$${REDBOX_STEPS:-80} $(BIN)/python -m pytest tests/stateful
 
+bench: $(VENV)/.dev servers  ## redbox beside its alternatives: tables and plots into bench/results; about 18 minutes
+	@$(BIN)/python -m bench
+
 servers:
 	@scripts/install-servers
 
@@ -50,4 +53,4 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	@touch $@
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) bench/.environments build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

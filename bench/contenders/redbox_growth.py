@@ -1,0 +1,125 @@
+"""What redbox's work costs while a box grows, and beside a crowd of events that are none of a relay's business.
+
+Payloads of 16 bytes, so that millions fit into memory. So few events are measured that their keys do not carry the
+server over the next power of two: there it doubles the table of its keys, and until that is done, a put costs it up to
+twice as much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from copy import copy
+from statistics import median
+from typing import Any
+
+from contender import BATCH, Figures, main
+from server import Stopwatch
+from with_redbox import Redbox
+
+from redbox import Box, Event
+
+SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
+PAYLOAD = b"x" * 16
+FILL = 1000  # events in one call
+FILLERS = 3  # calls under way at once
+BATCHES = 1
+REPEATS = 24
+DRAINS = 4
+CROWD = 100  # times as many as are drained
+DAY = 86_400.0
+
+Then = Callable[[int], Awaitable[None]]
+
+
+class Growth(Redbox):
+    patience = 280.0
+
+    async def growth(self, events: int) -> Figures:
+        """µs per event of put, and of claim and ack, in batches of 500: at 10 thousand pending and at ever more.
+
+        At the same time a small box on a server of its own is measured, since a machine's speed drifts over minutes.
+        """
+        small = Box.open(self.beside, name="small")
+        await _put(small, SIZES[0])
+        steps: list[Figures] = []
+        pending = 0
+        for size in SIZES:
+            if size > events:
+                break
+            await _put(self.box, size - pending)
+            pending = size
+            await asyncio.sleep(0.5)
+            pairs = [(await _cost(self.url, self.box), await _cost(self.beside, small)) for _ in range(REPEATS)]
+            steps.append(_step(size, pairs))
+        await small.aclose()
+        return {"steps": steps}
+
+    async def crowded(self, events: int) -> Figures:
+        """The rate of a relay that drains beside a crowd that is `scheduled`, `dead` or `waiting`, and without one."""
+        if self.variant == "scheduled":
+            await _put(self.box, events, delay=DAY)
+        elif self.variant == "dead":
+            await _put(self.box, events, then=self._kill)
+        elif self.variant == "waiting":
+            await self.box.put(Event("small", PAYLOAD, ordering_key="blocked"))
+            await self.box.claim("blocker", limit=1, lease=DAY)  # whoever is at the head holds up the others
+            await _put(self.box, events, ordering_key="blocked")
+        alone = copy(self)
+        alone.url = self.beside
+        await alone.open()
+        drained = events // CROWD
+        pairs = [((await self.drain(drained))["rate"], (await alone.drain(drained))["rate"]) for _ in range(DRAINS)]
+        await alone.close()
+        return {
+            "rate": max(beside for beside, _ in pairs),
+            "alone_rate": max(without for _, without in pairs),
+            "ratio": round(median(beside / without for beside, without in pairs), 3),
+        }
+
+    async def _kill(self, count: int) -> None:
+        await self.box.kill(await self.box.claim("killer", limit=count), reason="for the benchmark")
+
+
+async def _put(box: Box, events: int, then: Then | None = None, **about: Any) -> None:
+    """Puts many small events, several calls at a time, and does something after each call."""
+    sizes = iter([FILL] * (events // FILL) + [events % FILL] * (events % FILL > 0))
+
+    async def work() -> None:
+        for size in sizes:
+            await box.put_many([Event("small", PAYLOAD, **about) for _ in range(size)])
+            if then:
+                await then(size)
+
+    await asyncio.gather(*(work() for _ in range(FILLERS)))
+
+
+async def _cost(url: str, box: Box) -> Figures:
+    events = BATCH * BATCHES
+    batches = [[Event("small", PAYLOAD) for _ in range(BATCH)] for _ in range(BATCHES)]
+    with Stopwatch(url) as put:
+        for batch in batches:
+            await box.put_many(batch)
+    with Stopwatch(url) as claim_ack:
+        for _ in range(BATCHES):
+            claims = await box.claim("relay", limit=BATCH)
+            assert len(claims) == BATCH
+            await box.ack(claims)
+    return {
+        "put_us": round(put.seconds / events * 1e6, 2),
+        "put_server_us": put.per(events)["server_us"],
+        "claim_ack_us": round(claim_ack.seconds / events * 1e6, 2),
+        "claim_ack_server_us": claim_ack.per(events)["server_us"],
+    }
+
+
+def _step(pending: int, pairs: list[tuple[Figures, Figures]]) -> Figures:
+    """What it costs in the large box, and how many times as much as in the small one a moment later."""
+    figures = pairs[0][0]
+    lowest = {name: min(large[name] for large, _ in pairs) for name in figures}
+    times = {name: round(median(large[name] / small[name] for large, small in pairs), 3) for name in figures}
+    return {"pending": pending, **lowest, "ratio": times}
+
+
+if __name__ == "__main__":
+    main(Growth)
