@@ -15,6 +15,7 @@ from redbox.events import Claim, check_key, duration_ms, error_text
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, UNREADABLE_DELAY
 from redbox.store.codec import CLAIM_BODY, CLAIM_EXHAUSTED, CLAIM_PARTS, decode_claim, pairs
 from redbox.store.durability import Durability
+from redbox.store.line import Wait
 from redbox.store.store import Store
 
 logger = logging.getLogger("redbox")
@@ -84,8 +85,13 @@ class Lifecycle:
         attempts: int | None,
         holding: int,
         max_bytes: int = BATCH_BYTES,
+        longest: float = 0.0,
+        wait: Wait | None = None,
     ) -> Packed:
-        """As `claim`, without taking the time to unpack it: so a relay can ask for more before it does."""
+        """As `claim`, without taking the time to unpack it: so a relay can ask for more before it does.
+
+        With a `wait`, it first waits until something may have become available, at most `longest` seconds.
+        """
         self._ensure_open()
         check_relay(relay)
         if not 0 < limit <= BATCH_COUNT:
@@ -95,9 +101,12 @@ class Lifecycle:
                 "attempts must be at least 1 (None for no limit), holding not negative, max_bytes positive"
             )
         lease_ms = _positive_ms(lease, "lease")
-        now, suspect, next_due, first, *parts = await self._store.claim(
-            relay, limit, lease_ms, attempts or 0, max_bytes, holding
-        )
+        arguments = (relay, limit, lease_ms, attempts or 0, max_bytes, holding)
+        if wait is None:
+            reply = await self._store.claim(*arguments)
+        else:
+            reply = await self._store.claim_when_hinted(longest, wait, *arguments)
+        now, suspect, next_due, first, *parts = reply
         more_in = None if next_due < 0 else max(0, next_due - now) / 1000
         return Packed(relay, now, lease_ms, suspect == 1, more_in, first, parts)
 
@@ -114,6 +123,11 @@ class Lifecycle:
                 await self._set_aside(relay, each, number, error)
             number += 1
         return claims
+
+    async def can_unblock(self) -> bool:
+        """Whether a wait can be ended before its time: then one exchange can wait and claim."""
+        self._ensure_open()
+        return await self._store.can_unblock()
 
     async def wait_for_hint(self, longest: float) -> bool:
         """Until something may have become available, at most so many seconds; False without a hint. Hints may get

@@ -13,9 +13,8 @@ import anyio
 from redbox.box import Box
 from redbox.box.lifecycle import Packed
 from redbox.errors import BoxPaused, RedboxError, StoreError
-from redbox.events import Claim
 from redbox.publishers.base import Publisher
-from redbox.relay.asker import Asker
+from redbox.relay.asker import Answer, Asker
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.judge import Judge
 from redbox.relay.policy import Policy
@@ -55,7 +54,7 @@ class Engine:
         self._breaker = breaker
         self._tally = tally
         self._asker = Asker(box, name, policy)
-        self._waker = Waker(box, policy.poll)
+        self._waker = Waker(box, self._asker, policy.poll)
         self._held: dict[int, Held] = {}
         self._bytes = 0
         settler = Settler(box, tally, self._forget, delete=policy.delete, drop=policy.drop)
@@ -173,13 +172,14 @@ class Engine:
             if probing:
                 self._breaker.probe()  # type: ignore[union-attr]
             self._asker.ask(1 if probing else room, holding=len(self._held), size=self._bytes)
-        packed, asked_at = await self._asker.answer()
+        answer = await self._asker.answer()
+        packed = answer.packed
         self._ask_ahead(packed)
         try:
             if self._asker.under_way:
                 await asyncio.sleep(0)  # lets the question go out before the unpacking begins
         finally:
-            helds = self._hold(await self._box.unpack(packed), asked_at)
+            helds = await self._hold(answer)
         ready = []
         for held in helds:
             hopeless = self._judge.hopeless(held.claim)
@@ -203,8 +203,9 @@ class Engine:
         if room > 0:
             self._asker.ask(room, holding=len(self._held) + len(packed), size=self._bytes + packed.size)
 
-    def _hold(self, claims: list[Claim], asked_at: float) -> list[Held]:
-        helds = [Held(claim, asked_at, asked_at + self._policy.lease) for claim in claims]
+    async def _hold(self, answer: Answer) -> list[Held]:
+        _, since, deadline = answer
+        helds = [Held(claim, since, deadline) for claim in await self._box.unpack(answer.packed)]
         for held in helds:
             self._held[held.claim.number] = held
             self._bytes += len(held.claim.event.payload)
@@ -215,8 +216,8 @@ class Engine:
         """What is still on its way from the store is held too, to be given back."""
         if self._asker.under_way:
             with anyio.move_on_after(CANCEL_GRACE, shield=True), suppress(RedboxError, asyncio.CancelledError):
-                packed, asked_at = await self._asker.answer()
-                return self._hold(await self._box.unpack(packed), asked_at)
+                await self._asker.hurry()
+                return await self._hold(await self._asker.answer())
         return []
 
     def _is_open(self) -> bool:
@@ -269,14 +270,15 @@ class Engine:
 
         async def hint() -> None:
             try:
-                await self._waker.wait(due_in)
+                await self._waker.wait(due_in, room, holding=len(self._held), size=self._bytes)
             except PASSING as error:
                 logger.warning("waiting without hints: %s", error)
                 await anyio.sleep(self._policy.poll)
 
         self._looked = True
         self._decide_if_quiet()
-        await self._wait_for(hint())
+        room = self._room()
+        await self._wait_for(hint() if room > 0 else self.workers.thirsty.wait())
         self._looked = False
 
     async def _wait_for(self, event: Awaitable[Any]) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
 import hiredis
-from redis.exceptions import ConnectionError, DataError, InvalidResponse, ReadOnlyError, TimeoutError
+from redis.exceptions import ConnectionError, DataError, InvalidResponse, ReadOnlyError, RedisError, TimeoutError
 
 Command = tuple[Any, ...]
 
@@ -58,6 +60,8 @@ class Line(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
         #: Whether new exchanges need another line: this one is broken, or leads to a server that became a replica.
         self.left = False
+        #: By which the server knows it, if it tells.
+        self.number: int | None = None
 
     @classmethod
     def over(cls, connection: Any) -> Self | None:
@@ -165,6 +169,28 @@ class Line(asyncio.Protocol):
                 question.answer.set_exception(type(error)(*error.args))  # its own: raising one adds to its traceback
 
 
+class Wait:
+    """An exchange that may block, for whoever wants to end that."""
+
+    def __init__(self) -> None:
+        self._over = False
+        self._unblock: Callable[[], Awaitable[Any]] | None = None
+
+    def begin(self, unblock: Callable[[], Awaitable[Any]]) -> None:
+        """It goes out now, unless it is over already."""
+        if self._over:
+            raise ConnectionError("the wait was ended before it began")
+        self._unblock = unblock
+
+    async def end(self) -> None:
+        """What blocks ends as if its time were over, and what was sent after it is carried out. To be told again until
+        there is an answer: it may come too early."""
+        self._over = True
+        if self._unblock is not None:
+            with suppress(RedisError, OSError):
+                await self._unblock()
+
+
 class Way(NamedTuple):
     """How to get a connection of redis-py's that leads somewhere, and how to give it back."""
 
@@ -181,10 +207,10 @@ class Lines:
         self._idle: dict[str, list[tuple[Line, Way]]] = {}
         self._opening = asyncio.Lock()
 
-    async def exchange(self, way: Way, commands: Sequence[Command], *, waits: bool) -> list[Any] | None:
+    async def exchange(self, way: Way, commands: Sequence[Command], wait: Wait | None = None) -> list[Any] | None:
         """A reply for each command; None where connections have no socket. What may block has a line of its own."""
-        if waits:
-            return await self._wait(way, commands)
+        if wait is not None:
+            return await self._wait(way, commands, wait)
         line = self.shared(way.where) or await self._share(way)
         return None if line is None else await line.exchange(commands)
 
@@ -203,11 +229,20 @@ class Lines:
                 self._shared[way.where] = opened, way
             return opened
 
-    async def _wait(self, way: Way, commands: Sequence[Command]) -> list[Any] | None:
+    async def can_unblock(self, way: Way) -> bool:
+        """Whether a wait there can be ended: not without a socket, nor if the server does not tell a line's number."""
+        line = await self._take(way)
+        if line is None:
+            return False
+        self._idle.setdefault(way.where, []).append((line, way))
+        return line.number is not None
+
+    async def _wait(self, way: Way, commands: Sequence[Command], wait: Wait) -> list[Any] | None:
         line = await self._take(way)
         if line is None:
             return None
         try:
+            wait.begin(partial(self.exchange, way, [("CLIENT", "UNBLOCK", line.number or 0)]))
             return await line.exchange(commands)
         except BaseException:
             line.close()  # nobody reads what it would still be told
@@ -222,7 +257,11 @@ class Lines:
             if not line.left:
                 return line
             await _close(line, opened_by)
-        return await _open(way)
+        opened = await _open(way)
+        if opened is not None:
+            (number,) = await opened.exchange([("CLIENT", "ID")])
+            opened.number = number if isinstance(number, int) else None
+        return opened
 
     async def close(self) -> None:
         opened = [*self._shared.values(), *(each for idle in self._idle.values() for each in idle)]

@@ -38,7 +38,7 @@ from redbox.errors import (
 )
 from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
-from redbox.store.line import Command
+from redbox.store.line import Command, Wait
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
 from redbox.store.wire import NotConnected, Wire, redirection
 
@@ -83,6 +83,25 @@ class Store:
 
     async def claim(self, relay: str, limit: int, lease: int, attempts: int, size: int, holding: int) -> Replies:
         return await self._run("claim", (relay, limit, lease, attempts, size, holding))
+
+    async def claim_when_hinted(self, longest: float, wait: Wait, *arguments: Any) -> Replies:
+        """Claims as soon as there is a hint, the time is over, or the wait is ended: in the server, in one exchange."""
+        script = await self.script("claim")
+        waiting = ("BLPOP", keys.wake(self.box), await self._bounded(longest))
+        claiming = ("EVALSHA", script.sha, 1, self._meta, *arguments)
+        _, reply = await self._exchange([waiting, claiming], repeat=False, writes=True, wait=wait)
+        if isinstance(reply, NoScriptError):
+            return await self._run("claim", arguments)
+        if isinstance(reply, Exception):
+            raise self.translate(reply, maybe=False) from reply
+        return reply
+
+    async def can_unblock(self) -> bool:
+        """Whether a wait on this server can be ended before its time."""
+        try:
+            return await (await self.wire()).can_unblock(self._meta)
+        except (RedisError, OSError) as error:
+            raise self.translate(error, maybe=False) from error
 
     async def renew(self, relay: str, lease: int, claims: Iterable[Fence], *, alone: bool = False) -> Replies:
         return await self._run("renew", (relay, lease, int(alone), *_flat(claims)))
@@ -181,10 +200,13 @@ class Store:
 
     async def hint(self, longest: float) -> bool:
         """Waits for a hint that something is due, at most so many seconds; False without one. Takes a connection."""
-        patience = (await self.wire()).read_timeout
-        longest = longest if patience is None else min(longest, patience / 2)
-        (reply,) = await self.exchange([("BLPOP", keys.wake(self.box), longest)], waits=True)
+        (reply,) = await self.exchange([("BLPOP", keys.wake(self.box), await self._bounded(longest))], wait=Wait())
         return reply is not None
+
+    async def _bounded(self, longest: float) -> float:
+        """A wait that ends before the connection is given up."""
+        patience = (await self.wire()).read_timeout
+        return longest if patience is None else min(longest, patience / 2)
 
     async def log(self, count: int) -> list[Any]:
         (reply,) = await self.exchange([("XREVRANGE", keys.log(self.box), "+", "-", "COUNT", count)], repeat=True)
@@ -238,9 +260,11 @@ class Store:
     async def script(self, name: str) -> Script:
         return load(name, shebang=(await self.wire()).shebang)
 
-    async def exchange(self, commands: Sequence[Command], *, repeat: bool = False, waits: bool = False) -> list[Any]:
+    async def exchange(
+        self, commands: Sequence[Command], *, repeat: bool = False, wait: Wait | None = None
+    ) -> list[Any]:
         """Sends commands on one connection; any error, also an error reply, is raised as a RedboxError."""
-        replies = await self._exchange(commands, repeat=repeat, waits=waits)
+        replies = await self._exchange(commands, repeat=repeat, wait=wait)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise self.translate(reply, maybe=False) from reply
@@ -252,7 +276,7 @@ class Store:
         if known is None:
 
             async def exchange(commands: Sequence[Command]) -> list[Any]:
-                return await self._exchange(commands, repeat=True, waits=True)
+                return await self._exchange(commands, repeat=True, wait=Wait())
 
             timeout = (await self.wire()).read_timeout
             known = await confirm_by(durability, exchange, keys.counters(self.box), timeout)
@@ -268,8 +292,8 @@ class Store:
         writes = REGISTRY[name].flag != NO_WRITES
         by_sha, by_text = ("EVALSHA", script.sha), ("EVAL", script.text)
         for way in (by_sha, by_text):  # by text when it was flushed, or the server restarted or failed over
-            command = (*way, 1, self._meta, *arguments)
-            replies = await self._exchange([command, *trailer], repeat=repeat, writes=writes, waits=confirmation.waits)
+            command, wait = (*way, 1, self._meta, *arguments), Wait() if confirmation.waits else None
+            replies = await self._exchange([command, *trailer], repeat=repeat, writes=writes, wait=wait)
             if not isinstance(replies[0], NoScriptError):
                 break
         if isinstance(replies[0], Exception):
@@ -284,26 +308,26 @@ class Store:
         return replies[0]
 
     async def _exchange(
-        self, commands: Sequence[Command], *, repeat: bool, writes: bool = False, waits: bool = False
+        self, commands: Sequence[Command], *, repeat: bool, writes: bool = False, wait: Wait | None = None
     ) -> list[Any]:
         wire = await self.wire()
         self._under_way += 1
         try:
-            return await self._until_answered(wire, commands, repeat=repeat, writes=writes, waits=waits)
+            return await self._until_answered(wire, commands, repeat=repeat, writes=writes, wait=wait)
         finally:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
 
     async def _until_answered(
-        self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool, waits: bool
+        self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool, wait: Wait | None
     ) -> list[Any]:
         pauses = iter(REPEAT_PAUSES if repeat else ())
         failovers = iter(REPEAT_PAUSES)
         sent = False
         while True:
             try:
-                replies = await wire.exchange(self._meta, commands, waits=waits)
+                replies = await wire.exchange(self._meta, commands, wait)
                 pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None
                 if pause is None:
                     return replies

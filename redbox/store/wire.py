@@ -28,7 +28,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from redbox.store.line import Command, Lines, Way, pack
+from redbox.store.line import Command, Lines, Wait, Way, pack
 
 Talk = Callable[[Sequence[Command]], Awaitable[list[Any]]]
 HERE: Final = ""  # where the only line of a single server leads
@@ -58,9 +58,12 @@ class Wire(Protocol):
     #: Whether the server understands the `#!lua` line of a script.
     shebang: bool
 
-    async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:
+    async def exchange(self, key: str, commands: Sequence[Command], wait: Wait | None = None) -> list[Any]:
         """Sends the commands on one connection and returns a reply for each; an error reply is returned as its
-        exception, a broken connection is raised. `waits`: one of them may block, so nobody else may be behind it."""
+        exception, a broken connection is raised. `wait`: one of them may block, so nobody else may be behind it."""
+
+    async def can_unblock(self, key: str) -> bool:
+        """Whether a wait can be ended before its time."""
 
     def session(self, key: str) -> AbstractAsyncContextManager[Talk]:
         """One connection for several exchanges, as a transaction needs; redirections are the caller's to follow."""
@@ -154,10 +157,13 @@ class SingleWire:
     async def _revive(self) -> None:
         """After a broken connection: where the server is ours, it is started again if it is gone."""
 
-    async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:
+    async def can_unblock(self, key: str) -> bool:  # noqa: ARG002  # one server holds every key
+        return await self._lines.can_unblock(self._way)
+
+    async def exchange(self, key: str, commands: Sequence[Command], wait: Wait | None = None) -> list[Any]:
         if not self._lineless:
             try:
-                replies = await self._lines.exchange(self._way, commands, waits=waits)
+                replies = await self._lines.exchange(self._way, commands, wait)
             except (ConnectionError, OSError):
                 await self._revive()
                 raise
@@ -204,10 +210,14 @@ class ClusterWire:
                 await self._client.nodes_manager.initialize()
                 self._stale = False
 
-    async def exchange(self, key: str, commands: Sequence[Command], *, waits: bool = False) -> list[Any]:
+    async def can_unblock(self, key: str) -> bool:
+        await self._refresh()
+        return await self._lines.can_unblock(self._way(key))
+
+    async def exchange(self, key: str, commands: Sequence[Command], wait: Wait | None = None) -> list[Any]:
         await self._refresh()
         for _ in range(REDIRECTS):
-            replies = await self._over_line(key, commands, waits=waits)
+            replies = await self._over_line(key, commands, wait)
             redirect = redirection(replies)
             if redirect is None:
                 break
@@ -230,15 +240,18 @@ class ClusterWire:
         async with self._connection(key) as connection:
             yield partial(talk, connection)
 
-    async def _over_line(self, key: str, commands: Sequence[Command], *, waits: bool) -> list[Any]:
+    def _way(self, key: str) -> Way:
         node = self._node(key)
 
         async def release(connection: Any) -> None:
             node.release(connection)
 
-        way = Way(node.name, partial(self._connect, node), release)
+        return Way(node.name, partial(self._connect, node), release)
+
+    async def _over_line(self, key: str, commands: Sequence[Command], wait: Wait | None) -> list[Any]:
+        way = self._way(key)
         try:
-            replies = await self._lines.exchange(way, commands, waits=waits)
+            replies = await self._lines.exchange(way, commands, wait)
         except (ConnectionError, TimeoutError, OSError):
             self._stale = True
             raise
