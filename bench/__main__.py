@@ -15,6 +15,7 @@ from bench.questions import ALL
 from tests.servers import redis_binary, valkey_binary
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results"
 ROUNDS = 3
 QUICK = 0.1  # share of the events
 
@@ -64,7 +65,7 @@ def _arguments() -> argparse.Namespace:
         if name not in ALL:
             parser.error(f"there is no question {name!r}; there are {', '.join(ALL)}")
     if arguments.into is None and not arguments.quick:
-        arguments.into = HERE / "results"
+        arguments.into = RESULTS
     return arguments
 
 
@@ -80,6 +81,9 @@ def _write(results: report.Results, directory: Path) -> None:
     else:
         print("plots were not drawn: matplotlib could not be installed")
     (directory / "README.md").write_text(report.page(merged, directory.glob("*.svg")))
+    if directory == RESULTS:
+        readme = HERE.parent / "README.md"
+        readme.write_text(report.into_readme(readme.read_text(), merged))
     print(f"written into {directory}")
 
 

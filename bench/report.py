@@ -57,6 +57,9 @@ def tables(results: Results) -> str:
     return "\n".join(part for part in parts if part)
 
 
+BEGIN, END = "<!-- made by make bench -->", "<!-- until here -->"
+
+
 def page(results: Results, plots: Iterable[Path]) -> str:
     """`README.md`."""
     machine = ", ".join(f"{name}: {value}" for name, value in results["machine"].items())
@@ -90,6 +93,30 @@ def _overall(results: Results, asked: Sequence[Question]) -> str:
             rows.append([_emphasised(name), *cells])
     notes = [f"{question.title}: {question.note}" for question in asked if question.note]
     return _section("All libraries", ["", *(question.title for question in asked)], rows, notes) if rows else ""
+
+
+def into_readme(text: str, results: Results) -> str:
+    """The project's README with the table of all libraries between its two marks, if it has them."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        return text
+    asked = [question for question in ALL.values() if question.name in results["questions"] and question.cell]
+    found = {question.name: answers_of(results, question) for question in asked}
+    rows = [
+        [
+            _emphasised(name),
+            *(
+                question.cell(found[question.name][name]).partition(" (")[0]
+                if question.cell and name in found[question.name]
+                else ""
+                for question in asked
+            ),
+        ]
+        for name in ROWS
+        if sum(name in answers for answers in found.values()) > 1
+    ]
+    return f"{before}{begin}\n{_table(['events/s', *(question.title for question in asked)], rows)}{end}{after}"
 
 
 def _goals(results: Results, asked: Sequence[Question]) -> str:
