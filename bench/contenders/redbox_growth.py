@@ -17,7 +17,7 @@ from contender import BATCH, Figures, main
 from server import Stopwatch
 from with_redbox import Redbox
 
-from redbox import Box, Event
+from redbox import Box, Event, keys
 
 SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
 PAYLOAD = b"x" * 16
@@ -94,6 +94,22 @@ async def _put(box: Box, events: int, then: Then | None = None, **about: Any) ->
     await asyncio.gather(*(work() for _ in range(FILLERS)))
 
 
+async def _plain(url: str, box: Box) -> Figures:
+    """The same keys written by plain commands, in the same server and the same sorted set; nothing of it stays."""
+    store, prefix, far = box._store, keys.prefix(box.name), 10**15  # noqa: SLF001  # behind the back of the box
+    names = [f"{prefix}:plain:{number}" for number in range(BATCH)]
+    commands: list[tuple[Any, ...]] = []
+    for name in names:
+        commands.append(("SET", f"{name}:b", PAYLOAD))
+        commands.append(("HSET", f"{name}:e", "state", "PENDING", "event_type", "small", "created_at", far))
+        commands.append(("ZADD", keys.pending(box.name), far, name))
+    with Stopwatch(url) as plain:
+        await store.exchange(commands)
+    await store.exchange([("ZREM", keys.pending(box.name), *names)])
+    await store.exchange([("UNLINK", f"{name}:b", f"{name}:e") for name in names])
+    return {"plain_server_us": plain.per(BATCH)["server_us"]}
+
+
 async def _cost(url: str, box: Box) -> Figures:
     events = BATCH * BATCHES
     batches = [[Event("small", PAYLOAD) for _ in range(BATCH)] for _ in range(BATCHES)]
@@ -110,6 +126,7 @@ async def _cost(url: str, box: Box) -> Figures:
         "put_server_us": put.per(events)["server_us"],
         "claim_ack_us": round(claim_ack.seconds / events * 1e6, 2),
         "claim_ack_server_us": claim_ack.per(events)["server_us"],
+        **await _plain(url, box),
     }
 
 

@@ -16,6 +16,10 @@ def _worst(figure: str) -> Goal:
     return Goal(f"{what}, {where}: flat (+ 15 %) from 10 thousand pending to 5 million", measured, at_most=FLAT)
 
 
+def _plain(answers: Answers) -> float:
+    return float(max(step["ratio"]["plain_server_us"] for step in answers[names.REDBOX]["steps"]))
+
+
 def _both(figure: str) -> Callable[[Figures], str]:
     return lambda step: f"{step[figure]:.1f} ({step['ratio'][figure]:.2f})"
 
@@ -39,8 +43,12 @@ QUESTION = Question(
         "put, server CPU": _both("put_server_us"),
         "claim + ack": _both("claim_ack_us"),
         "claim + ack, server CPU": _both("claim_ack_server_us"),
+        "plain SET, HSET, ZADD, server CPU": _both("plain_server_us"),
     },
-    goals=tuple(_worst(name) for name in ("put_server_us", "claim_ack_server_us", "put_us", "claim_ack_us")),
+    goals=(
+        *(_worst(name) for name in ("put_server_us", "claim_ack_server_us", "put_us", "claim_ack_us")),
+        Goal("what plain SET, HSET and ZADD of the same keys grow by in the same server", _plain),
+    ),
     note="The lowest of 24 measurements of 500 events. In brackets: how many times the cost in a box of 10 thousand, "
     "on a server of its own and measured in turn with it; the median. Payloads of 16 bytes; the append-only file is "
     "off, to keep the disk out of it. Not in these figures: while the server doubles the table of its keys, at each "
