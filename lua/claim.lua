@@ -77,7 +77,7 @@ end
 if #taken == 0 and #lost == 0 then
   return { now, 0, next_due(), 0 }
 end
-touch(not lost[1] and { "counters", "claimed", "retries", "wake" })
+touch(not lost[1] and { "counters", "claimed", "retries", "wake", "alone" })
 
 local first = redis.call("HINCRBY", key.counters, "claimed", whole(#taken)) - #taken + 1
 local reply, leases, retried = { now, alone and 1 or 0, -1, first }, {}, {}

@@ -3,10 +3,11 @@
 -- which. A foreign type, or a cluster slot that is moving away, then fails here, before the first write, and not in the
 -- middle. touch_event and touch_line do the same for what belongs to one event.
 local function touch(names)
-  names = names or { "log", "wake", "counters", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries",
+  names = names or { "log", "wake", "alone", "counters", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries",
     "blocked", "lost" }
   for _, name in ipairs(names) do
-    local look = name == "counters" and "HLEN" or name == "wake" and "LLEN" or name == "log" and "XLEN" or "ZCARD"
+    local look = name == "counters" and "HLEN" or name == "wake" and "LLEN" or name == "log" and "XLEN"
+      or name == "alone" and "STRLEN" or "ZCARD"
     redis.call(look, key[name])
   end
 end

@@ -74,6 +74,8 @@ class Box(Lifecycle):
     ) -> Box:
         """A box by URL, or on a `redis.asyncio` client of the application's own. No I/O happens yet.
 
+        Of a client's connections the box keeps one, a relay that waits one more; a transaction takes one for a moment.
+
         `durability`: what a put waits for: "server" (as the server is configured), "fsync" or "replicas=N".
         """
         if (url is None) == (client is None):

@@ -1,7 +1,8 @@
-"""Coalesces concurrent puts: everything put in one turn of the event loop goes to the server in one script call.
+"""Coalesces concurrent puts: everything put in one turn of the event loop goes to the server in a call or two.
 
-At most one call is under way, so that the order of puts is the order on the server, also when a connection breaks and
-the call is repeated.
+Two calls may be under way, so that the server works on one while this process prepares the other. Events with an
+ordering key or other options go in a call that is alone: their order is the order on the server, also when a connection
+breaks and the call is repeated.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from redbox.errors import RedboxError
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
@@ -17,6 +18,11 @@ from redbox.store.durability import Durability
 from redbox.store.store import Store
 
 Arguments = tuple[Any, ...]
+Batch = list[tuple[Arguments, asyncio.Future[Any]]]
+
+AT_ONCE: Final = 2  # calls under way
+HALVED: Final = 50  # from twice as many on, what waits is sent in halves
+_BODY, _OPTIONS = 2, 4  # of what the put script takes for an event
 
 
 class Lane:
@@ -25,50 +31,67 @@ class Lane:
     def __init__(self, store: Store, durability: Durability) -> None:
         self._store = store
         self._durability = durability
-        self._queue: deque[tuple[Arguments, asyncio.Future[list[Any]]]] = deque()
-        self._flusher: asyncio.Task[None] | None = None
+        self._queue: deque[tuple[Arguments, asyncio.Future[Any]]] = deque()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._alone = False  # what is under way must not be joined
+        self._soon = False  # the queue will be looked at when this turn ends
 
-    async def put(self, arguments: Arguments) -> list[Any]:
+    async def put(self, arguments: Arguments) -> Any:
         """The script's reply for this one event. Cancelling it leaves the others alone; the event may have been put."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[list[Any]] = loop.create_future()
+        answer: asyncio.Future[Any] = loop.create_future()
         self._queue.append((arguments, answer))
-        if self._flusher is None:
-            self._flusher = loop.create_task(self._flush())
+        if not self._soon and len(self._calls) < AT_ONCE:
+            self._soon = True
+            loop.call_soon(self._begin)
         return await answer
 
     async def drain(self) -> None:
         """Waits until everything that was put is answered."""
-        if self._flusher is not None:
-            await asyncio.wait([self._flusher])
+        while self._queue or self._calls:
+            await (asyncio.wait(self._calls) if self._calls else asyncio.sleep(0))
 
-    async def _flush(self) -> None:
-        batch: list[tuple[Arguments, asyncio.Future[list[Any]]]] = []
+    def _begin(self) -> None:
+        """Sends what waits, as far as it may be under way."""
+        self._soon = False
+        while self._queue and len(self._calls) < AT_ONCE and not self._alone:
+            alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)
+            if alone and self._calls:
+                return
+            share = -(-len(self._queue) // (AT_ONCE - len(self._calls)))
+            batch = self._next_batch(BATCH_COUNT if alone else max(HALVED, share))
+            if batch:
+                self._alone = alone
+                call = asyncio.get_running_loop().create_task(self._send(batch))
+                self._calls.add(call)
+                call.add_done_callback(self._ended)
+
+    async def _send(self, batch: Batch) -> None:
         try:
-            while batch := self._next_batch():
-                try:
-                    replies = await self._store.put("each", [arguments for arguments, _ in batch], self._durability)
-                except RedboxError as error:
-                    _fail(batch, error)
-                else:
-                    for (_, answer), reply in zip(batch, replies, strict=True):
-                        if not answer.done():
-                            answer.set_result(reply)
+            replies = await self._store.put("each", [arguments for arguments, _ in batch], self._durability)
+        except RedboxError as error:
+            _fail(batch, error)
         except BaseException as error:  # the loop is closing, or a defect: nobody may be left waiting
-            _fail(
-                [*batch, *self._queue], error if isinstance(error, Exception) else RedboxError("the put was cancelled")
-            )
+            what = error if isinstance(error, Exception) else RedboxError("the put was cancelled")
+            _fail([*batch, *self._queue], what)
             self._queue.clear()
             raise
-        finally:
-            self._flusher = None
+        else:
+            for (_, answer), reply in zip(batch, replies, strict=True):
+                if not answer.done():
+                    answer.set_result(reply)
 
-    def _next_batch(self) -> list[tuple[Arguments, asyncio.Future[list[Any]]]]:
-        batch: list[tuple[Arguments, asyncio.Future[list[Any]]]] = []
+    def _ended(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        self._alone = False
+        self._begin()
+
+    def _next_batch(self, count: int) -> Batch:
+        batch: Batch = []
         size = 0
-        while self._queue and len(batch) < BATCH_COUNT:
+        while self._queue and len(batch) < min(count, BATCH_COUNT):
             arguments, answer = self._queue[0]
-            size += len(arguments[2])
+            size += len(arguments[_BODY])
             if batch and size > BATCH_BYTES:
                 break
             self._queue.popleft()
@@ -77,7 +100,7 @@ class Lane:
         return batch
 
 
-def _fail(batch: list[tuple[Arguments, asyncio.Future[list[Any]]]], error: Exception) -> None:
+def _fail(batch: Batch, error: Exception) -> None:
     for _, answer in batch:
         if not answer.done():
             own = copy.copy(error)  # each caller gets its own, since raising one adds to its traceback

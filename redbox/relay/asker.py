@@ -47,7 +47,7 @@ class Asker:
         latest.
         """
         self._asked_at = asyncio.get_running_loop().time()
-        self._wait = Wait() if wait else None
+        self._wait = Wait(endable=True) if wait else None
         self._asking = asyncio.ensure_future(
             self._box.claim_packed(
                 self._name,

@@ -275,9 +275,13 @@ class Engine:
                 logger.warning("waiting without hints: %s", error)
                 await anyio.sleep(self._policy.poll)
 
+        if self._is_open():
+            return  # the loop waits until it is time to probe
         self._looked = True
         self._decide_if_quiet()
         room = self._room()
+        if self._breaker is not None and not self._breaker.closed:
+            room = min(room, 1)  # a probe
         await self._wait_for(hint() if room > 0 else self.workers.thirsty.wait())
         self._looked = False
 

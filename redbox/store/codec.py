@@ -111,7 +111,7 @@ def decode_body(event_id: str, body: bytes) -> Body:
         version = _version_of(body)
         if version <= BODY_VERSION:
             raise StoreError(f"event {event_id} cannot be read: its stored body is damaged") from error
-    if version > BODY_VERSION:
+    if version > BODY_VERSION or (isinstance(decoded.content_type, int) and decoded.content_type not in _CONTENT_TYPES):
         raise NewerEvent(
             f"event {event_id} was written by a newer redbox (body version {version}, this one reads up to "
             f"{BODY_VERSION}); upgrade this redbox"
@@ -120,7 +120,7 @@ def decode_body(event_id: str, body: bytes) -> Body:
 
 
 def _content_type(body: Body) -> str:
-    return body.content_type if isinstance(body.content_type, str) else _CONTENT_TYPES.get(body.content_type, BYTES)
+    return body.content_type if isinstance(body.content_type, str) else _CONTENT_TYPES[body.content_type]
 
 
 def _version_of(body: bytes) -> int:
@@ -169,7 +169,7 @@ def decode_record(described: list[Any], now: int) -> Record:
     try:
         body = decode_body(event_id, raw or b"")
     except StoreError as error:  # one event of a newer version must not hide the others from an operator
-        body, problem = Body(0, "", b"", BYTES, {}, None, None, None, {}, None), str(error)
+        body, problem = Body(0, "", b"", _TYPE_NUMBERS[BYTES], {}, None, None, None, {}, None), str(error)
     state, attempts = State(fields["state"]), int(fields.get("attempts", 0))
     available_ms = int(fields.get("available_at", fields["created_at"]))
     available_at = from_ms(available_ms)

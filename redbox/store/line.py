@@ -13,10 +13,22 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
+import anyio
 import hiredis
-from redis.exceptions import ConnectionError, DataError, InvalidResponse, ReadOnlyError, RedisError, TimeoutError
+from redis.exceptions import (
+    BusyLoadingError,
+    ConnectionError,
+    DataError,
+    InvalidResponse,
+    ReadOnlyError,
+    RedisError,
+    TimeoutError,
+)
 
 Command = tuple[Any, ...]
+#: How long a line may be silent on which somebody waits, where connections have no time limit of their own.
+WAIT_PATIENCE: Final = 60.0
+IDLE: Final = 2  # lines for waiting that are kept when nobody does
 
 _INCOMPLETE: Final = object()
 
@@ -27,6 +39,10 @@ def pack(commands: Sequence[Command]) -> list[bytes]:
         return [hiredis.pack_command(command) for command in commands]  # redis-py's own packing is many times slower
     except TypeError as error:
         raise DataError(str(error)) from error
+
+
+class NotConnected(ConnectionError):
+    """No connection, so nothing was sent."""
 
 
 class _Question:
@@ -53,14 +69,14 @@ class Line(asyncio.Protocol):
             notEnoughData=_INCOMPLETE,
         )
         self._loop = asyncio.get_running_loop()
-        self._patience: float | None = connection.socket_timeout
+        self.patience: float | None = connection.socket_timeout
         self._questions: deque[_Question] = deque()
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
         #: Whether new exchanges need another line: this one is broken, or leads to a server that became a replica.
         self.left = False
-        #: By which the server knows it, if it tells.
+        #: By which the server knows it, where a wait may be ended.
         self.number: int | None = None
 
     @classmethod
@@ -75,6 +91,11 @@ class Line(asyncio.Protocol):
             line.left = True
         return line
 
+    @property
+    def busy(self) -> bool:
+        """Whether answers are still to come."""
+        return bool(self._questions)
+
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """A reply for each command, error replies as exceptions. Whoever is cancelled meanwhile disturbs nobody."""
         packed = pack(commands)
@@ -85,8 +106,8 @@ class Line(asyncio.Protocol):
         question = _Question(self._loop.create_future(), len(packed))
         if not self._questions:
             self._heard_at = self._loop.time()
-            if self._timer is None and self._patience is not None:
-                self._timer = self._loop.call_later(self._patience, self._look)
+            if self._timer is None and self.patience is not None:
+                self._timer = self._loop.call_later(self.patience, self._look)
         self._questions.append(question)
         self._transport.write(packed[0] if len(packed) == 1 else b"".join(packed))
         return await question.answer
@@ -129,6 +150,7 @@ class Line(asyncio.Protocol):
             if broken is None:
                 question.answer.set_result(question.replies)
             else:  # such as LOADING, or a login that has ended
+                self.left = self.left or not isinstance(broken, BusyLoadingError)
                 question.answer.set_exception(broken)
         if self.left and not self._questions:
             self.close()
@@ -153,13 +175,13 @@ class Line(asyncio.Protocol):
     def _look(self) -> None:
         """Whether the server has been silent for too long. One timer serves all exchanges."""
         self._timer = None
-        if not self._questions or self._patience is None:
+        if not self._questions or self.patience is None:
             return
-        left = self._heard_at + self._patience - self._loop.time()
+        left = self._heard_at + self.patience - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._look)
         else:
-            self._fail(TimeoutError(f"no answer within {self._patience:g} s"))
+            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))
             self.close()
 
     def _fail(self, error: Exception) -> None:
@@ -170,16 +192,17 @@ class Line(asyncio.Protocol):
 
 
 class Wait:
-    """An exchange that may block, for whoever wants to end that."""
+    """An exchange that may block. `endable`: somebody may want to end that."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, endable: bool = False) -> None:
+        self.endable = endable
         self._over = False
         self._unblock: Callable[[], Awaitable[Any]] | None = None
 
     def begin(self, unblock: Callable[[], Awaitable[Any]]) -> None:
         """It goes out now, unless it is over already."""
         if self._over:
-            raise ConnectionError("the wait was ended before it began")
+            raise NotConnected("the wait was ended before it began")
         self._unblock = unblock
 
     async def end(self) -> None:
@@ -204,7 +227,9 @@ class Lines:
 
     def __init__(self) -> None:
         self._shared: dict[str, tuple[Line, Way]] = {}
-        self._idle: dict[str, list[tuple[Line, Way]]] = {}
+        # Apart, since an end that comes too late must not meet somebody else's wait.
+        self._idle: dict[tuple[str, bool], list[tuple[Line, Way]]] = {}
+        self._leaving: list[tuple[Line, Way]] = []
         self._opening = asyncio.Lock()
 
     async def exchange(self, way: Way, commands: Sequence[Command], wait: Wait | None = None) -> list[Any] | None:
@@ -216,29 +241,31 @@ class Lines:
 
     def shared(self, where: str) -> Line | None:
         """The line there, if one is open."""
-        line, _ = self._shared.get(where, _NONE)
-        return None if line is None or line.left else line
+        opened = self._shared.get(where)
+        return None if opened is None or opened[0].left else opened[0]
 
     async def _share(self, way: Way) -> Line | None:
         async with self._opening:
             if line := self.shared(way.where):
                 return line
-            await _close(*self._shared.pop(way.where, _NONE))
+            if way.where in self._shared:
+                self._leaving.append(self._shared.pop(way.where))
+            await self._close_finished()
             opened = await _open(way)
             if opened is not None:
                 self._shared[way.where] = opened, way
             return opened
 
     async def can_unblock(self, way: Way) -> bool:
-        """Whether a wait there can be ended: not without a socket, nor if the server does not tell a line's number."""
-        line = await self._take(way)
+        """Whether a wait there can be ended: not without a socket, nor where the user may not say CLIENT UNBLOCK."""
+        line = await self._take(way, endable=True)
         if line is None:
             return False
-        self._idle.setdefault(way.where, []).append((line, way))
+        await self._put_back(line, way, endable=True)
         return line.number is not None
 
     async def _wait(self, way: Way, commands: Sequence[Command], wait: Wait) -> list[Any] | None:
-        line = await self._take(way)
+        line = await self._take(way, endable=wait.endable)
         if line is None:
             return None
         try:
@@ -248,29 +275,48 @@ class Lines:
             line.close()  # nobody reads what it would still be told
             raise
         finally:
-            self._idle.setdefault(way.where, []).append((line, way))
+            with anyio.CancelScope(shield=True):
+                await self._put_back(line, way, endable=wait.endable)
 
-    async def _take(self, way: Way) -> Line | None:
-        idle = self._idle.get(way.where, [])
+    async def _put_back(self, line: Line, way: Way, *, endable: bool) -> None:
+        idle = self._idle.setdefault((way.where, endable), [])
+        if line.left or len(idle) >= IDLE:
+            await _close(line, way)
+        else:
+            idle.append((line, way))
+
+    async def _take(self, way: Way, *, endable: bool) -> Line | None:
+        idle = self._idle.get((way.where, endable), [])
         while idle:
             line, opened_by = idle.pop()
             if not line.left:
                 return line
             await _close(line, opened_by)
         opened = await _open(way)
-        if opened is not None:
-            (number,) = await opened.exchange([("CLIENT", "ID")])
-            opened.number = number if isinstance(number, int) else None
+        if opened is not None and opened.patience is None:
+            opened.patience = WAIT_PATIENCE
+        if opened is not None and endable:
+            try:
+                number, unblocked = await opened.exchange([("CLIENT", "ID"), ("CLIENT", "UNBLOCK", 0)])
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await _close(opened, way)
+                raise
+            opened.number = number if isinstance(number, int) and isinstance(unblocked, int) else None
         return opened
 
     async def close(self) -> None:
-        opened = [*self._shared.values(), *(each for idle in self._idle.values() for each in idle)]
-        self._shared, self._idle = {}, {}
+        opened = [*self._shared.values(), *self._leaving, *(each for idle in self._idle.values() for each in idle)]
+        self._shared, self._leaving, self._idle = {}, [], {}
         for line, way in opened:
             await _close(line, way)
 
-
-_NONE: Final = (None, None)
+    async def _close_finished(self) -> None:
+        """A line that is left answers what was asked on it, and is closed then."""
+        finished = [each for each in self._leaving if not each[0].busy]
+        self._leaving = [each for each in self._leaving if each[0].busy]
+        for line, way in finished:
+            await _close(line, way)
 
 
 async def _open(way: Way) -> Line | None:
@@ -281,6 +327,5 @@ async def _open(way: Way) -> Line | None:
     return line
 
 
-async def _close(line: Line | None, way: Way | None) -> None:
-    if line is not None and way is not None:
-        await way.release(await line.give_back())
+async def _close(line: Line, way: Way) -> None:
+    await way.release(await line.give_back())

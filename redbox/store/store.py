@@ -38,9 +38,9 @@ from redbox.errors import (
 )
 from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
-from redbox.store.line import Command, Wait
+from redbox.store.line import WAIT_PATIENCE, Command, NotConnected, Wait
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
-from redbox.store.wire import NotConnected, Wire, redirection
+from redbox.store.wire import Wire, redirection
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
 MAYBE: Final = "; it may or may not have been carried out"
@@ -98,10 +98,14 @@ class Store:
 
     async def can_unblock(self) -> bool:
         """Whether a wait on this server can be ended before its time."""
+        wire = await self.wire()
+        self._under_way += 1
         try:
-            return await (await self.wire()).can_unblock(self._meta)
+            return await wire.can_unblock(self._meta)
         except (RedisError, OSError) as error:
             raise self.translate(error, maybe=False) from error
+        finally:
+            self._leave()
 
     async def renew(self, relay: str, lease: int, claims: Iterable[Fence], *, alone: bool = False) -> Replies:
         return await self._run("renew", (relay, lease, int(alone), *_flat(claims)))
@@ -206,7 +210,7 @@ class Store:
     async def _bounded(self, longest: float) -> float:
         """A wait that ends before the connection is given up."""
         patience = (await self.wire()).read_timeout
-        return longest if patience is None else min(longest, patience / 2)
+        return min(longest, (WAIT_PATIENCE if patience is None else patience) / 2)
 
     async def log(self, count: int) -> list[Any]:
         (reply,) = await self.exchange([("XREVRANGE", keys.log(self.box), "+", "-", "COUNT", count)], repeat=True)
@@ -315,9 +319,12 @@ class Store:
         try:
             return await self._until_answered(wire, commands, repeat=repeat, writes=writes, wait=wait)
         finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._idle.set()
+            self._leave()
+
+    def _leave(self) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle.set()
 
     async def _until_answered(
         self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool, wait: Wait | None

@@ -28,7 +28,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from redbox.store.line import Command, Lines, Wait, Way, pack
+from redbox.store.line import Command, Lines, NotConnected, Wait, Way, pack
 
 Talk = Callable[[Sequence[Command]], Awaitable[list[Any]]]
 HERE: Final = ""  # where the only line of a single server leads
@@ -82,10 +82,6 @@ class Wire(Protocol):
     @property
     def read_timeout(self) -> float | None:
         """How long a reply may take, in seconds."""
-
-
-class NotConnected(ConnectionError):
-    """No connection, so nothing was sent."""
 
 
 @asynccontextmanager
@@ -259,7 +255,11 @@ class ClusterWire:
         return replies
 
     def _node(self, key: str) -> Any:
-        node = self._client.get_node_from_key(key)
+        try:
+            node = self._client.get_node_from_key(key)
+        except RedisClusterException as error:
+            self._stale = True
+            raise NotConnected(str(error)) from error
         if node is None:
             raise NotConnected("no node of the cluster serves this box's slot")
         return node

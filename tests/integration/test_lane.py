@@ -58,12 +58,41 @@ async def numbers(box: Box) -> list[int]:
 # --- sharing ---------------------------------------------------------------------------------------------------
 
 
-async def test_concurrent_puts_share_one_call(box: Box, calls: Watched):
-    receipts = await asyncio.gather(*(box.put(event(number)) for number in range(100)))
-    assert [receipt.created for receipt in receipts] == [True] * 100
-    assert len({receipt.event_id for receipt in receipts}) == 100
-    assert calls.sizes == [100]
-    assert await numbers(box) == list(range(100))
+@pytest.mark.parametrize(("count", "sizes"), [(2, [2]), (50, [50]), (100, [50, 50]), (301, [151, 150])])
+async def test_concurrent_puts_share_a_call_or_two(box: Box, calls: Watched, count: int, sizes: list[int]):
+    receipts = await asyncio.gather(*(box.put(event(number)) for number in range(count)))
+    assert [receipt.created for receipt in receipts] == [True] * count
+    assert len({receipt.event_id for receipt in receipts}) == count
+    assert calls.sizes == sizes
+    assert sorted(await numbers(box)) == list(range(count))
+
+
+async def test_at_most_two_calls_are_under_way(box: Box, calls: Watched):
+    calls.open.clear()
+    putting = [asyncio.create_task(box.put(event(number))) for number in range(1000)]
+    await calls.begun.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert calls.sizes == [500, 500]
+    calls.open.set()
+    await asyncio.gather(*putting)
+    assert sorted(await numbers(box)) == list(range(1000))
+
+
+async def test_events_with_a_line_go_in_a_call_of_their_own_time(box: Box, calls: Watched):
+    """Two calls could change places when a connection breaks."""
+    calls.open.clear()
+    plain = [asyncio.create_task(box.put(event(number))) for number in range(3)]
+    await calls.begun.wait()
+    ordered = [asyncio.create_task(box.put(event(number, ordering_key="a"))) for number in range(3, 200)]
+    later = asyncio.create_task(box.put(event(200)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert calls.sizes == [3]
+    calls.begun.clear()
+    calls.open.set()
+    await asyncio.gather(*plain, *ordered, later)
+    assert calls.sizes == [3, 198]
 
 
 async def test_puts_during_a_call_share_the_next_one(box: Box, calls: Watched):

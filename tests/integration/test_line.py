@@ -226,3 +226,39 @@ async def test_waiting_for_replicas_holds_nobody_up(server: servers.Server):
         assert not waiting.done()
         waiting.cancel()
         await asyncio.wait([waiting])
+
+
+async def test_a_login_that_has_ended_costs_the_line(server: servers.Server):
+    with server.client() as look:
+        look.execute_command("ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+@all")
+        async with Box.open(f"redis://guest:secret@{server.host}:{server.port}/0", name=new_box_name()) as box:
+            await box.put(Event("user.created"))
+            line = (await box._store.wire())._lines.shared("")
+            reply = asyncio.ensure_future(line.exchange([("RESET",), ("AUTH", "guest", "wrong"), ("PING",)]))
+            await asyncio.wait([reply])
+            look.execute_command("ACL", "SETUSER", "guest", "reset", "on", ">secret", "~*", "&*", "+@all")
+            assert (await box.put(Event("user.created"))).created
+
+
+async def test_a_line_that_is_left_still_answers_what_was_asked(server: servers.Server):
+    async with Box.open(server.url, name=new_box_name()) as box:
+        await box.put(Event("user.created"))
+        lines = (await box._store.wire())._lines
+        before = lines.shared("")
+        slow = asyncio.ensure_future(before.exchange([("BLPOP", "nothing", 0.3), ("ECHO", "late")]))
+        await asyncio.sleep(0.05)
+        before.left = True
+        await box.put(Event("user.created"))  # over another line
+        assert lines.shared("") is not before
+        assert await slow == [None, b"late"]
+
+
+async def test_lines_for_waiting_are_given_back(server: servers.Server):
+    with server.client() as look:
+        before = len(look.client_list())
+        async with Box.open(server.url, name=new_box_name()) as box:
+            await asyncio.gather(*[box.wait_for_hint(0.05) for _ in range(10)])
+            await box.stats()
+            await asyncio.sleep(0.05)
+            connected = [each for each in look.client_list() if each["cmd"] != "client|list"]
+            assert len(connected) - before <= 3  # the shared one, and two that are kept

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from redbox import Box, Event, Relay, State
+from redbox import Backoff, Box, Breaker, Event, Relay, State, Unavailable
+from redbox.relay import Circuit
 from redbox.store.line import Wait
 from redbox.testing.plugin import new_box_name
 from tests import servers
@@ -199,7 +200,7 @@ async def test_a_wait_that_is_over_does_not_begin(box: Box):
 
 
 async def test_a_wait_is_ended_from_elsewhere(box: Box, client: redis.Redis):
-    wait = Wait()
+    wait = Wait(endable=True)
     options: dict[str, Any] = {"limit": 1, "lease": 30, "attempts": None, "holding": 0, "longest": 2.4, "wait": wait}
     waiting = asyncio.create_task(box.claim_packed("relay", **options))
     await is_waiting(client)
@@ -221,3 +222,38 @@ async def test_on_a_cluster(cluster_url: str):
             began = time.monotonic()
         assert time.monotonic() - began < 1
         assert await states(box) == {State.PUBLISHED: 5}
+
+
+# --- and the breaker -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("RF-4")
+async def test_an_open_breaker_claims_nothing_over_and_over(box: Box):
+    target = Target(raises=Unavailable("down"))
+    breaker = Breaker(unavailable=3, pause=0.8, longest=0.8)
+    relay = Relay(box, target, breaker=breaker, backoff=Backoff.fixed(0.05))
+    await put(box, 5)
+    async with running(relay):
+        await until(lambda: relay.circuit is Circuit.OPEN, "it did not open")
+        for number in range(20):
+            await box.put(Event("n", event_id=f"late{number}"))
+            await asyncio.sleep(0.02)
+        assert relay.summary().claimed <= 60  # each of them once or twice, not thousands of times
+        target.raises = None
+        await target.has_taken(25)
+    assert await states(box) == {State.PUBLISHED: 25}
+
+
+@pytest.mark.req("RF-4")
+async def test_a_probe_that_has_to_wait_is_one_event(box: Box):
+    target = Target(raises=Unavailable("down"))
+    breaker = Breaker(unavailable=5, pause=0.05, longest=0.05)
+    relay = Relay(box, target, breaker=breaker, backoff=Backoff.fixed(0.4))
+    await put(box, 5)
+    async with running(relay):
+        await until(lambda: breaker.opened == 1, "it did not open")
+        tried = len(target.tried)
+        await until(lambda: breaker.opened >= 3, "it did not probe")
+        assert len(target.tried) - tried <= breaker.opened
+        target.raises = None
+        await target.has_taken(5)

@@ -97,6 +97,7 @@ def test_box():
         "ack",
         "aclose",
         "beat",
+        "can_unblock",
         "claim",
         "claim_packed",
         "exists",

@@ -383,6 +383,27 @@ async def test_a_replay_starts_anew_with_its_expiries(box: Box):
     assert await check_invariants(box) == []
 
 
+@pytest.mark.req("RF-3", "PL-8")
+async def test_a_replay_clears_the_marks_of_the_last_claim(box: Box):
+    """It died exhausted, and was claimed by itself: neither may be held against its next attempt."""
+    await box.put(Event("n", event_id="a"))
+    for _ in range(2):
+        (claim,) = await box.claim("relay", attempts=1)
+        if not claim.exhausted:
+            await box.retry(claim)
+    assert claim.exhausted
+    await box.kill(claim)
+    await box.replay(["a"])
+    (claim,) = await box.claim("relay", attempts=1, holding=1)
+    await box.retry(claim, excuse=True)
+    (claim,) = await box.claim("relay", attempts=1, holding=1, lease=1)
+    assert not claim.exhausted
+    await advance(box, seconds=2)
+    assert await box.reap() == ["a"]  # in company, so that it is excused
+    (claim,) = await box.claim("relay", attempts=1, holding=1)
+    assert not claim.exhausted
+
+
 @pytest.mark.req("RO-2")
 async def test_a_replay_may_be_delayed(box: Box):
     ids = await bury(box, *named("a", "b"))

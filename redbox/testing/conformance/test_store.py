@@ -430,7 +430,7 @@ OPERATIONS: dict[str, Callable[[Box, dict[str, Any]], Awaitable[Any]]] = {
 #: What the busiest scripts write, and so look at first; the others look at every key of the box.
 WRITTEN = {
     "put": ["counters", "pending", "waiting", "wake"],
-    "claim": ["counters", "claimed", "retries", "wake"],
+    "claim": ["counters", "claimed", "retries", "wake", "alone"],
     "ack": ["counters", "claimed", "published", "wake"],
 }
 BOX_KEYS = ["counters", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost"]
@@ -442,7 +442,7 @@ async def refuses_to_begin(box: Box, claims: dict[str, Any], name: str, kind: st
     (there,) = await store.exchange([("EXISTS", key)])
     if there:
         await store.exchange([("RENAME", key, spare)])
-    await store.exchange([("SET", key, "somebody else's")])
+    await store.exchange([("RPUSH", key, "x") if kind == "alone" else ("SET", key, "somebody else's")])
     before = await contents(box)
     with pytest.raises(ForeignKey, match="choose another name"):
         await {**WRITES, **OPERATIONS}[name](box, claims)
