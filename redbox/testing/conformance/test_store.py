@@ -463,6 +463,15 @@ async def test_a_script_that_cannot_finish_does_not_begin(box: Box, name: str):
 
 
 @pytest.mark.req("SC-4")
+async def test_settling_an_event_without_keys_looks_first_too(box: Box):
+    await box.put(Event("n"))
+    (claim,) = await box.claim("relay")
+    for kind in WRITTEN["ack"]:
+        await refuses_to_begin(box, {"claimed": claim}, "ack", kind)
+    assert await box.ack(claim) == [True]
+
+
+@pytest.mark.req("SC-4")
 async def test_every_key_of_the_box_is_looked_at_first(box: Box):
     claims = await scene(box)
     for kind in BOX_KEYS:

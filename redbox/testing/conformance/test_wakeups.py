@@ -214,6 +214,7 @@ async def test_an_events_age_counts_from_when_it_was_first_due(box: Box):
     await advance(box, minutes=11)
     again = {claim.event_id: claim for claim in await box.claim("relay-1")}
     assert (again["later"].due_at - again["later"].created_at).total_seconds() == 3600
+    assert again["now"].due_at == again["now"].created_at
 
 
 @pytest.mark.req("RO-2")
