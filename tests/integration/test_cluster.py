@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from zlib import crc32
 
 import pytest
 import redis
+from redis.asyncio import RedisCluster
 from redis.crc import key_slot
 
 from redbox import Box, Event, StoreError, keys
@@ -211,3 +213,31 @@ async def test_a_node_that_is_away_is_told():
     async with box, asyncio.timeout(10):
         with pytest.raises(StoreError, match="cannot be reached"):
             await box.put(Event("user.created"))
+
+
+async def test_a_slot_that_no_node_serves_is_told_and_comes_back():
+    with servers.cluster(nodes=2, cluster_require_full_coverage="no") as started:
+        node = started.nodes[0]
+        async with (
+            RedisCluster(host=node.host, port=node.port, require_full_coverage=False) as own,
+            Box.open(client=own, name="orders") as box,
+            asyncio.timeout(20),
+        ):
+            await box.put(Event("user.created"))
+            slot = key_slot(keys.meta(box.name).encode())
+            clients = [node.client() for node in started.nodes]
+            owner = clients[slot * len(clients) // 16384]
+            for client in clients:  # each forgets who serves it
+                client.execute_command("CLUSTER", "DELSLOTS", slot)
+            with pytest.raises(StoreError, match="cannot be reached"):
+                await box.put(Event("user.created"))
+
+            owner.execute_command("CLUSTER", "ADDSLOTS", slot)
+            for client in clients:
+                servers.poll(partial(serves, client, slot), "the nodes did not agree")
+                client.close()
+            assert (await box.put(Event("user.created"))).created
+
+
+def serves(client: redis.Redis, slot: int) -> bool:
+    return any(first <= slot <= last for first, last, *_ in client.execute_command("CLUSTER", "SLOTS"))
