@@ -228,8 +228,11 @@ async def test_a_replayed_event_is_young_again(box: Box, way):
     assert (claim.claimed_at - claim.created_at).days == 3
 
 
-async def test_a_rescheduled_event_is_due_when_it_was_rescheduled_for(box: Box):
+@pytest.mark.parametrize("tried", [False, True])
+async def test_a_rescheduled_event_is_due_when_it_was_rescheduled_for(box: Box, tried: bool):
     await box.put(Event("n", event_id="a"))
+    if tried:
+        await box.retry(await claim_one(box))
     await box.operate.reschedule(["a"], delay=3600, who="ada", why="later")
     await advance(box, hours=1)
     claim = await claim_one(box)
