@@ -218,11 +218,12 @@ async def test_an_events_age_counts_from_when_it_was_first_due(box: Box):
 
 
 @pytest.mark.req("RO-2")
+@pytest.mark.parametrize("reset", [True, False])
 @pytest.mark.parametrize("way", [bury, publish])
-async def test_a_replayed_event_is_young_again(box: Box, way):
+async def test_a_replayed_event_is_young_again(box: Box, way, reset: bool):
     (event_id,) = await way(box, Event("n"))
     await advance(box, days=3)
-    await box.replay([event_id])
+    await box.replay([event_id], reset=reset)
     claim = await claim_one(box)
     assert (claim.claimed_at - claim.due_at).total_seconds() < 60
     assert (claim.claimed_at - claim.created_at).days == 3
