@@ -80,6 +80,7 @@ class InvalidEvent(UsageError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field = field
+        self.problem = problem
 
 
 class PayloadTooLarge(InvalidEvent):

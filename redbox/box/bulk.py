@@ -70,16 +70,10 @@ async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list
             yield [raw.decode() for raw in found]
 
 
-async def store_time(store: Store) -> int:
-    """The store's clock, in ms."""
-    ((seconds, microseconds),) = await store.exchange([("TIME",)], repeat=True)
-    return int(seconds) * 1000 + int(microseconds) // 1000
-
-
 async def up_to_now(store: Store, selection: Selection) -> Selection:
     """The selection as it stands now: what enters a state later is left out, or a bulk operation beside a running
     relay would never end."""
-    start = from_ms(await store_time(store))
+    start = from_ms(await store.time())
     until = start if selection.until is None else min(selection.until, start)
     return Selection(**{**_fields(selection), "until": until})
 

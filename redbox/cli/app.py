@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "stats": "stats",
     "boxes": "stats",
     "dead": "dead",
+    "pipeline": "pipeline",
     "conform": "conform",
     "demo": "demo",
 }

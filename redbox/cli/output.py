@@ -151,10 +151,11 @@ class Output:
             click.echo(printable(text), err=True)
 
     @contextmanager
-    def progress(self, label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """A bar on a terminal, nothing in a pipe; what it yields takes how many are done."""
+    def progress(self, label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+        """A bar on a terminal, nothing in a pipe; what it yields takes how many are done, and of how many if that has
+        changed."""
         if self.as_json or not sys.stderr.isatty():
-            yield lambda _: None
+            yield lambda done, of=None: None  # noqa: ARG005 - as below
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -162,4 +163,4 @@ class Output:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=total)
-            yield lambda done: bar.update(task, completed=done)
+            yield lambda done, of=None: bar.update(task, completed=done, total=total if of is None else of)

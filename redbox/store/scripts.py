@@ -63,6 +63,11 @@ REGISTRY: Final[dict[str, Signature]] = {
         flag=NO_WRITES,
     ),
     "stats": Signature(flag=NO_WRITES),
+    "bounds": Signature(("index", "since", "until", "score", "id", "size", "ranges"), flag=NO_WRITES),
+    "slice": Signature(
+        ("index", "score", "id", "last", "last_id", "since", "limit", "event_type"), flag=NO_WRITES
+    ),
+    "pick": Signature((), ("id",), flag=NO_WRITES),
 }  # fmt: skip
 
 

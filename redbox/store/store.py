@@ -52,6 +52,7 @@ SKIPPED: Final = b"SKIPPED"
 UNCONFIRMED: Final = b"UNCONFIRMED"  # instead of CREATED or EXISTS, when the durability was not reached
 
 Fence = tuple[str, int]  # event id, claim number
+Fields = dict[bytes, bytes]
 Replies = Any  # a list, as each script's header describes it
 
 
@@ -195,12 +196,36 @@ class Store:
     async def stats(self) -> Replies:
         return await self._run("stats", (), repeat=True)
 
+    async def bounds(self, *arguments: Any) -> Replies:
+        return await self._run("bounds", arguments, repeat=True)
+
+    async def slice(self, *arguments: Any) -> Replies:
+        return await self._run("slice", arguments, repeat=True)
+
+    async def pick(self, ids: Iterable[str]) -> Replies:
+        return await self._run("pick", tuple(ids), repeat=True)
+
     # --- without a script ----------------------------------------------------------------------------------
+
+    async def time(self) -> int:
+        """The store's clock, in ms."""
+        ((seconds, microseconds),) = await self.exchange([("TIME",)], repeat=True)
+        return int(seconds) * 1000 + int(microseconds) // 1000
 
     async def meta(self) -> Any:
         """The meta hash as a flat list; empty when the box does not exist."""
         (reply,) = await self.exchange([("HGETALL", self._meta)], repeat=True)
         return [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+
+    async def hashes(self, ids: Sequence[str], *, bodies: bool) -> list[tuple[Fields, bytes | None]]:
+        """Of each event its hash, empty when it is gone, and its body. Each hash is consistent in itself, and a body
+        never changes: so this needs no script, and costs the server a quarter of one."""
+        commands: list[Command] = [("HGETALL", keys.event(self.box, event_id)) for event_id in ids]
+        if bodies:
+            commands.append(("MGET", *[keys.body(self.box, event_id) for event_id in ids]))
+        replies = await self.exchange(commands, repeat=True)
+        read = replies.pop() if bodies else [None] * len(ids)
+        return [(as_fields(reply), body) for reply, body in zip(replies, read, strict=True)]
 
     async def hint(self, longest: float) -> bool:
         """Waits for a hint that something is due, at most so many seconds; False without one. Takes a connection."""
@@ -377,6 +402,11 @@ class Store:
             return StoreError(f"{where} answered: {text}")
         how = "did not answer in time" if isinstance(error, TimeoutError) else "cannot be reached"
         return StoreUnavailable(f"{where} {how} ({text or type(error).__name__}){MAYBE if maybe else NOTHING_SENT}")
+
+
+def as_fields(reply: Any) -> Fields:
+    """A hash: a map by the newer protocol, by the older a flat list."""
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _flat(items: Iterable[tuple[Any, ...]]) -> list[Any]:

@@ -1,0 +1,43 @@
+#!lua flags=no-writes
+-- bounds: cuts an index into ranges of values that can be read side by side.
+--
+-- Guarantee: changes nothing. The ranges together hold everything that is in the index now, within since and until.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   index    pending | waiting | suspect | claimed | published | dead
+-- ARGV[2]   since    lowest score, ms; "" for any
+-- ARGV[3]   until    highest score, ms; "" for any
+-- ARGV[4]   score    only what comes after this place; "" for all
+-- ARGV[5]   id       of that place
+-- ARGV[6]   size     how many events make a range
+-- ARGV[7]   ranges   at most so many; what is left is not cut
+--
+-- Returns   {now, claims made so far, how many events, score, id...}: the last place of each range, in order
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "rank_after"
+
+local index, size, ranges = key[ARGV[1]], tonumber(ARGV[6]), tonumber(ARGV[7])
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local first = ARGV[2] ~= "" and redis.call("ZCOUNT", index, "-inf", "(" .. ARGV[2]) or 0
+if ARGV[4] ~= "" then
+  first = math.max(first, rank_after(index, ARGV[4], ARGV[5]))
+end
+local last = redis.call("ZCOUNT", index, "-inf", ARGV[3] ~= "" and ARGV[3] or "+inf") - 1
+last = math.min(last, first + size * ranges - 1)
+local claims = tonumber(redis.call("HGET", key.counters, "claimed") or 0)
+local reply = { now_ms(), claims, math.max(0, last - first + 1) }
+while first <= last do
+  local rank = math.min(first + size - 1, last)
+  local place = redis.call("ZRANGE", index, rank, rank, "WITHSCORES")
+  reply[#reply + 1] = place[2]
+  reply[#reply + 1] = place[1]
+  first = rank + 1
+end
+return reply

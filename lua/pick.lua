@@ -1,0 +1,37 @@
+#!lua flags=no-writes
+-- pick: events by id with their place and history, but without their bodies, which never change.
+--
+-- Guarantee: changes nothing. Each event is consistent in itself. Ids without an event are left out.
+--
+-- KEYS[1]   meta      hash; names the box
+-- ARGV[1]   id        then further ids
+--
+-- Returns   for each event {id, {field, value...}, index, score, history}
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "open_box"
+
+local PLACES = {
+  PENDING = { "pending", "waiting", "suspect" },
+  CLAIMED = { "claimed" },
+  PUBLISHED = { "published" },
+  DEAD = { "dead" },
+}
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local reply = {}
+for at = 1, #ARGV do
+  local id = ARGV[at]
+  for _, index in ipairs(PLACES[redis.call("HGET", event_key .. id, "state")] or {}) do
+    local score = redis.call("ZSCORE", key[index], id)
+    if score then
+      reply[#reply + 1] =
+        { id, redis.call("HGETALL", event_key .. id), index, score, redis.call("LRANGE", history_key .. id, 0, -1) }
+      break
+    end
+  end
+end
+return reply

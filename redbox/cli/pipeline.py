@@ -1,0 +1,178 @@
+"""`redbox pipeline`: everything that is bulk, as Spark jobs."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from redbox.cli.pairs import name_value_pairs
+from redbox.cli.session import Session
+from redbox.errors import RedboxError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Job → the module of the command line that holds it, in the order in which `redbox pipeline --help` shows them.
+JOBS: Final = {
+    "load": "pipeline_load",
+}
+
+
+class Jobs(click.Group):
+    """Imports a job when it is asked for: Spark takes its time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
+        return list(JOBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
+        if cmd_name not in JOBS:
+            return None
+        command: click.Command = getattr(import_module(f"redbox.cli.{JOBS[cmd_name]}"), f"{cmd_name}_command")
+        return command
+
+
+@click.group("pipeline", cls=Jobs, invoke_without_command=True)
+@click.pass_context
+def pipeline_command(ctx: click.Context) -> None:
+    """Load, archive, replay, patch, report, audit and stream in bulk, as Spark jobs.
+
+    They need `pip install 'redbox-outbox[pipeline]'` and a Java, run on all cores of this machine, and with --master on
+    a cluster.
+
+    \b
+    Examples:
+      redbox pipeline report --to report
+      redbox pipeline archive --to /lake/orders --older-than 7d
+      redbox pipeline drain --to /lake/orders --once
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
+
+
+def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--master and --conf; the command gets `spark`, a Spark that is started when it is first entered."""
+
+    @click.option("--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077; else all cores here.")
+    @click.option(
+        "--conf", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
+        help="A setting of Spark's, such as spark.driver.memory=4g; may be repeated.",
+    )  # fmt: skip
+    @functools.wraps(command)
+    def with_spark(*args: Any, master: str | None, conf: dict[str, str], **options: Any) -> Any:
+        return command(*args, spark=Spark(master, conf), **options)
+
+    return with_spark
+
+
+class Spark:
+    """Spark for one command."""
+
+    def __init__(self, master: str | None, conf: dict[str, str]) -> None:
+        self._master, self._conf = master, conf
+        self.started_in = 0.0
+
+    @contextmanager
+    def started(self, session: Session) -> Iterator[SparkSession]:
+        """A session while the command runs. The box is held open meanwhile: an embedded server stays up between tasks.
+        What fails in Spark is told as the one sentence that it is about."""
+        from pyspark.errors import PySparkException
+
+        from redbox import pipeline
+        from redbox.pipeline.failures import translate
+
+        with _held(session):
+            before = time.monotonic()
+            session.output.note("starting Spark ...")
+            with quiet(session):
+                spark = pipeline.session(self._master, self._conf)
+            self.started_in = time.monotonic() - before
+            try:
+                yield spark
+            except PySparkException as error:
+                raise translate(error) from error
+            finally:
+                spark.stop()
+
+    @contextmanager
+    def progress(self, session: Session, label: str) -> Iterator[None]:
+        """Tasks done of those known so far, while the block runs; on a terminal only."""
+        from pyspark import SparkContext
+
+        context, over = SparkContext.getOrCreate(), threading.Event()
+        tracker = context.statusTracker()
+        done: dict[int, tuple[int, int]] = {}
+
+        def watch(show: Callable[..., None]) -> None:
+            while not over.wait(0.25):
+                for stage in tracker.getActiveStageIds():
+                    about = tracker.getStageInfo(stage)
+                    if about is not None:
+                        done[stage] = (about.numCompletedTasks, about.numTasks)
+                if done:
+                    show(sum(made for made, _ in done.values()), sum(all_ for _, all_ in done.values()))
+
+        with session.output.progress(label) as show:
+            watcher = threading.Thread(target=watch, args=(show,), daemon=True)
+            watcher.start()
+            try:
+                yield
+            finally:
+                over.set()
+                watcher.join()
+
+
+@contextmanager
+def quiet(session: Session) -> Iterator[None]:
+    """Java writes to stderr what nobody asked for; what fails is raised. With --debug it is shown."""
+    if session.debug:
+        yield
+        return
+    with tempfile.TemporaryFile() as said:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        os.dup2(said.fileno(), 2)  # the JVM inherits it
+        try:
+            yield
+        except RedboxError as error:
+            said.seek(0)
+            lines = said.read().decode(errors="replace").strip().splitlines()
+            raise (RedboxError(f"{error.message} ({lines[-1]})") if lines else error) from error
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+@contextmanager
+def _held(session: Session) -> Iterator[None]:
+    """Keeps an embedded server up. Others need no holding."""
+    if not session.url.startswith("embedded:"):
+        yield
+        return
+    from redbox.pipeline.connection import opened
+    from redbox.pipeline.options import Address
+
+    with opened(Address(session.url, session.box_name)) as (box, run):
+        run(box.exists())
+        yield
+
+
+def summary(session: Session, spark: Spark, seconds: float, text: str, **figures: Any) -> None:
+    """The last lines of a job: what was done, how fast, and what starting Spark took, apart."""
+    rows = figures.get("rows")
+    rate = rows / seconds if rows and seconds > 0 else None
+    data = {**figures, "seconds": round(seconds, 3), "start_up_seconds": round(spark.started_in, 3)}
+    if rate is not None:
+        data["rows_per_second"] = round(rate)
+    pace = f" in {seconds:.1f} s" + (f", {rate:,.0f} per second" if rate is not None else "")
+    session.output.document(data, f"{text}{pace} (starting Spark took {spark.started_in:.1f} s)")

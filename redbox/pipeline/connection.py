@@ -1,0 +1,61 @@
+"""A box inside a Spark process, where no event loop runs: it brings its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from redbox.box import Box
+from redbox.errors import UnknownBox
+from redbox.pipeline.options import Address
+from redbox.store import connect
+from redbox.store.store import Store
+
+T = TypeVar("T")
+
+
+class Connection:
+    """The store of a box, called without `await`."""
+
+    def __init__(self, at: Address) -> None:
+        self.at = at
+        self.store = Store(connect.from_url(at.url), at.box)
+        self._runner = asyncio.Runner()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        try:
+            self._runner.run(self.store.close())
+        finally:
+            self._runner.close()
+
+    def require_box(self) -> None:
+        """Reading never makes a box: one that is not there is an error that lists those that are."""
+        if not self.run(self.store.meta()):
+            names = self.run(self.store.boxes())
+            there = f"there are: {', '.join(names)}" if names else "there is none yet"
+            raise UnknownBox(f"there is no box {self.at.box!r} on {self.store.endpoint.description}; {there}")
+
+
+@contextmanager
+def connected(at: Address) -> Iterator[Connection]:
+    connection = Connection(at)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
+def opened(at: Address, **options: Any) -> Iterator[tuple[Box, Any]]:
+    """A box, and what runs its coroutines."""
+    with asyncio.Runner() as runner:
+        box = Box.open(at.url, name=at.box, **options)
+        try:
+            yield box, runner.run
+        finally:
+            runner.run(box.aclose())

@@ -1,0 +1,114 @@
+"""load: files into a box."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from redbox.errors import UsageError
+from redbox.pipeline.options import Address
+from redbox.pipeline.schema import SCHEMA
+from redbox.pipeline.tasks import map_arrow
+from redbox.pipeline.writer import WRITABLE, WriteOptions, check_columns, task, write_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS: Final = ("parquet", "json", "csv")
+COUNTS: Final = ("put", "existing", "skipped", "rejected", "size")
+
+
+class Loaded(msgspec.Struct):
+    """What a load did. `existing` were there already, `skipped` had their unique_key held by another event."""
+
+    rows: int = 0
+    put: int = 0
+    existing: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    size: int = 0
+
+
+def load(
+    spark: SparkSession,
+    at: Address,
+    path: str,
+    *,
+    format: str | None = None,  # noqa: A002 - what Spark calls it
+    columns: Mapping[str, str] | None = None,
+    constants: Mapping[str, str] | None = None,
+    job: str | None = None,
+    on_conflict: str = "raise",
+    rejects: str | None = None,
+    durability: str = "server",
+    dry_run: bool = False,
+) -> Loaded:
+    """Puts the rows of Parquet, JSON lines or CSV files into a box.
+
+    `columns` maps columns of events to columns of the file, `constants` to one value for all rows. The ids of rows
+    without one are made from `job`, by default the path, and the content: a load that failed is completed by running
+    it again on the same files.
+    """
+    table = mapped(read_files(spark, path, format), columns or {}, constants or {})
+    check_columns(table.schema)
+    if dry_run:
+        return Loaded(rows=table.count())
+    options = WriteOptions(at=at, job=job or f"load {path}", on_conflict=on_conflict, rejects=rejects,
+                           durability=durability)  # fmt: skip
+    counted = map_arrow(table, partial(_write, options), ", ".join(f"{name} long" for name in COUNTS))
+    total = counted.groupBy().sum(*COUNTS).first()
+    done = dict(zip(COUNTS, (int(value or 0) for value in total or ()), strict=False))
+    return Loaded(rows=sum(done[name] for name in COUNTS[:-1]), **done)
+
+
+def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    done = write_rows(batches, options, options.job, task().partitionId())
+    yield pa.RecordBatch.from_pydict({name: [getattr(done, name)] for name in COUNTS})
+
+
+def read_files(spark: SparkSession, path: str, format: str | None) -> DataFrame:  # noqa: A002 - same
+    """Files as a table; the format by the file's name unless it is given."""
+    chosen = format or _format_of(path)
+    if chosen == "csv":
+        return spark.read.option("header", True).csv(path)
+    return spark.read.format(chosen).load(path)
+
+
+def _format_of(path: str) -> str:
+    ending = path.rstrip("/").rpartition(".")[2].lower()
+    known = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
+    if ending not in known:
+        raise UsageError(f"what {path} holds cannot be told by its name; give the format: {', '.join(FORMATS)}")
+    return known[ending]
+
+
+def mapped(table: DataFrame, columns: Mapping[str, str], constants: Mapping[str, str]) -> DataFrame:
+    """The table with the columns of events. A payload that is neither bytes nor text becomes JSON."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import BinaryType, StringType
+
+    for name in (*columns, *constants):
+        if name not in WRITABLE:
+            raise UsageError(f"{name!r} is not a column of events; there are {', '.join(WRITABLE)}")
+    if twice := set(columns) & set(constants):
+        raise UsageError(f"{twice.pop()!r} is given both by a column and as a constant")
+    unmapped = {name: name for name in WRITABLE if name in table.columns and name not in (*columns, *constants)}
+    made: dict[str, Any] = {name: f.lit(value) for name, value in constants.items()}
+    for name, source in (unmapped | dict(columns)).items():
+        if source not in table.columns:
+            raise UsageError(f"there is no column {source!r} in the files; there are {', '.join(table.columns)}")
+        kind, wanted = table.schema[source].dataType, SCHEMA[name].dataType
+        column = f.col(f"`{source}`")
+        if name == "payload" and not isinstance(kind, BinaryType | StringType):
+            column = f.to_json(column) if kind.typeName() in ("struct", "map", "array") else column.cast("string")
+            made.setdefault("content_type", f.lit("application/json"))
+        elif kind != wanted and name not in ("payload", "headers", "metadata"):
+            column = column.cast(wanted)
+        elif name in ("headers", "metadata") and kind.typeName() == "struct":
+            column = f.from_json(f.to_json(column), "map<string,string>")
+        made[name] = column
+    return table.select(*[column.alias(name) for name, column in made.items()])

@@ -1,0 +1,72 @@
+"""A Spark session for the jobs: one clear sentence when Java or the right Spark is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from redbox.errors import RedboxError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA: Final = 17
+SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+def session(master: str | None = None, conf: Mapping[str, str] | None = None, *, name: str = "redbox") -> SparkSession:
+    """A session that knows the format `redbox`. Without a master, the one that spark-submit or the settings say, else
+    this machine."""
+    check_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from redbox.pipeline import register
+
+    settled = SparkConf()
+    for key, value in {**SETTINGS, **(conf or {})}.items():
+        if conf and key in conf:
+            settled.set(key, value)
+        else:
+            settled.setIfMissing(key, value)
+    if master:
+        settled.setMaster(master)
+    else:
+        settled.setIfMissing("spark.master", "local[*]")
+    local = settled.get("spark.master", "").startswith("local")
+    if local and not os.environ.get("SPARK_LOCAL_IP"):
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # no name look-up, and nobody else is let in
+    try:
+        made = SparkSession.builder.appName(name).config(conf=settled).getOrCreate()
+    except (PySparkException, OSError) as error:
+        raise RedboxError(f"Spark did not start: {error}") from error
+    made.sparkContext.setLogLevel("ERROR")
+    register(made)
+    return made
+
+
+def check_java() -> None:
+    """Spark needs a Java, and says so in fifty lines."""
+    how = f"install one, on Debian and Ubuntu: apt-get install openjdk-{JAVA}-jre-headless"
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME is {home}, and there is none in it" if home else "none was found"
+        raise RedboxError(f"Spark needs Java {JAVA} or newer, and {where}; {how}")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    if found is not None and int(found[1]) < JAVA:
+        raise RedboxError(f"Spark needs Java {JAVA} or newer, and {java} is Java {found[1]}; {how}")

@@ -1,0 +1,32 @@
+"""The data source `redbox`: what `spark.read.format("redbox")` and its sisters find."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.types import StructType
+
+from redbox.pipeline.options import read_options
+from redbox.pipeline.reader import BoxReader
+from redbox.pipeline.schema import schema_of
+from redbox.pipeline.writer import BoxStreamWriter, BoxWriter, write_options
+
+
+class RedboxSource(DataSource):
+    """A box as a table and as a stream, to read and to write."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "redbox"
+
+    def schema(self) -> StructType:
+        options = read_options(self.options)
+        return schema_of(None if options.columns is None else list(options.columns))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BoxReader(read_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BoxWriter(write_options(self.options, schema, overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        return BoxStreamWriter(write_options(self.options, schema, overwrite=overwrite), "job" in self.options)

@@ -1,0 +1,72 @@
+"""A real Spark, started once, and boxes on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redbox import Box
+from redbox.testing.plugin import new_box_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/pipeline" in str(item.path):
+            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))  # py4j leaves sockets to the end
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session in this process: two tasks at a time, each tried up to four times."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from redbox import pipeline
+
+    session = pipeline.session("local[2,4]", {"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["redis", "cluster"])
+def box_url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+class Played:
+    """A box for a test that is not async: Spark's calls block."""
+
+    def __init__(self, url: str, runner: asyncio.Runner) -> None:
+        self.url, self.name = url, new_box_name()
+        self.run = runner.run
+        self.box = Box.open(url, name=self.name)
+
+    def options(self, **further: Any) -> dict[str, Any]:
+        return {"url": self.url, "box": self.name, **further}
+
+    def read(self, spark: SparkSession, **options: Any) -> DataFrame:
+        return spark.read.format("redbox").options(**self.options(**options)).load()
+
+
+@pytest.fixture
+def played(box_url: str, redbox_runner: asyncio.Runner) -> Iterator[Played]:
+    made = Played(box_url, redbox_runner)
+    yield made
+    redbox_runner.run(made.box.aclose())
+
+
+@pytest.fixture
+def redis_played(redis_url: str, redbox_runner: asyncio.Runner) -> Iterator[Played]:
+    made = Played(redis_url, redbox_runner)
+    yield made
+    redbox_runner.run(made.box.aclose())
+
+
+Make = Callable[..., Any]

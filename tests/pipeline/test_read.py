@@ -1,0 +1,206 @@
+"""A box as a DataFrame."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from redbox import Event, Record, State
+from redbox.pipeline.failures import translate
+from redbox.pipeline.schema import SCHEMA
+from redbox.testing.conformance.steps import bury, contents, expire, publish
+
+from .conftest import Played
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.req("SP-1")
+
+
+async def one_of_each(box: Any) -> dict[str, Record]:
+    """An event in every place an event can be in."""
+    await publish(box, Event("user.created", b"\x00\xff", event_id="published", headers={"a": "1"}))
+    await bury(box, Event("user.deleted", {"id": 7}, event_id="dead", unique_key="u1", unique_scope="UNTOUCHED"))
+    await box.put(Event("user.created", "text", event_id="suspect"))
+    for _ in range(2):
+        await box.claim("relay-1", lease=0.001)
+        await expire(box)
+    await box.put(Event("invoice.paid", {"n": 1}, event_id="claimed", partition_key="p", metadata={"m": "x"}))
+    await box.claim("relay-2", limit=1, lease=600)
+    await box.put(Event("invoice.paid", event_id="retried"))
+    await box.retry(await box.claim("relay-3", limit=1), error="nö\x85", delay=600)
+    await box.put_many([Event("line", event_id=each, ordering_key="k") for each in ("head", "waiting")])
+    await box.put(Event("later", event_id="later", delay=3600))
+    return {record.event_id: record async for record in box.list()}
+
+
+def as_seen(record: Record) -> dict[str, Any]:
+    """A record as its row must be."""
+    event = record.event
+    row = {name: getattr(event, name) for name in ("event_type", "content_type", "partition_key", "ordering_key")}
+    row |= {name: getattr(record, name) for name in SCHEMA.fieldNames() if hasattr(record, name)}
+    row |= {
+        "payload": bytes(event.encode()[0]),
+        "headers": dict(event.headers),
+        "metadata": dict(event.metadata),
+        "unique_key": event.unique_key,
+        "unique_scope": str(event.unique_scope) if event.unique_key else None,
+        "claim": record.number,
+        "superseded_by": None,
+        "schema_version": 1,
+        "history": [(a.at, a.outcome, a.by, a.number, a.error) for a in record.history],
+    }
+    return {name: str(value) if name in ("state", "phase") else value for name, value in row.items()}
+
+
+def test_every_field_of_every_state_is_a_typed_column(played: Played, spark: SparkSession):
+    records = played.run(one_of_each(played.box))
+    table = played.read(spark)
+    assert table.schema == SCHEMA
+    rows = {row["event_id"]: row.asDict() for row in table.collect()}
+    assert rows.keys() == records.keys()
+    for event_id, record in records.items():
+        row = rows[event_id]
+        row["payload"] = bytes(row["payload"])
+        row["history"] = [(a["at"].replace(tzinfo=UTC), *a[1:]) for a in row["history"]]
+        row = {name: value.replace(tzinfo=UTC) if isinstance(value, datetime) else value for name, value in row.items()}
+        assert row == as_seen(record)
+
+
+def test_reading_changes_nothing(played: Played, spark: SparkSession):
+    played.run(one_of_each(played.box))
+    before = played.run(contents(played.box))
+    played.read(spark).collect()
+    played.read(spark, ids="dead,claimed").collect()
+    assert played.run(contents(played.box)) == before
+
+
+def test_it_is_narrowed_by_options(redis_played: Played, spark: SparkSession):
+    records = redis_played.run(one_of_each(redis_played.box))
+
+    def ids(**options: Any) -> set[str]:
+        return {row["event_id"] for row in redis_played.read(spark, **options).collect()}
+
+    assert ids(state="dead") == {"dead"}
+    assert ids(state="DEAD, published") == {"dead", "published"}
+    assert ids(event_type="user.*") == {"published", "dead", "suspect"}
+    assert ids(event_type="user.*", state="DEAD,CLAIMED") == {
+        event_id
+        for event_id, record in records.items()
+        if record.event.event_type.startswith("user.") and record.state in ("DEAD", "CLAIMED")
+    }
+    assert ids(ids="dead,gone, head") == {"dead", "head"}
+    assert ids(ids="dead,head", state="DEAD") == {"dead"}
+    assert ids(ids="") == set()
+    died = records["dead"].died_at
+    assert died is not None
+    assert ids(state="DEAD", since=died.isoformat()) == {"dead"}
+    assert ids(state="DEAD", since=(died + timedelta(milliseconds=1)).isoformat()) == set()
+    assert ids(state="DEAD", until=died.isoformat()) == {"dead"}
+    assert ids(state="DEAD", until=(died - timedelta(milliseconds=1)).isoformat()) == set()
+    table = redis_played.read(spark, columns="state,event_id")
+    assert table.columns == ["state", "event_id"]
+    assert Counter(row["state"] for row in table.collect()) == Counter(str(r.state) for r in records.values())
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_ranges_of_any_size_hold_each_event_once(redis_played: Played, spark: SparkSession, size: int):
+    async def fill() -> None:
+        await redis_played.box.put_many([Event("n", event_id=f"p{number:02}") for number in range(23)])
+        await redis_played.box.ack(await redis_played.box.claim("relay-1", limit=10))
+
+    redis_played.run(fill())
+    table = redis_played.read(spark, partition_size=size, slice=3)
+    assert Counter(row["event_id"] for row in table.collect()) == Counter(f"p{number:02}" for number in range(23))
+    assert table.rdd.getNumPartitions() == -(-10 // size) + -(-13 // size)
+
+
+def test_bodies_are_read_within_bounds_and_large_ones_too(redis_played: Played, spark: SparkSession):
+    sizes = [10, 1_000_000, 0, 300_000] * 8
+    redis_played.run(redis_played.box.put_many([Event("n", bytes(size)) for size in sizes]))
+    lengths = redis_played.read(spark, columns="payload").selectExpr("length(payload)").collect()
+    assert sorted(row[0] for row in lengths) == sorted(sizes)
+
+
+def test_an_event_that_cannot_be_read_does_not_hide_the_others(redis_played: Played, spark: SparkSession):
+    async def damage() -> None:
+        box = redis_played.box
+        await box.put_many([Event("n", event_id=each) for each in ("good", "bad")])
+        await box._store.exchange([("SET", f"{{redbox:{box.name}:0}}:b:bad", b"\xc1")])
+
+    redis_played.run(damage())
+    rows = {row["event_id"]: row for row in redis_played.read(spark).collect()}
+    assert rows["good"]["problem"] is None
+    assert "damaged" in rows["bad"]["problem"]
+    assert rows["bad"]["payload"] is None
+    assert rows["bad"]["event_type"] == "n"
+
+
+def test_what_moves_meanwhile_comes_once_or_not_at_all(redis_played: Played, spark: SparkSession):
+    """Relays claim, publish, retry, and someone replays, while the box is read again and again."""
+    box, stop = redis_played.box, threading.Event()
+    redis_played.run(box.put_many([Event("n", event_id=f"still{number}", delay=3600) for number in range(300)]))
+    redis_played.run(box.put_many([Event("n", event_id=f"moves{number}") for number in range(300)]))
+
+    async def move() -> None:
+        while not stop.is_set():
+            claims = await box.claim("relay-1", limit=100)
+            await box.ack(claims[::3])
+            await box.retry(claims[1::3], error="again")
+            await box.release(claims[2::3])
+            await box.replay(state="PUBLISHED")
+
+    mover = threading.Thread(target=lambda: redis_played.run(move()))
+    mover.start()
+    try:
+        for _ in range(4):
+            seen = Counter(row[0] for row in redis_played.read(spark, columns="event_id", partition_size=50).collect())
+            assert max(seen.values()) == 1
+            assert sum(event_id.startswith("still") for event_id in seen) == 300
+    finally:
+        stop.set()
+        mover.join()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"url": "redis://127.0.0.1:1/0"}, "cannot be reached"),
+        ({"url": "redsi://x"}, "redsi"),
+        ({"url": "memory:"}, "memory: is a box of one process"),
+        ({"box": "no such"}, "box name"),
+        ({"box": "nobody-knows-it"}, "there is no box 'nobody-knows-it'"),
+        ({"stat": "DEAD"}, "has no option 'stat'; it has box, columns"),
+        ({"state": "DAED"}, "'DAED' is not one of PENDING"),
+        ({"since": "yesterday"}, "must be a time with a zone"),
+        ({"columns": "event_id,nonsense"}, "there is no column 'nonsense'"),
+        ({"slice": "0"}, "must be a whole number between 1 and"),
+    ],
+)
+def test_a_mistake_is_one_clear_sentence(
+    redis_played: Played, spark: SparkSession, options: dict[str, str], complaint: str
+):
+    redis_played.run(redis_played.box.put(Event("n")))
+    with pytest.raises(PySparkException) as raised:
+        redis_played.read(spark, **options).collect()
+    assert complaint in translate(raised.value).message
+    *_, last, sqlstate = str(raised.value).strip().splitlines()
+    assert complaint in last
+    assert "SQLSTATE" in sqlstate
+
+
+def test_options_that_are_missing_are_named(spark: SparkSession):
+    with pytest.raises(PySparkException, match="needs the option url"):
+        spark.read.format("redbox").load()
+
+
+def test_the_states_of_the_source_are_the_states_of_events():
+    from redbox.pipeline.reader import INDEXES_OF
+
+    assert set(INDEXES_OF) == set(State)
