@@ -2,16 +2,20 @@
 -- ack: CLAIMED → PUBLISHED.
 --
 -- Guarantee: fenced; a claim that is gone changes nothing. The next event of an ordering line becomes available in the
--- same step. With "delete on success" the event is removed instead of kept.
+-- same step. With "delete on success" the event is removed instead of kept. For a stream the events also leave their
+-- batch in the same step, whether their claims were gone or not: what is left of it is what is left to do.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    identifier of the caller
 -- ARGV[2]   delete   1 to remove at once, 0 to do as the box is set
--- ARGV[3]   id       then for each claim the following
--- ARGV[4]   number   its claim number
+-- ARGV[3]   stream   name; "" for none
+-- ARGV[4]   owner    who holds the stream
+-- ARGV[5]   batch    the number of the batch
+-- ARGV[6]   id       then for each claim the following
+-- ARGV[7]   number   its claim number
 --
 -- Returns   for each claim OK or LEASELOST
--- Errors    NEWERLAYOUT
+-- Errors    NEWERLAYOUT, STREAMTAKEN
 
 --- @include "keys"
 --- @include "now"
@@ -24,6 +28,7 @@
 --- @include "erase"
 --- @include "count"
 --- @include "hint"
+--- @include "stream"
 --- @include "whole"
 
 local relay = ARGV[1]
@@ -31,11 +36,18 @@ local settings, refusal = open_box()
 if refusal then
   return refusal
 end
+local members, taken_over = stream(ARGV[3], ARGV[4], ARGV[5])
+if taken_over then
+  return taken_over
+end
 local delete = ARGV[2] == "1" or settings.deletes
 local now = now_ms()
-local replies, ids, places, settled, ordered, fenced = {}, {}, {}, {}, false, 0
-for at = 3, #ARGV, 2 do
+local replies, given, ids, places, settled, ordered, fenced = {}, {}, {}, {}, {}, false, 0
+for at = 6, #ARGV, 2 do
   local id = ARGV[at]
+  if members then
+    given[#given + 1] = id
+  end
   local place = event_key .. id
   local event = redis.call("HMGET", place, "state", "claimed_by", "claim", "ordering_key", "unique_key")
   if fence(event, relay, ARGV[at + 1]) and not settled[id] then
@@ -72,6 +84,7 @@ for position, id in ipairs(ids) do
 end
 in_chunks("ZADD", key.published, published)
 in_chunks("ZREM", key.claimed, ids)
+in_chunks("ZREM", members, given)
 count("published", #ids)
 count("swept", delete and #ids or 0)
 count("fenced", fenced)

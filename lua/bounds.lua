@@ -4,7 +4,7 @@
 -- Guarantee: changes nothing. The ranges together hold everything that is in the index now, within since and until.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   index    pending | waiting | suspect | claimed | published | dead
+-- ARGV[1]   index    pending | waiting | suspect | claimed | published | dead | retries | lost | blocked
 -- ARGV[2]   since    lowest score, ms; "" for any
 -- ARGV[3]   until    highest score, ms; "" for any
 -- ARGV[4]   score    only what comes after this place; "" for all

@@ -4,7 +4,8 @@
 -- Guarantee: only PENDING events whose available_at has come, oldest first, at most `limit` of them and `bytes` of
 -- bodies (but at least one). Each gets a claim number that never repeats in this box. Either ordinary events or
 -- exactly one suspect, and never a suspect while another is out. An event whose attempts are used up is handed out
--- marked exhausted, and not counted again. What it leaves behind, due now, is hinted at for the next relay.
+-- marked exhausted, and not counted again. What it leaves behind, due now, is hinted at for the next relay. For a stream
+-- the claims are also recorded as members of one of its batches, in the same step.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   relay         identifier of the caller
@@ -13,11 +14,15 @@
 -- ARGV[4]   attempts      limit of attempts less excused ones; 0 for none
 -- ARGV[5]   bytes         of bodies
 -- ARGV[6]   holding       how many claims the relay has in hand already
+-- ARGV[7]   until         only what was available by then, ms; "" for now
+-- ARGV[8]   stream        name; "" for none
+-- ARGV[9]   owner         who holds the stream
+-- ARGV[10]  batch         the number of the batch
 --
 -- Returns   now, whether it is a suspect (0 or 1), when the next one is due in ms or -1, the number of the first claim
 --           (the others follow), then for each event: id, body, attempts, exhausted (0 or 1), created_at, available_at,
---           and if it was claimed before: excused, due_at (else it was due when it became available)
--- Errors    NEWERLAYOUT, PAUSED
+--           and if it was claimed before: excused, due_at (else it was due when it became available); for a stream no events
+-- Errors    NEWERLAYOUT, PAUSED, STREAMTAKEN
 
 --- @include "keys"
 --- @include "now"
@@ -29,6 +34,7 @@
 --- @include "hint"
 --- @include "suspect_out"
 --- @include "next_due"
+--- @include "stream"
 --- @include "whole"
 
 local relay, limit, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -37,15 +43,16 @@ local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-if settings.paused then
-  return redis.error_reply("PAUSED the box is paused; resume it to claim again")
+local members, taken_over = stream(ARGV[8], ARGV[9], ARGV[10])
+if settings.paused or taken_over then
+  return taken_over or redis.error_reply("PAUSED the box is paused; resume it to claim again")
 end
 local now = now_ms()
 local claimed_at, lease_until = whole(now), whole(now + lease)
-
+local due = ARGV[7] ~= "" and whole(math.min(now, tonumber(ARGV[7]))) or claimed_at
 local index, alone = key.pending, false
-local ids = redis.call("ZRANGEBYSCORE", key.pending, "-inf", claimed_at, "LIMIT", "0", limit)
-local suspect = redis.call("ZRANGEBYSCORE", key.suspect, "-inf", claimed_at, "WITHSCORES", "LIMIT", "0", "1")
+local ids = redis.call("ZRANGEBYSCORE", key.pending, "-inf", due, "LIMIT", "0", limit)
+local suspect = redis.call("ZRANGEBYSCORE", key.suspect, "-inf", due, "WITHSCORES", "LIMIT", "0", "1")
 if suspect[1] and not suspect_out()
   and (not ids[1] or tonumber(suspect[2]) <= tonumber(redis.call("ZSCORE", key.pending, ids[1]))) then
   index, alone, ids = key.suspect, true, { suspect[1] }
@@ -55,15 +62,16 @@ local taken, places, events, bodies, lost, bytes = {}, {}, {}, {}, {}, 0
 for _, id in ipairs(ids) do
   local place = event_key .. id
   local event = redis.call("HMGET", place, "state", "created_at", "available_at", "attempts", "unique_key")
-  local body = redis.call("GET", body_key .. id)
-  if event[1] ~= "PENDING" or not body then
+  local body = not members and redis.call("GET", body_key .. id)
+  local size = members and redis.call("STRLEN", body_key .. id) or body and #body or 0
+  if event[1] ~= "PENDING" or size == 0 then
     local ordering = redis.call("HGET", place, "ordering_key")
     lost[#lost + 1] = { id, event[1] == "PENDING" and ordering }
     if ordering then
       touch_line(ordering, 1)
     end
   else
-    bytes = bytes + #body
+    bytes = bytes + size
     if bytes > byte_limit and taken[1] then
       break
     end
@@ -80,7 +88,7 @@ end
 touch(not lost[1] and { "counters", "claimed", "retries", "wake", "alone" })
 
 local first = redis.call("HINCRBY", key.counters, "claimed", whole(#taken)) - #taken + 1
-local reply, leases, retried = { now, alone and 1 or 0, -1, first }, {}, {}
+local reply, leases, retried, numbered = { now, alone and 1 or 0, -1, first }, {}, {}, {}
 local by_itself = #taken == 1 and holding == 0
 for position, id in ipairs(taken) do
   local event, place, excused, due_at, exhausted = events[position], places[position], false, false, false
@@ -97,8 +105,9 @@ for position, id in ipairs(taken) do
   if not exhausted then
     attempts = attempts + 1
   end
-  redis.call("HSET", place, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
-    "claim", whole(first + position - 1), "attempts", whole(attempts))
+  local number = whole(first + position - 1)
+  redis.call("HSET", place, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay, "claim", number,
+    "attempts", whole(attempts))
   if exhausted then
     redis.call("HSET", place, "exhausted", "1")
   elseif by_itself then
@@ -108,11 +117,16 @@ for position, id in ipairs(taken) do
     redis.call("ZADD", unique_key .. event[5], "+inf", id)
   end
   leases[2 * position - 1], leases[2 * position] = lease_until, id
-  local at = 8 * position - 4
-  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[position], attempts, exhausted and 1 or 0
-  reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[2], event[3] or event[2], excused, due_at
+  if members then
+    numbered[2 * position - 1], numbered[2 * position] = number, id
+  else
+    local at = 8 * position - 4
+    reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[position], attempts, exhausted and 1 or 0
+    reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[2], event[3] or event[2], excused, due_at
+  end
 end
 in_chunks("ZADD", key.claimed, leases)
+in_chunks("ZADD", members, numbered)
 -- What was looked at are the first of their index.
 redis.call("ZREMRANGEBYRANK", index, "0", whole(#taken + #lost - 1))
 in_chunks("ZREM", key.retries, retried)

@@ -4,7 +4,7 @@
 -- Guarantee: changes nothing; bounded in events looked at.
 --
 -- KEYS[1]   meta       hash; names the box
--- ARGV[1]   index      pending | waiting | suspect | claimed | published | dead
+-- ARGV[1]   index      pending | waiting | suspect | claimed | published | dead | retries | lost | blocked
 -- ARGV[2]   score      the place to begin after; "" for the beginning
 -- ARGV[3]   id         of that place
 -- ARGV[4]   last       score of the last place, itself included

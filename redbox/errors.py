@@ -14,6 +14,8 @@
     │   ├── BoxFull
     │   ├── BoxPaused
     │   ├── UnknownBox
+    │   ├── StreamTaken             another process drains the box under this stream's name
+    │   ├── StreamLost              events of a stream's batch were taken by others
     │   └── TransactionFailed
     ├── NotPublished                what a publisher raises to choose what becomes of its event
     │   ├── Reject                  never: dead at once
@@ -153,6 +155,14 @@ class UnknownBox(Refused):
     """There is no such box."""
 
 
+class StreamTaken(Refused):
+    """Another process has taken over this stream."""
+
+
+class StreamLost(Refused):
+    """Events of this stream's batch were taken by others."""
+
+
 class TransactionFailed(Refused):
     """The transaction did not commit; nothing was written."""
 
@@ -242,4 +252,5 @@ class EmbeddedServerFailed(StoreError):
 WORDS: dict[str, type[RedboxError]] = {
     "NEWERLAYOUT": NewerLayout,
     "PAUSED": BoxPaused,
+    "STREAMTAKEN": StreamTaken,
 }

@@ -102,6 +102,7 @@ _REASONS: Final = {
 #: Script → the transitions it may make. Everything else is refused.
 TRANSITIONS: Final[dict[str, frozenset[tuple[State, State]]]] = {
     "claim": frozenset({(State.PENDING, State.CLAIMED)}),
+    "reclaim": frozenset({(State.PENDING, State.CLAIMED)}),
     "ack": frozenset({(State.CLAIMED, State.PUBLISHED)}),
     "retry": frozenset({(State.CLAIMED, State.PENDING)}),
     "release": frozenset({(State.CLAIMED, State.PENDING)}),

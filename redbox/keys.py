@@ -141,3 +141,13 @@ def line(box: str, ordering_key: str) -> str:
 def unique(box: str, unique_key: str) -> str:
     """Sorted set: live id → 0 (never attempted), available_at (waiting for its retry) or +inf (in flight)."""
     return f"{prefix(box)}:unique:{unique_key}"
+
+
+def stream(box: str, name: str) -> str:
+    """Hash: who holds a stream that drains the box, and how far it is."""
+    return f"{prefix(box)}:stream:{name}"
+
+
+def batch(box: str, name: str, number: int) -> str:
+    """Sorted set: id → claim number of what a stream has in hand."""
+    return f"{prefix(box)}:stream:{name}:{number}"

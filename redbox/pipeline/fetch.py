@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from redbox.errors import StreamLost
 from redbox.pipeline.connection import Connection
 from redbox.pipeline.rows import STATE_OF, Found, Rows
 from redbox.settings import BATCH_BYTES
-from redbox.store.store import Fields, as_fields
+from redbox.store.store import Fence, Fields, as_fields
 
 FIRST_STEP: Final = 8  # of bodies whose size is not known
 _STATE: Final = {index: state.value.encode() for index, state in STATE_OF.items()}
@@ -44,6 +45,27 @@ class Fetch:
             events = self._pick(part)
             for event in events:
                 event.body = bodies[event.event_id]
+            if events:
+                yield events
+
+    def held(self, members: Sequence[Fence], rows: Rows, *, strict: bool) -> Iterator[list[Found]]:
+        """Events that a stream holds by these claims. One that it does not hold any more is an error, or left out."""
+        numbers = dict(members)
+        for part, hashes in self._steps(list(numbers), bodies=rows.with_body):
+            events, gone = [], []
+            for event_id, (fields, body) in zip(part, hashes, strict=True):
+                ours = fields and fields[b"state"] == b"CLAIMED" and int(fields[b"claim"]) == numbers[event_id]
+                (events if ours else gone).append(Found(event_id, fields, body, "claimed"))
+            if gone and strict:
+                raise StreamLost(
+                    f"{len(gone)} events of the stream's batch were taken by others, {gone[0].event_id} among them; "
+                    "to go on without them set onLost to continue"
+                )
+            if rows.with_history:
+                tried = [event.event_id for event in events if event.fields[b"attempts"] != b"1"]
+                histories = {event.event_id: event.history for event in self._pick(tried)} if tried else {}
+                for event in events:
+                    event.history = histories.get(event.event_id, ())
             if events:
                 yield events
 

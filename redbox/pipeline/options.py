@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -122,7 +122,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     states, ids, columns = given.words("state"), given.words("ids"), given.words("columns")
     read = ReadOptions(
         at=given.address(),
-        states=tuple(State) if states is None else tuple(_state(word) for word in states),
+        states=tuple(State) if states is None else states_of(states),
         event_type=given.text("event_type") or "",
         since=given.moment("since"),
         until=given.moment("until"),
@@ -135,13 +135,9 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     return read
 
 
-def _state(word: str) -> State:
-    try:
-        return State(word.upper())
-    except ValueError:
-        raise UsageError(f"option state: {word!r} is not one of {', '.join(State)}") from None
-
-
-def as_text(value: Any) -> str:
-    """A value as Spark's options take it."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+def states_of(words: list[str], allowed: tuple[State, ...] = tuple(State)) -> tuple[State, ...]:
+    """States by name."""
+    for word in words:
+        if word.upper() not in allowed:
+            raise UsageError(f"option state: {word!r} is not one of {', '.join(allowed)}")
+    return tuple(State(word.upper()) for word in words)

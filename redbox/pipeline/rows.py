@@ -127,7 +127,7 @@ class _Slice:
         return [event.get(b"available_at") or event[b"created_at"] for event in self._fields]
 
     def lease_until(self, kind: pa.DataType) -> pa.Array:
-        ends = pa.array([int(event.score) for event in self._events], pa.timestamp("ms", tz="UTC"))
+        ends = pa.array([int(event.score) or None for event in self._events], pa.timestamp("ms", tz="UTC"))
         return ends.cast(kind)
 
     def published_by(self, kind: pa.DataType) -> pa.Array:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from redbox.errors import UsageError
+from redbox.pipeline.drain import DrainReader, stream_options
+from redbox.pipeline.follow import FollowReader, follow_options
 from redbox.pipeline.options import read_options
 from redbox.pipeline.reader import BoxReader
 from redbox.pipeline.schema import schema_of
@@ -19,11 +28,19 @@ class RedboxSource(DataSource):
         return "redbox"
 
     def schema(self) -> StructType:
-        options = read_options(self.options)
-        return schema_of(None if options.columns is None else list(options.columns))
+        columns = self.options.get("columns")
+        return schema_of(None if columns is None else [name.strip() for name in columns.split(",") if name.strip()])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BoxReader(read_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        mode = self.options.get("mode", "drain")
+        if mode == "follow":
+            return FollowReader(follow_options(self.options), schema)
+        if mode != "drain":
+            raise UsageError(f"option mode: use 'drain' or 'follow', not {mode!r}")
+        return DrainReader(stream_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BoxWriter(write_options(self.options, schema, overwrite=overwrite))

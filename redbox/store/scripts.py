@@ -40,10 +40,17 @@ REGISTRY: Final[dict[str, Signature]] = {
         flag=None,
     ),
     "claim": Signature(
-        ("relay", "limit", "lease", "attempts", "bytes", "holding"), errors=("NEWERLAYOUT", "PAUSED")
+        ("relay", "limit", "lease", "attempts", "bytes", "holding", "until", "stream", "owner", "batch"),
+        errors=("NEWERLAYOUT", "PAUSED", "STREAMTAKEN"),
     ),
     "renew": Signature(("relay", "lease", "alone"), ("id", "number")),
-    "ack": Signature(("relay", "delete"), ("id", "number")),
+    "ack": Signature(
+        ("relay", "delete", "stream", "owner", "batch"), ("id", "number"), errors=("NEWERLAYOUT", "STREAMTAKEN")
+    ),
+    "stream": Signature(("action", "name", "owner", "batch"), errors=("NEWERLAYOUT", "STREAMTAKEN")),
+    "reclaim": Signature(
+        ("relay", "lease", "stream", "owner", "batch"), ("id", "number"), errors=("NEWERLAYOUT", "STREAMTAKEN")
+    ),
     "retry": Signature(("relay",), ("id", "number", "delay", "excuse", "error")),
     "kill": Signature(("relay", "who", "why", "drop"), ("id", "number", "error")),
     "release": Signature(("relay", "who", "why", "delay"), ("id", "number")),
@@ -51,6 +58,8 @@ REGISTRY: Final[dict[str, Signature]] = {
     "replay": Signature(("reset", "available", "force", "dry", "who", "why"), ("id",), flag=None),
     "reschedule": Signature(("available", "who", "why"), ("id",)),
     "drop": Signature(("who", "why"), ("id", "number")),
+    "mark": Signature(("field",), ("id", "number", "value")),
+    "note": Signature(("action", "who", "why", "count", "detail"), ("id",)),
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
     "beat": Signature(("relay", "instance", "fresh", "forget", "leaving"), ("field", "value")),
     "configure": Signature(("action", "who", "why", "limit"), ("field", "value")),
@@ -68,6 +77,8 @@ REGISTRY: Final[dict[str, Signature]] = {
         ("index", "score", "id", "last", "last_id", "since", "limit", "event_type"), flag=NO_WRITES
     ),
     "pick": Signature((), ("id",), flag=NO_WRITES),
+    "examine": Signature((), ("id",), flag=NO_WRITES),
+    "examine_keys": Signature(("limit",), ("kind", "name", "score", "id"), flag=NO_WRITES),
 }  # fmt: skip
 
 

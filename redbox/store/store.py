@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from redis.exceptions import (
     AuthenticationError,
@@ -52,7 +52,11 @@ SKIPPED: Final = b"SKIPPED"
 UNCONFIRMED: Final = b"UNCONFIRMED"  # instead of CREATED or EXISTS, when the durability was not reached
 
 Fence = tuple[str, int]  # event id, claim number
+Batch = tuple[str, str, int]  # of a stream: its name, who holds it, number
+NO_BATCH: Final = ("", "", "")
+ANY_TIME: Final = ("",)
 Fields = dict[bytes, bytes]
+Mark = Literal["superseded_by", "archived"]
 Replies = Any  # a list, as each script's header describes it
 
 
@@ -83,12 +87,18 @@ class Store:
             return [[UNCONFIRMED, str(error)] if reply in (CREATED, EXISTS) else reply for reply in error.replies]
 
     async def claim(self, relay: str, limit: int, lease: int, attempts: int, size: int, holding: int) -> Replies:
-        return await self._run("claim", (relay, limit, lease, attempts, size, holding))
+        return await self._run("claim", (relay, limit, lease, attempts, size, holding, *ANY_TIME, *NO_BATCH))
+
+    async def cut(self, batch: Batch, relay: str, limit: int, lease: int, size: int, until: int | None) -> Replies:
+        """The claim of a stream: what is claimed becomes part of a batch."""
+        latest = "" if until is None else until
+        return await self._run("claim", (relay, limit, lease, 0, size, 1, latest, *batch))
 
     async def claim_when_hinted(self, longest: float, wait: Wait, *arguments: Any) -> Replies:
         """Claims as soon as there is a hint, the time is over, or the wait is ended: in the server, in one exchange."""
         script = await self.script("claim")
         waiting = ("BLPOP", keys.wake(self.box), await self._bounded(longest))
+        arguments = (*arguments, *ANY_TIME, *NO_BATCH)
         claiming = ("EVALSHA", script.sha, 1, self._meta, *arguments)
         _, reply = await self._exchange([waiting, claiming], repeat=False, writes=True, wait=wait)
         if isinstance(reply, NoScriptError):
@@ -111,8 +121,23 @@ class Store:
     async def renew(self, relay: str, lease: int, claims: Iterable[Fence], *, alone: bool = False) -> Replies:
         return await self._run("renew", (relay, lease, int(alone), *_flat(claims)))
 
-    async def ack(self, relay: str, delete: bool, claims: Iterable[Fence], durability: Durability = SERVER) -> Replies:
-        return await self._run("ack", (relay, int(delete), *_flat(claims)), durability=durability)
+    async def ack(
+        self,
+        relay: str,
+        delete: bool,
+        claims: Iterable[Fence],
+        durability: Durability = SERVER,
+        batch: Batch | None = None,
+    ) -> Replies:
+        return await self._run("ack", (relay, int(delete), *(batch or NO_BATCH), *_flat(claims)), durability=durability)
+
+    async def stream(self, action: str, name: str, owner: str, batch: int = 0) -> tuple[int, int]:
+        """Where a stream stands: the last batch that was cut, and the last that is settled."""
+        cut, settled = await self._run("stream", (action, name, owner, batch), repeat=True)
+        return int(cut), int(settled)
+
+    async def reclaim(self, batch: Batch, relay: str, lease: int, claims: Iterable[Fence]) -> Replies:
+        return await self._run("reclaim", (relay, lease, *batch, *_flat(claims)))
 
     async def retry(
         self, relay: str, items: Iterable[tuple[str, int, int, int, str]], durability: Durability = SERVER
@@ -169,6 +194,14 @@ class Store:
     async def drop(self, items: Iterable[tuple[str, int | str]], *, who: str, why: str) -> Replies:
         return await self._run("drop", (who, why, *_flat(items)))
 
+    async def mark(self, field: Mark, items: Iterable[tuple[str, int, str]]) -> Replies:
+        return await self._run("mark", (field, *_flat(items)), repeat=True)
+
+    async def note(
+        self, action: str, *, who: str, why: str, count: int, ids: Iterable[str] = (), detail: str = ""
+    ) -> None:
+        await self._run("note", (action, who, why, count, detail, *ids))
+
     async def sweep(
         self, index: str, age: int | None, keep: int | None, limit: int, dry: bool, cursor: tuple[Any, Any]
     ) -> Replies:
@@ -205,6 +238,12 @@ class Store:
     async def pick(self, ids: Iterable[str]) -> Replies:
         return await self._run("pick", tuple(ids), repeat=True)
 
+    async def examine(self, ids: Iterable[str | bytes]) -> Replies:
+        return await self._run("examine", tuple(ids), repeat=True)
+
+    async def examine_keys(self, limit: int, names: Iterable[tuple[str, bytes, bytes, bytes]]) -> Replies:
+        return await self._run("examine_keys", (limit, *_flat(names)), repeat=True)
+
     # --- without a script ----------------------------------------------------------------------------------
 
     async def time(self) -> int:
@@ -226,6 +265,31 @@ class Store:
         replies = await self.exchange(commands, repeat=True)
         read = replies.pop() if bodies else [None] * len(ids)
         return [(as_fields(reply), body) for reply, body in zip(replies, read, strict=True)]
+
+    async def members(self, stream: str, batch: int, first: int, last: int) -> list[Fence]:
+        """Members of a stream's batch by rank, with their claim numbers."""
+        where = keys.batch(self.box, stream, batch)
+        (reply,) = await self.exchange([("ZRANGE", where, first, last, "WITHSCORES")], repeat=True)
+        pairs = reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
+        return [(event_id.decode(), int(float(number))) for event_id, number in pairs]
+
+    async def member_count(self, stream: str, batch: int) -> int:
+        (reply,) = await self.exchange([("ZCARD", keys.batch(self.box, stream, batch))], repeat=True)
+        return int(reply)
+
+    async def bodies(self, ids: Sequence[str]) -> list[bytes | None]:
+        """Of each event its body, which never changes; None when it is gone."""
+        if not ids:
+            return []
+        (reply,) = await self.exchange([("MGET", *[keys.body(self.box, event_id) for event_id in ids])], repeat=True)
+        return list(reply)
+
+    async def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """One step through all keys of the box, in no order: where to go on, 0 at the end, and what was found. What is
+        there from the first step to the last is found; what comes or goes meanwhile may be."""
+        command = ("SCAN", cursor, "MATCH", f"{keys.prefix(self.box)}:*", "COUNT", count)
+        ((following, found),) = await self.exchange([command], repeat=True)
+        return int(following), list(found)
 
     async def hint(self, longest: float) -> bool:
         """Waits for a hint that something is due, at most so many seconds; False without one. Takes a connection."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,12 @@ import pytest
 from redbox import Box
 from redbox.testing.plugin import new_box_name
 
+from . import dying
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,12 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session in this process: two tasks at a time, each tried up to four times."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # For the processes that Spark starts: they import from here, and look there whether they are to die.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    os.environ[dying.PLAN] = str(tmp_path_factory.mktemp("dying") / "plan")
     from redbox import pipeline
 
     session = pipeline.session("local[2,4]", {"spark.sql.shuffle.partitions": "2"})
+    session.dataSource.register(dying.DyingSource)
     yield session
     session.stop()
 
@@ -67,6 +76,3 @@ def redis_played(redis_url: str, redbox_runner: asyncio.Runner) -> Iterator[Play
     made = Played(redis_url, redbox_runner)
     yield made
     redbox_runner.run(made.box.aclose())
-
-
-Make = Callable[..., Any]

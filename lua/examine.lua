@@ -1,0 +1,50 @@
+#!lua flags=no-writes
+-- examine: all that the rules about one event look at, also of an id that has no event.
+--
+-- Guarantee: changes nothing. What is told of an event is one consistent view, also while relays are at work.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   id       then further ids
+--
+-- Returns   {claims made so far, places in lines given out so far, event...}: each {id, {field, value...},
+--           {score or false in pending, waiting, suspect, claimed, published, dead, retries, lost}, bytes of its body,
+--           length of its history, place in its line or false, head of its line or false, unique score or false}
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "open_box"
+
+local PLACES = { "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "lost" }
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local given = redis.call("HMGET", key.counters, "claimed", "seq")
+local reply = { tonumber(given[1] or 0), tonumber(given[2] or 0) }
+for at = 1, #ARGV do
+  local id, scores = ARGV[at], {}
+  for position, index in ipairs(PLACES) do
+    scores[position] = redis.call("ZSCORE", key[index], id)
+  end
+  local fields = redis.call("HGETALL", event_key .. id)
+  local place, head, unique = false, false, false
+  for field = 1, #fields, 2 do
+    if fields[field] == "ordering_key" then
+      local line = line_key .. fields[field + 1]
+      place, head = redis.call("ZSCORE", line, id), redis.call("ZRANGE", line, 0, 0)[1] or false
+    elseif fields[field] == "unique_key" then
+      unique = redis.call("ZSCORE", unique_key .. fields[field + 1], id)
+    end
+  end
+  reply[#reply + 1] = {
+    id,
+    fields,
+    scores,
+    redis.call("STRLEN", body_key .. id),
+    redis.call("LLEN", history_key .. id),
+    place,
+    head,
+    unique,
+  }
+end
+return reply

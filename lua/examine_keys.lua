@@ -1,0 +1,53 @@
+#!lua flags=no-writes
+-- examine_keys: the members of ordering lines and of unique keys, a step at a time, and what their events say of it.
+--
+-- Guarantee: changes nothing; bounded in members looked at. Each step over one line or key is one consistent view.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   limit    how many members to look at, of all keys together
+-- ARGV[2]   kind     then for each key the following; this is line | unique
+-- ARGV[3]   name     the ordering_key or unique_key
+-- ARGV[4]   score    the place to begin after; "" for the beginning
+-- ARGV[5]   id       of that place
+--
+-- Returns   for each key {1 when there may be more, score, id, head or false, its state or false, when it blocked its
+--           line or false, member...}: the place to go on after, and each member {id, its state or false, the key that
+--           its event names or false}
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "open_box"
+--- @include "rank_after"
+
+local left = tonumber(ARGV[1])
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local replies = {}
+for at = 2, #ARGV, 4 do
+  local kind, name, score, id = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local members = (kind == "line" and line_key or unique_key) .. name
+  local head, state, blocked = redis.call("ZRANGE", members, 0, 0)[1] or false, false, false
+  if kind == "line" then
+    state = head and redis.call("HGET", event_key .. head, "state")
+    blocked = redis.call("ZSCORE", key.blocked, name)
+  end
+  local reply = { 0, score, id, head, state, blocked }
+  if left > 0 then
+    local first = score ~= "" and rank_after(members, score, id) or 0
+    local found = redis.call("ZRANGE", members, first, first + left - 1, "WITHSCORES")
+    for member = 1, #found, 2 do
+      local event = redis.call("HMGET", event_key .. found[member], "state",
+        kind == "line" and "ordering_key" or "unique_key")
+      reply[#reply + 1] = { found[member], event[1], event[2] }
+    end
+    left = left - #found / 2
+    reply[1] = first + #found / 2 < redis.call("ZCARD", members) and 1 or 0
+    reply[2], reply[3] = found[#found] or score, found[#found - 1] or id
+  else
+    reply[1] = 1
+  end
+  replies[#replies + 1] = reply
+end
+return replies

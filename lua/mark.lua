@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- mark: a PUBLISHED or DEAD event gets a note of what became of it elsewhere. It stays what it is.
+--
+-- Guarantee: fenced by the claim number that the caller saw: what was replayed meanwhile is not marked, however it ended
+-- then. A replay clears the marks. Marking again replaces the value.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   field    superseded_by | archived
+-- ARGV[2]   id       then for each event the following
+-- ARGV[3]   number   the claim number it must still have
+-- ARGV[4]   value    the id of the event that replaces it, or where it was archived
+--
+-- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number) or UNKNOWN
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "open_box"
+
+local field = ARGV[1]
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+
+local function judge(event, number)
+  if not event[1] then
+    return "UNKNOWN"
+  end
+  if event[1] ~= "DEAD" and event[1] ~= "PUBLISHED" then
+    return "NOTTERMINAL"
+  end
+  return event[2] == number and "OK" or "CHANGED"
+end
+
+local replies, marked = {}, {}
+for at = 2, #ARGV, 3 do
+  local id = ARGV[at]
+  local word = judge(redis.call("HMGET", event_key .. id, "state", "claim"), ARGV[at + 1])
+  if word == "OK" then
+    marked[#marked + 1] = { id, ARGV[at + 2] }
+  end
+  replies[#replies + 1] = word
+end
+
+for _, item in ipairs(marked) do
+  redis.call("HSET", event_key .. item[1], field, item[2])
+end
+return replies

@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- note: writes one line into the box's log, for what was done in many steps. No event changes.
+--
+-- Guarantee: all that a job did stands in one line, with how many events it concerned and the first of their ids.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   action   what was done, such as patch
+-- ARGV[2]   who      the operator; "" writes no log
+-- ARGV[3]   why      the operator's reason
+-- ARGV[4]   count    how many events it concerned
+-- ARGV[5]   detail   what else there is to say, in words
+-- ARGV[6]   id       then further ids
+--
+-- Returns   1, or 0 when nobody is named
+-- Errors    NEWERLAYOUT
+
+--- @include "keys"
+--- @include "open_box"
+--- @include "record_action"
+
+local action, who, why, total, detail = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local ids = {}
+for at = 6, #ARGV do
+  ids[#ids + 1] = ARGV[at]
+end
+record_action(action, who, why, ids[1] and ids, detail, total)
+return who == "" and 0 or 1

@@ -1,0 +1,72 @@
+#!lua flags=allow-oom
+-- reclaim: PENDING → CLAIMED, for members of a stream's batch that were taken from it.
+--
+-- Guarantee: only events whose last claim is the one that the batch knows: given back or reaped, and claimed by nobody
+-- since. They get a new claim number, under which they stay members; one that has it already keeps it. The others are
+-- left alone.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   relay    identifier of the stream
+-- ARGV[2]   lease    ms
+-- ARGV[3]   stream   name
+-- ARGV[4]   owner    who holds it
+-- ARGV[5]   batch    number
+-- ARGV[6]   id       then for each member the following
+-- ARGV[7]   number   the claim number it had
+--
+-- Returns   for each member OK or LEASELOST
+-- Errors    NEWERLAYOUT, STREAMTAKEN
+
+--- @include "keys"
+--- @include "now"
+--- @include "open_box"
+--- @include "touch"
+--- @include "stream"
+--- @include "whole"
+
+local relay, lease = ARGV[1], tonumber(ARGV[2])
+local _, refusal = open_box()
+if refusal then
+  return refusal
+end
+local members, taken_over = stream(ARGV[3], ARGV[4], ARGV[5])
+if taken_over then
+  return taken_over
+end
+local now = now_ms()
+local replies, back = {}, {}
+for at = 6, #ARGV, 2 do
+  local id = ARGV[at]
+  local event = redis.call("HMGET", event_key .. id, "claim", "attempts", "unique_key", "state", "claimed_by")
+  local known = redis.call("ZSCORE", members, id)
+  local free = redis.call("ZSCORE", key.pending, id) or redis.call("ZSCORE", key.suspect, id)
+  if known and free and event[1] == ARGV[at + 1] then
+    if event[3] then
+      redis.call("ZCARD", unique_key .. event[3])
+    end
+    back[#back + 1] = { id, event }
+    replies[#replies + 1] = "OK"
+  elseif known and event[4] == "CLAIMED" and event[5] == relay and tonumber(event[1]) == tonumber(known) then
+    replies[#replies + 1] = "OK"
+  else
+    replies[#replies + 1] = "LEASELOST"
+  end
+end
+touch()
+
+for _, item in ipairs(back) do
+  local id, event = item[1], item[2]
+  local number = redis.call("HINCRBY", key.counters, "claimed", "1")
+  redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", whole(now), "claimed_by", relay,
+    "claim", whole(number), "attempts", whole(tonumber(event[2] or 0) + 1))
+  redis.call("HDEL", event_key .. id, "alone", "exhausted")
+  for _, index in ipairs({ "pending", "suspect", "retries" }) do
+    redis.call("ZREM", key[index], id)
+  end
+  redis.call("ZADD", key.claimed, now + lease, id)
+  if event[3] then
+    redis.call("ZADD", unique_key .. event[3], "+inf", id)
+  end
+  redis.call("ZADD", members, whole(number), id)
+end
+return replies

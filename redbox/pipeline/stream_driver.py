@@ -1,0 +1,235 @@
+"""The one process that drives a stream: it cuts batches, keeps their leases, and settles what Spark has committed.
+
+Spark keeps one Python process per query for this. It may die at any line and be started again, and Spark may ask the
+same thing twice; every step here can be repeated, and a process that was replaced is fenced by the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from redbox.box.bulk import batches
+from redbox.errors import BoxPaused, StoreUnavailable, StreamLost, StreamTaken, UsageError
+from redbox.pipeline.options import Address
+from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.store import connect
+from redbox.store.store import Batch, Fence, Store
+
+logger = logging.getLogger("redbox")
+
+T = TypeVar("T")
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 5.0
+
+
+class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream that drains a box: its name, how much a batch takes, and how long claims are held without a sign of life.
+
+    `patience`: for so many seconds a store that is away is asked again before the query fails.
+    """
+
+    at: Address
+    stream: str
+    batch: int = 50_000
+    lease: float = 60.0
+    patience: float = 60.0
+    on_lost: str = "fail"
+    partition_size: int = 10_000
+    columns: tuple[str, ...] | None = None
+
+
+def relay_of(stream: str) -> str:
+    """The name under which a stream claims."""
+    return f"stream:{stream}"
+
+
+class StreamDriver:
+    """Cuts, holds and settles, for one process."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._relay = relay_of(options.stream)
+        self._owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._store = Store(connect.from_url(options.at.url), options.at.box)
+        self._lease = int(options.lease * 1000)
+        self._cut = self._settled = 0
+        self._loop = asyncio.new_event_loop()
+        self._parent = os.getppid()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="redbox-stream", daemon=True)
+        self._thread.start()
+        self._run(self._adopt())
+        self._holding = asyncio.run_coroutine_threadsafe(self._hold(), self._loop)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Lets go of the connections; the leases stay as they are. Spark never asks for it."""
+        self._holding.cancel()
+        self._run(self._store.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # --- what Spark asks for -----------------------------------------------------------------------------------------
+
+    def time(self) -> int:
+        return self._run(self._patiently(self._store.time))
+
+    def next_batch(self, start: int, limit: int, until: int | None) -> int:
+        """The number of the batch after `start`: the one that was cut already, or a new one; `start` when there is
+        nothing to claim."""
+        self.settle(start)
+        if start < self._cut:
+            return start + 1
+        return self._run(self._cut_next(limit, until))
+
+    def settle(self, upto: int) -> None:
+        """Everything up to a batch is in the sink for good."""
+        self._check(upto)
+        if upto > self._settled:
+            self._run(self._settle(upto))
+
+    def sizes(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Batches with the numbers of their members."""
+
+        async def count(batch: int) -> tuple[int, int]:
+            return batch, await self._patiently(lambda: self._store.member_count(self._options.stream, batch))
+
+        async def count_all() -> list[tuple[int, int]]:
+            return [await count(batch) for batch in range(first, last + 1)]
+
+        return self._run(count_all())
+
+    def _check(self, position: int) -> None:
+        """A checkpoint and a box that belong together are at most one batch apart."""
+        if not self._settled <= position <= self._cut:
+            where = f"stream {self._options.stream!r} of box {self._options.at.box!r}"
+            raise UsageError(
+                f"this checkpoint does not fit: it stands at batch {position}, and {where} has cut {self._cut} and "
+                f"settled {self._settled}; use the checkpoint that the stream was begun with, or another stream name"
+            )
+
+    # --- how it is done ----------------------------------------------------------------------------------------------
+
+    def _batch(self, number: int) -> Batch:
+        return self._options.stream, self._owner, number
+
+    async def _cut_next(self, limit: int, until: int | None) -> int:
+        batch = self._cut + 1
+        while True:
+            size = await self._patiently(lambda: self._store.member_count(self._options.stream, batch))
+            room = min(limit - size, BATCH_COUNT)
+            if room <= 0 or not await self._claim(batch, room, until):
+                break
+        await self._move("cut", batch)
+        return self._cut
+
+    async def _claim(self, batch: int, room: int, until: int | None) -> bool:
+        """Whether anything was claimed. A reply that is lost does no harm: what was claimed is in the batch."""
+        before = await self._patiently(lambda: self._store.member_count(self._options.stream, batch))
+        try:
+            await self._patiently(
+                lambda: self._store.cut(self._batch(batch), self._relay, room, self._lease, BATCH_BYTES, until)
+            )
+        except BoxPaused:
+            return False
+        return await self._patiently(lambda: self._store.member_count(self._options.stream, batch)) > before
+
+    async def _settle(self, upto: int) -> None:
+        for batch in range(self._settled + 1, upto + 1):
+            lost = 0
+            while (gone := await self._patiently(lambda: self._settle_some(batch))) is not None:  # noqa: B023 - awaited
+                lost += gone
+            await self._move("settle", batch)
+            self._report(lost, f"when batch {batch} was settled: they are in the sink, and may come again")
+
+    async def _settle_some(self, batch: int) -> int | None:
+        """Settles up to a thousand members, which leave the batch; how many were lost, or None when none is left."""
+        members = await self._slice(batch, 0)
+        if not members:
+            return None
+        words = await self._store.ack(self._relay, False, members, batch=self._batch(batch))
+        return sum(word != b"OK" for word in words)
+
+    async def _slice(self, batch: int, first: int) -> list[Fence]:
+        return await self._store.members(self._options.stream, batch, first, first + BATCH_COUNT - 1)
+
+    async def _adopt(self) -> None:
+        """Takes the stream over, and takes stock of what it has in hand."""
+        await self._move("own", 0)
+        held = back = lost = 0
+        for batch in range(self._settled + 1, self._cut + 2):  # the last one may be open: its cut was interrupted
+            every = await self._patiently(lambda: self._store.members(self._options.stream, batch, 0, -1))  # noqa: B023
+            for members in batches(every):
+                gone = await self._renew(members)
+                taken = await self._reclaim(batch, gone) if gone else 0
+                held, back, lost = held + len(members) - len(gone), back + taken, lost + len(gone) - taken
+        if back:
+            logger.warning("stream %s took back %d events whose leases had ended", self._options.stream, back)
+        if lost:
+            told = f"of {held + back + lost:,} that it had in hand: others claimed them after their leases had ended"
+            self._report(lost, told)
+
+    async def _renew(self, members: list[Fence]) -> list[Fence]:
+        """Those that were not ours any more."""
+        _, *words = await self._patiently(lambda: self._store.renew(self._relay, self._lease, members))
+        return [member for member, word in zip(members, words, strict=True) if word != b"OK"]
+
+    async def _reclaim(self, batch: int, gone: list[Fence]) -> int:
+        """How many could be taken back."""
+        words = await self._patiently(lambda: self._store.reclaim(self._batch(batch), self._relay, self._lease, gone))
+        return sum(word == b"OK" for word in words)
+
+    async def _move(self, action: str, batch: int) -> None:
+        self._cut, self._settled = await self._patiently(
+            lambda: self._store.stream(action, self._options.stream, self._owner, batch)
+        )
+
+    def _report(self, lost: int, how: str) -> None:
+        if not lost:
+            return
+        sentence = f"stream {self._options.stream!r} lost {lost:,} events {how}"
+        if self._options.on_lost == "fail":
+            raise StreamLost(f"{sentence}; to go on without them set onLost to continue")
+        logger.warning(sentence)
+
+    async def _hold(self) -> None:
+        """Renews what is in hand, also while Spark is busy or idle; ends with the process that started this one, and
+        when another has taken over."""
+        while os.getppid() == self._parent:
+            await asyncio.sleep(self._options.lease / 3)
+            try:
+                await self._store.stream("look", self._options.stream, self._owner)
+                for batch in range(self._settled + 1, self._cut + 2):
+                    first = 0
+                    while members := await self._slice(batch, first):
+                        await self._store.renew(self._relay, self._lease, members)
+                        first += len(members)
+            except StreamTaken:
+                return
+            except Exception as error:  # whatever it is, the next turn may succeed, and the fence decides in the end
+                logger.warning("the leases of stream %s were not renewed: %s", self._options.stream, error)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Asks again while the store is away: every step of a stream may be repeated."""
+        deadline, pause = time.monotonic() + self._options.patience, FIRST_PAUSE
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailable as error:
+                if time.monotonic() + pause > deadline:
+                    raise
+                logger.warning("stream %s waits for the store: %s", self._options.stream, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
