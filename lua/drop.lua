@@ -2,15 +2,16 @@
 -- drop: a DEAD or PUBLISHED event is removed whole.
 --
 -- Guarantee: fenced by the claim number that the caller saw, so that what was replayed meanwhile stays. A dropped head
--- that blocked its line lets it go on.
+-- that blocked its line lets it go on, unless such heads are to be left.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   who      the operator; "" writes no log
 -- ARGV[2]   why      the operator's reason
--- ARGV[3]   id       then for each event the following
--- ARGV[4]   number   the claim number it must still have; "" for any
+-- ARGV[3]   heads    1 to drop also what blocks its line
+-- ARGV[4]   id       then for each event the following
+-- ARGV[5]   number   the claim number it must still have; "" for any
 --
--- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number) or UNKNOWN
+-- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number), BLOCKING or UNKNOWN
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -24,28 +25,31 @@
 --- @include "count"
 --- @include "hint"
 
-local who, why = ARGV[1], ARGV[2]
+local who, why, heads = ARGV[1], ARGV[2], ARGV[3] == "1"
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
 
-local function judge(event, number)
+local function judge(id, event, number)
   if not event[1] then
     return "UNKNOWN"
   end
   if event[1] ~= "DEAD" and event[1] ~= "PUBLISHED" then
     return "NOTTERMINAL"
   end
-  return (number == "" or number == event[2]) and "OK" or "CHANGED"
+  if number ~= "" and number ~= event[2] then
+    return "CHANGED"
+  end
+  return not heads and event[3] and redis.call("ZSCORE", line_key .. event[3], id) and "BLOCKING" or "OK"
 end
 
 local replies, dropped, ids, seen = {}, {}, {}, {}
-for at = 3, #ARGV, 2 do
+for at = 4, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claim", "ordering_key")
-  local word = seen[id] and "UNKNOWN" or judge(event, ARGV[at + 1])
+  local word = seen[id] and "UNKNOWN" or judge(id, event, ARGV[at + 1])
   if word == "OK" then
     seen[id] = true
     touch_event(id, event[3], false)

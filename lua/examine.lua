@@ -20,11 +20,14 @@ if refusal then
   return refusal
 end
 local given = redis.call("HMGET", key.counters, "claimed", "seq")
-local reply = { tonumber(given[1] or 0), tonumber(given[2] or 0) }
+local reply, found = { tonumber(given[1] or 0), tonumber(given[2] or 0) }, {}
+for position, index in ipairs(PLACES) do
+  found[position] = redis.call("ZMSCORE", key[index], unpack(ARGV))
+end
 for at = 1, #ARGV do
   local id, scores = ARGV[at], {}
-  for position, index in ipairs(PLACES) do
-    scores[position] = redis.call("ZSCORE", key[index], id)
+  for position = 1, #PLACES do
+    scores[position] = found[position][at]
   end
   local fields = redis.call("HGETALL", event_key .. id)
   local place, head, unique = false, false, false

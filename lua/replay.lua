@@ -3,7 +3,8 @@
 --
 -- Guarantee: an event whose unique_key is held by another is refused and the holder named, unless forced. An ordered
 -- event joins the tail of its line; a dead head that still blocks its line returns to its own place. What happened
--- before is kept in the history.
+-- before is kept in the history. Where the caller gives the claim number that it saw, one that was claimed since is left
+-- alone: so a replay can be repeated.
 --
 -- KEYS[1]   meta       hash; names the box
 -- ARGV[1]   reset      1 to clear attempts and last_error, 0 to keep them
@@ -12,9 +13,11 @@
 -- ARGV[4]   dry        1 to answer only
 -- ARGV[5]   who        the operator; "" writes no log
 -- ARGV[6]   why        the operator's reason
--- ARGV[7]   id         then further ids
+-- ARGV[7]   id         then for each event the following
+-- ARGV[8]   number     the claim number it must still have; "" for any
 --
--- Returns   for each id {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state} or {"CONFLICT", holder id}
+-- Returns   for each event {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state}, {"CHANGED", its claim number} or
+--           {"CONFLICT", holder id}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -39,7 +42,7 @@ local now = now_ms()
 local available_at = due(ARGV[2], now)
 local replies, replayed, ids, batch_unique, seen = {}, {}, {}, {}, {}
 
-local function judge(id, event)
+local function judge(id, event, number)
   if not event[1] then
     return { "UNKNOWN" }
   end
@@ -48,6 +51,9 @@ local function judge(id, event)
   end
   if event[1] ~= "PUBLISHED" and event[1] ~= "DEAD" then
     return { "NOTTERMINAL", event[1] }
+  end
+  if number ~= "" and number ~= event[8] then
+    return { "CHANGED", event[8] or "0" }
   end
   if event[3] and not force then
     local earlier = batch_unique[event[3]]
@@ -60,11 +66,11 @@ local function judge(id, event)
   return { "OK" }
 end
 
-for at = 7, #ARGV do
+for at = 7, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "unique_scope",
     "attempts", "published_at", "claimed_by", "claim")
-  local reply = judge(id, event)
+  local reply = judge(id, event, ARGV[at + 1])
   if reply[1] == "OK" then
     seen[id] = true
     touch_event(id, event[2], event[3])

@@ -2,7 +2,7 @@
 -- sweep: PUBLISHED or DEAD events past their retention are removed whole.
 --
 -- Guarantee: bounded per call; goes on where the cursor says. What to keep comes in as arguments. A dead head that
--- blocks its line is left alone.
+-- blocks its line is left alone; so is, where the box is set to it, what is not archived.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   index         published | dead
@@ -46,9 +46,11 @@ if last < first then
 end
 
 local found, gone = redis.call("ZRANGE", index, first, last, "WITHSCORES"), {}
+local only_archived = redis.call("HGET", key.meta, "sweep") == "archived"
 for at = 1, #found, 2 do
-  local ordering = redis.call("HGET", event_key .. found[at], "ordering_key")
-  if not (ordering and redis.call("ZSCORE", line_key .. ordering, found[at])) then
+  local event = redis.call("HMGET", event_key .. found[at], "ordering_key", "archived")
+  local blocking = event[1] and redis.call("ZSCORE", line_key .. event[1], found[at])
+  if not blocking and (event[2] or not only_archived) then
     gone[#gone + 1] = found[at]
     touch_event(found[at], false, false)
   end

@@ -79,6 +79,7 @@ class Outcome(StrEnum):
     NOTLIVE = "NOTLIVE"
     NOTTERMINAL = "NOTTERMINAL"
     CHANGED = "CHANGED"
+    BLOCKING = "BLOCKING"
     CONFLICT = "CONFLICT"
 
     @property
@@ -96,6 +97,7 @@ _REASONS: Final = {
     Outcome.NOTLIVE: "the event is PUBLISHED or DEAD already",
     Outcome.NOTTERMINAL: "the event is neither PUBLISHED nor DEAD",
     Outcome.CHANGED: "the event was claimed again since it was looked at",
+    Outcome.BLOCKING: "the event is dead and blocks its line",
     Outcome.CONFLICT: "another live event holds its unique_key",
 }
 
@@ -286,6 +288,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     published_at: datetime | None = None
     published_by: str | None = None
     died_at: datetime | None = None
+    superseded_by: str | None = None  # the id of the event that a patch put in its place
     waiting: bool = False
     suspect: bool = False
     history: tuple[Attempt, ...] = ()

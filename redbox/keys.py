@@ -151,3 +151,8 @@ def stream(box: str, name: str) -> str:
 def batch(box: str, name: str, number: int) -> str:
     """Sorted set: id → claim number of what a stream has in hand."""
     return f"{prefix(box)}:stream:{name}:{number}"
+
+
+def lock(box: str, job: str) -> str:
+    """String: who does a job of which there is one at a time."""
+    return f"{prefix(box)}:lock:{job}"

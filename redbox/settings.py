@@ -23,6 +23,7 @@ KEEP_PUBLISHED_COUNT: Final = 100_000
 LARGEST: Final = 10**9  # seconds or events
 
 DeadHead = Literal["skip", "block"]
+Sweep = Literal["all", "archived"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `max_pending`: puts beyond so many PENDING events raise BoxFull; 0 for no limit.
     `keep_published`, `keep_dead`: how long terminal events stay, in seconds; None for ever; keep_published=0 deletes
     on success. `keep_published_count`, `keep_dead_count`: at most so many; None for no limit.
+    `sweep`: what is past its retention goes ("all"), or only what the pipeline has archived ("archived").
     """
 
     dead_head: DeadHead = "skip"
@@ -40,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_published_count: int | None = KEEP_PUBLISHED_COUNT
     keep_dead: float | None = None
     keep_dead_count: int | None = None
+    sweep: Sweep = "all"
 
     @classmethod
     def from_meta(cls, meta: dict[str, str]) -> Settings:
@@ -67,7 +70,8 @@ def to_meta(changes: dict[str, Any]) -> dict[str, str]:
         try:
             value = getattr(msgspec.convert({name: given}, Settings), name)
         except msgspec.ValidationError:
-            wanted = "'skip' or 'block'" if name == "dead_head" else "a number"
+            words = {"dead_head": "'skip' or 'block'", "sweep": "'all' or 'archived'"}
+            wanted = words.get(name, "a number")
             raise InvalidSetting(f"{name}: must be {wanted}, not {given!r}") from None
         if isinstance(value, int | float) and not 0 <= value <= LARGEST:
             raise InvalidSetting(f"{name}: must be between 0 and {LARGEST:,}, not {value}")

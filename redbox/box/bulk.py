@@ -107,7 +107,7 @@ async def replay(
             await asyncio.sleep(max(0.0, started + report.matched / rate - time.monotonic()))
         report.matched += len(batch)
         replies = await store.replay(
-            batch,
+            [(event_id, "") for event_id in batch],
             reset=reset,
             available=available,
             force=force,

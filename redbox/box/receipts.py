@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from redbox.errors import BatchRefused, BoxFull, Conflict, DurabilityNotReached, IdReused, Refused, StoreError
 from redbox.events import Event, Receipt
@@ -12,7 +12,8 @@ from redbox.store.codec import difference
 from redbox.store.durability import Durability
 from redbox.store.store import CREATED, EXISTS, SKIPPED, UNCONFIRMED
 
-Encoded = tuple[Event, tuple[Any, ...]]
+Arguments = tuple[Any, ...]
+T = TypeVar("T")
 
 _KINDS: dict[type[Refused], str] = {Conflict: "conflict", IdReused: "id_reused", BoxFull: "box_full"}
 
@@ -59,9 +60,9 @@ def refused(event: Event, refusal: Refused, level: Durability) -> Receipt:
     return Receipt(event.event_id, False, level.name, _KINDS.get(type(refusal), "refused"), str(refusal), holder)
 
 
-def chunks(encoded: list[Encoded]) -> list[list[Encoded]]:
+def chunks(encoded: list[tuple[T, Arguments]]) -> list[list[tuple[T, Arguments]]]:
     """A batch in pieces that one script call may take, in count and bytes."""
-    pieces: list[list[Encoded]] = []
+    pieces: list[list[tuple[T, Arguments]]] = []
     size = 0
     for item in encoded:
         length = len(item[1][2])

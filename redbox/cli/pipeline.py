@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 #: Job → the module of the command line that holds it, in the order in which `redbox pipeline --help` shows them.
 JOBS: Final = {
     "load": "pipeline_load",
+    "report": "pipeline_report",
+    "audit": "pipeline_audit",
+    "patch": "pipeline_patch",
+    "archive": "pipeline_archive",
+    "replay": "pipeline_replay",
+    "drain": "pipeline_streams",
+    "follow": "pipeline_streams",
 }
+
+
+TELLING: Final = 1000  # rows from which on a rate says anything
 
 
 class Jobs(click.Group):
@@ -86,6 +96,7 @@ class Spark:
     def started(self, session: Session) -> Iterator[SparkSession]:
         """A session while the command runs. The box is held open meanwhile: an embedded server stays up between tasks.
         What fails in Spark is told as the one sentence that it is about."""
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         from redbox import pipeline
@@ -99,7 +110,7 @@ class Spark:
             self.started_in = time.monotonic() - before
             try:
                 yield spark
-            except PySparkException as error:
+            except (PySparkException, Py4JError) as error:
                 raise translate(error) from error
             finally:
                 spark.stop()
@@ -170,7 +181,7 @@ def _held(session: Session) -> Iterator[None]:
 def summary(session: Session, spark: Spark, seconds: float, text: str, **figures: Any) -> None:
     """The last lines of a job: what was done, how fast, and what starting Spark took, apart."""
     rows = figures.get("rows")
-    rate = rows / seconds if rows and seconds > 0 else None
+    rate = rows / seconds if rows and rows >= TELLING and seconds > 0 else None
     data = {**figures, "seconds": round(seconds, 3), "start_up_seconds": round(spark.started_in, 3)}
     if rate is not None:
         data["rows_per_second"] = round(rate)

@@ -87,6 +87,8 @@ def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
     ahead = in_words(_positive(record.available_at - now))
     if record.phase is Phase.COMPLETED:
         return f"published {since(record.published_at)} ago by {record.published_by or 'someone'}"
+    if record.phase is Phase.DEAD and record.superseded_by:
+        return f"died {since(record.died_at)} ago; event {record.superseded_by} was put in its place"
     if record.phase is Phase.DEAD:
         return f"died {since(record.died_at)} ago; `redbox dead replay {record.event_id}` sends it back"
     if record.phase is Phase.IN_FLIGHT:

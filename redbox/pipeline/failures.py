@@ -6,24 +6,63 @@ import re
 from typing import Final
 
 from redbox import errors
-from redbox.errors import RedboxError
+from redbox.errors import RedboxError, UsageError
 
 _OURS: Final = re.compile(r"^(?:.*?: )?redbox\.errors\.(\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+#: Spark's own: a class of errors, a sentence that may go over several lines, and a code.
+_SPARKS: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+?)(?: SQLSTATE: |\n\n|\Z)", re.DOTALL)
+_JAVAS: Final = re.compile(r"^(?:: |Caused by: )[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
+_TRACEBACK: Final = "Traceback (most recent call last):"
 
 
 def translate(error: BaseException) -> RedboxError:
-    """Spark's error as the error of ours that it carries; one of Spark's own with its first line."""
+    """Spark's error as the error of ours that it carries; one of Spark's own as one sentence without its codes."""
     if isinstance(error, RedboxError):
         return error
     text = str(error)
     found = _OURS.findall(text)
     if found:
         name, sentence = found[-1]
-        kind = getattr(errors, name, RedboxError)
-        try:
-            made = kind(sentence)
-        except TypeError:  # some take more than their sentence
-            made = RedboxError(sentence)
-        return made if isinstance(made, RedboxError) else RedboxError(sentence)
-    lines = [line for line in text.splitlines() if line.strip()]
-    return RedboxError(f"Spark failed: {lines[0].strip() if lines else type(error).__name__}")
+        return _made(name, sentence)
+    if _TRACEBACK in text:
+        return RedboxError(f"a task failed: {_last_line(text.rpartition(_TRACEBACK)[2])}")
+    told = _SPARKS.search(text)
+    if told is not None:
+        return _in_words(told[1], " ".join(told[2].split()))
+    java = _JAVAS.search(text)
+    return RedboxError(f"Spark failed: {java[1].strip() if java else _first_line(text) or type(error).__name__}")
+
+
+def _made(name: str, sentence: str) -> RedboxError:
+    """An error of ours from its finished sentence: some build it from more than one argument."""
+    kind = getattr(errors, name, RedboxError)
+    if not (isinstance(kind, type) and issubclass(kind, RedboxError)):
+        kind = RedboxError
+    made: RedboxError = kind.__new__(kind)
+    made.args = (sentence,)
+    return made
+
+
+def _in_words(name: str, sentence: str) -> RedboxError:
+    if name == "PATH_NOT_FOUND":
+        return UsageError(f"there is nothing at {_path(sentence)}")
+    if name == "UNABLE_TO_INFER_SCHEMA":
+        return UsageError(f"there is no {sentence.partition('schema for ')[2].partition('. ')[0]} file to read there")
+    if name.startswith("FAILED_READ_FILE"):
+        where = re.search(r"\bfile ((?:\w+:)?/\S+?)\.?(?:\s|$)", sentence)
+        return UsageError(f"{_path(where[1]) if where else 'a file'} cannot be read; is it of another format?")
+    return RedboxError(f"Spark says: {sentence}")
+
+
+def _path(text: str) -> str:
+    return re.sub(r"^.*?(?:file:)?(?=\w*:?/)", "", text, count=1).rstrip(".")
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _last_line(text: str) -> str:
+    """The error at the end of a traceback: the last line that is not Spark's."""
+    lines = [line.split(" SQLSTATE:")[0].strip() for line in text.split("\n\n", maxsplit=1)[0].splitlines()]
+    return next((line for line in reversed(lines) if line), "for a reason that it did not tell")

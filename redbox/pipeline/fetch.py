@@ -52,7 +52,8 @@ class Fetch:
         """Events that a stream holds by these claims. One that it does not hold any more is an error, or left out."""
         numbers = dict(members)
         for part, hashes in self._steps(list(numbers), bodies=rows.with_body):
-            events, gone = [], []
+            events: list[Found] = []
+            gone: list[Found] = []
             for event_id, (fields, body) in zip(part, hashes, strict=True):
                 ours = fields and fields[b"state"] == b"CLAIMED" and int(fields[b"claim"]) == numbers[event_id]
                 (events if ours else gone).append(Found(event_id, fields, body, "claimed"))

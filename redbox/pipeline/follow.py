@@ -7,8 +7,8 @@ now is complete: nothing comes before it any more.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +22,7 @@ from redbox.pipeline.connection import connected
 from redbox.pipeline.options import MOST_PARTITIONS, Address, Given, ReadOptions, states_of
 from redbox.pipeline.reader import Range, read_range
 
+T = TypeVar("T")
 INDEXES: Final = {State.PUBLISHED: "published", State.DEAD: "dead"}
 NO_CLAIM_IS_LATER: Final = 2**62
 
@@ -136,7 +137,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         break
         return parts
 
-    def _patiently(self, ask: Any) -> Any:
+    def _patiently(self, ask: Callable[[], T]) -> T:
         """Asks again while the store is away."""
         deadline, pause = time.monotonic() + self._options.patience, 0.1
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,15 +11,22 @@ import msgspec
 import pyarrow as pa
 
 from redbox.errors import UsageError
+from redbox.pipeline.incoming import PLACE, WRITABLE, check_columns
 from redbox.pipeline.options import Address
 from redbox.pipeline.schema import SCHEMA
 from redbox.pipeline.tasks import map_arrow
-from redbox.pipeline.writer import WRITABLE, WriteOptions, check_columns, task, write_rows
+from redbox.pipeline.writer import WriteOptions, check_store, task, write_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS: Final = ("parquet", "json", "csv")
+#: Files are cut in the same places wherever they are read: the ids of rows without one hang on it.
+CUT: Final = {
+    "spark.sql.files.maxPartitionBytes": "33554432",
+    "spark.sql.files.openCostInBytes": "4194304",
+    "spark.sql.files.minPartitionNum": "1",
+}
 COUNTS: Final = ("put", "existing", "skipped", "rejected", "size")
 
 
@@ -50,17 +58,21 @@ def load(
     """Puts the rows of Parquet, JSON lines or CSV files into a box.
 
     `columns` maps columns of events to columns of the file, `constants` to one value for all rows. The ids of rows
-    without one are made from `job`, by default the path, and the content: a load that failed is completed by running
-    it again on the same files.
+    without one are made from `job`, by default the path, and from the content and its place in the files: a load that
+    failed is completed by running it again on the same files, here or on a cluster.
     """
-    table = mapped(read_files(spark, path, format), columns or {}, constants or {})
+    files = read_files(spark, path, format)
+    table = mapped(files, columns or {}, constants or {})
     check_columns(table.schema)
     if dry_run:
         return Loaded(rows=table.count())
     options = WriteOptions(at=at, job=job or f"load {path}", on_conflict=on_conflict, rejects=rejects,
                            durability=durability)  # fmt: skip
-    counted = map_arrow(table, partial(_write, options), ", ".join(f"{name} long" for name in COUNTS))
-    total = counted.groupBy().sum(*COUNTS).first()
+    check_store(options)
+    placed = mapped(files, columns or {}, constants or {}, place=True)
+    counted = map_arrow(placed, partial(_write, options), ", ".join(f"{name} long" for name in COUNTS))
+    with _settings(spark, CUT):
+        total = counted.groupBy().sum(*COUNTS).first()
     done = dict(zip(COUNTS, (int(value or 0) for value in total or ()), strict=False))
     return Loaded(rows=sum(done[name] for name in COUNTS[:-1]), **done)
 
@@ -70,9 +82,24 @@ def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Iterator
     yield pa.RecordBatch.from_pydict({name: [getattr(done, name)] for name in COUNTS})
 
 
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Other settings of the session for a while."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, kept in before.items():
+            spark.conf.unset(name) if kept is None else spark.conf.set(name, kept)
+
+
 def read_files(spark: SparkSession, path: str, format: str | None) -> DataFrame:  # noqa: A002 - same
     """Files as a table; the format by the file's name unless it is given."""
     chosen = format or _format_of(path)
+    if chosen not in FORMATS:
+        raise UsageError(f"there is no format {chosen!r}; there are {', '.join(FORMATS)}")
     if chosen == "csv":
         return spark.read.option("header", True).csv(path)
     return spark.read.format(chosen).load(path)
@@ -86,8 +113,11 @@ def _format_of(path: str) -> str:
     return known[ending]
 
 
-def mapped(table: DataFrame, columns: Mapping[str, str], constants: Mapping[str, str]) -> DataFrame:
-    """The table with the columns of events. A payload that is neither bytes nor text becomes JSON."""
+def mapped(
+    table: DataFrame, columns: Mapping[str, str], constants: Mapping[str, str], *, place: bool = False
+) -> DataFrame:
+    """The table with the columns of events. A payload that is neither bytes nor text becomes JSON. With `place` there
+    is one more column, which tells the pieces of files from each other."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import BinaryType, StringType
 
@@ -97,7 +127,10 @@ def mapped(table: DataFrame, columns: Mapping[str, str], constants: Mapping[str,
     if twice := set(columns) & set(constants):
         raise UsageError(f"{twice.pop()!r} is given both by a column and as a constant")
     unmapped = {name: name for name in WRITABLE if name in table.columns and name not in (*columns, *constants)}
-    made: dict[str, Any] = {name: f.lit(value) for name, value in constants.items()}
+    made: dict[str, Any] = {
+        name: f.lit(value).cast(SCHEMA[name].dataType) if name == "available_at" else f.lit(value)
+        for name, value in constants.items()
+    }
     for name, source in (unmapped | dict(columns)).items():
         if source not in table.columns:
             raise UsageError(f"there is no column {source!r} in the files; there are {', '.join(table.columns)}")
@@ -111,4 +144,7 @@ def mapped(table: DataFrame, columns: Mapping[str, str], constants: Mapping[str,
         elif name in ("headers", "metadata") and kind.typeName() == "struct":
             column = f.from_json(f.to_json(column), "map<string,string>")
         made[name] = column
+    if place:
+        file = table.metadataColumn("_metadata")
+        made[PLACE] = f.xxhash64(file["file_path"], file["file_block_start"])
     return table.select(*[column.alias(name) for name, column in made.items()])

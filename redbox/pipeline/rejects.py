@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,6 +14,8 @@ from pyarrow import fs
 
 from redbox.errors import UsageError
 
+GROUP_ROWS: Final = 1000
+GROUP_BYTES: Final = 8 * 1024 * 1024
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
 _SCHEMA: Final = pa.schema(
     [
@@ -32,33 +37,71 @@ _SCHEMA: Final = pa.schema(
 
 
 class Rejects:
-    """The rejected rows of one task: one Parquet file, written when the task ends, the same when it is run again."""
+    """The rejected rows of one task: one Parquet file that is there, whole, when the task has ended, and in its place
+    when the task is run again. What an earlier run of the job rejected and this one did not is gone then."""
 
     def __init__(self, path: str, job: str, partition: int) -> None:
-        self._path, self._partition = path, partition
+        self._path = path
         self._name = f"rejects-{hashlib.sha256(job.encode()).hexdigest()[:12]}-{partition:05}.parquet"
+        self._part = f".{self._name}.{uuid.uuid4().hex}.part"  # another attempt may be at work
         self._rows: list[dict[str, Any]] = []
+        self._size = 0
+        self._place: tuple[fs.FileSystem, str] | None = None
+        self._writer: pq.ParquetWriter | None = None
 
     def add(self, row: dict[str, Any], field: str, because: str) -> None:
         kept: dict[str, Any] = {name: row.get(name) for name in _SCHEMA.names}
         if isinstance(kept["payload"], str):
-            kept["payload"] = kept["payload"].encode()
+            kept["payload"] = kept["payload"].encode(errors="replace")
         for name in ("headers", "metadata"):
             kept[name] = None if kept[name] is None else list(kept[name].items())
         self._rows.append({**kept, "rejected_field": field, "rejected_because": because})
+        self._size += len(kept["payload"] or b"")
+        if len(self._rows) >= GROUP_ROWS or self._size >= GROUP_BYTES:
+            with self._told():
+                self._flush()
 
     def close(self) -> None:
-        if not self._rows:
-            return
-        try:
-            system, directory = (
-                fs.FileSystem.from_uri(self._path)
-                if "://" in self._path
-                else (fs.LocalFileSystem(), self._path.removeprefix("file:"))
-            )
+        """Puts the file in its place."""
+        with self._told():
+            if self._rows:
+                self._flush()
+            system, directory = self._where()
+            final = f"{directory}/{self._name}"
+            if self._writer is not None:
+                self._writer.close()
+                system.move(f"{directory}/{self._part}", final)
+            elif system.get_file_info(final).type == fs.FileType.File:
+                system.delete_file(final)
+
+    def abandon(self) -> None:
+        """Leaves nothing half written behind; for a task that failed."""
+        if self._writer is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._writer.close()
+                system, directory = self._where()
+                system.delete_file(f"{directory}/{self._part}")
+
+    def _flush(self) -> None:
+        if self._writer is None:
+            system, directory = self._where()
             system.create_dir(directory, recursive=True)
-            part = f"{directory}/.{self._name}.part"
-            pq.write_table(pa.Table.from_pylist(self._rows, _SCHEMA), part, filesystem=system)
-            system.move(part, f"{directory}/{self._name}")
+            self._writer = pq.ParquetWriter(f"{directory}/{self._part}", _SCHEMA, filesystem=system)
+        self._writer.write_table(pa.Table.from_pylist(self._rows, _SCHEMA))
+        self._rows, self._size = [], 0
+
+    def _where(self) -> tuple[fs.FileSystem, str]:
+        if self._place is None:
+            if "://" in self._path:
+                system, directory = fs.FileSystem.from_uri(self._path)
+            else:
+                system, directory = fs.LocalFileSystem(), self._path.removeprefix("file:")
+            self._place = system, directory.rstrip("/")
+        return self._place
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, pa.ArrowException) as error:
             raise UsageError(f"rejects: {self._path} cannot be written: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -54,6 +55,7 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, *,
     except (PySparkException, OSError) as error:
         raise RedboxError(f"Spark did not start: {error}") from error
     made.sparkContext.setLogLevel("ERROR")
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # tells once more what is raised
     register(made)
     return made
 

@@ -159,7 +159,7 @@ class StreamDriver:
         members = await self._slice(batch, 0)
         if not members:
             return None
-        words = await self._store.ack(self._relay, False, members, batch=self._batch(batch))
+        words: list[bytes] = await self._store.ack(self._relay, False, members, batch=self._batch(batch))
         return sum(word != b"OK" for word in words)
 
     async def _slice(self, batch: int, first: int) -> list[Fence]:
@@ -188,7 +188,9 @@ class StreamDriver:
 
     async def _reclaim(self, batch: int, gone: list[Fence]) -> int:
         """How many could be taken back."""
-        words = await self._patiently(lambda: self._store.reclaim(self._batch(batch), self._relay, self._lease, gone))
+        words: list[bytes] = await self._patiently(
+            lambda: self._store.reclaim(self._batch(batch), self._relay, self._lease, gone)
+        )
         return sum(word == b"OK" for word in words)
 
     async def _move(self, action: str, batch: int) -> None:

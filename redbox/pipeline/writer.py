@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
+import gc
+import itertools
+import time
 import uuid
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import DataType, MapType, StringType, StructType
+from pyspark.sql.types import StructType
 
-from redbox import payloads
-from redbox.box import Box
-from redbox.errors import InvalidEvent, Refused, UsageError
-from redbox.events import Event, Receipt
-from redbox.pipeline.connection import opened
+from redbox.box.receipts import Receipts, chunks
+from redbox.errors import BoxFull, Conflict, IdReused, InvalidEvent, Refused, StoreUnavailable, UsageError
+from redbox.pipeline.connection import Connection, connected
+from redbox.pipeline.incoming import REQUIRED, WRITABLE, Maker, Row, Rows, as_event, check_columns, describe, steps
 from redbox.pipeline.options import Address, Given
 from redbox.pipeline.rejects import Rejects
-from redbox.pipeline.schema import SCHEMA
-from redbox.settings import MAX_PAYLOAD
+from redbox.settings import MAX_PAYLOAD, Settings
+from redbox.store.codec import pairs
+from redbox.store.durability import Durability
+from redbox.store.store import CREATED, EXISTS
 
-REQUIRED: Final = ("event_type", "payload")
-WRITABLE: Final = (
-    *REQUIRED, "event_id", "headers", "metadata", "partition_key", "ordering_key", "unique_key", "unique_scope",
-    "available_at", "content_type",
-)  # fmt: skip
-STEP: Final = 500
-_stable = msgspec.msgpack.Encoder(order="sorted").encode
+__all__ = [
+    "REQUIRED", "WRITABLE", "BoxStreamWriter", "BoxWriter", "WriteOptions", "Written", "check_columns", "check_store",
+    "task", "write_options", "write_rows",
+]  # fmt: skip
+
+PATIENCE: Final = 30.0
+_PAUSES: Final = (0.1, 0.2, 0.5)
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Where rows go, and what becomes of those that cannot be put.
 
     `job` names the write: the ids of rows without one are made from it, so a job that failed can be run again under
-    its name and puts only what is missing.
+    its name and puts only what is missing. `patience`: a server that is away for so many seconds fails the task.
     """
 
     at: Address
@@ -45,6 +49,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_conflict: str = "raise"
     rejects: str | None = None
     durability: str = "server"
+    patience: float = PATIENCE
 
 
 class Written(WriterCommitMessage):
@@ -64,32 +69,21 @@ def write_options(options: Mapping[str, str], schema: StructType, *, overwrite: 
         on_conflict=given.choice("on_conflict", ("raise", "skip"), "raise"),
         rejects=given.text("rejects"),
         durability=given.text("durability") or "server",
+        patience=given.seconds("patience", PATIENCE),
     )
     given.text("checkpointlocation")  # Spark hands it to every sink
+    given.text("path")  # and this one when save() or start() was given one
     given.end()
     check_columns(schema)
+    check_store(write)
     return write
 
 
-def check_columns(schema: StructType) -> None:
-    """The columns of rows that are to be put: those that are needed, of types that fit, and none that is unknown."""
-    kinds = {field.name: field.dataType for field in schema}
-    for name in REQUIRED:
-        if name not in kinds:
-            raise UsageError(f"column {name!r} is missing; an event needs {' and '.join(REQUIRED)}")
-    for name, kind in kinds.items():
-        if name not in SCHEMA.fieldNames():
-            raise UsageError(f"column {name!r} is not part of an event; there are {', '.join(WRITABLE)}")
-        if name in WRITABLE and not _fits(name, kind):
-            wanted = SCHEMA[name].dataType.simpleString()
-            raise UsageError(f"column {name!r} must be {wanted}, not {kind.simpleString()}")
-
-
-def _fits(name: str, kind: DataType) -> bool:
-    wanted = SCHEMA[name].dataType
-    if isinstance(wanted, MapType):
-        return isinstance(kind, MapType) and kind.keyType == kind.valueType == StringType()
-    return kind == wanted or (name == "payload" and isinstance(kind, StringType))
+def check_store(options: WriteOptions) -> None:
+    """What no row can be put into is told before there are tasks: once, and not after every attempt of each."""
+    Durability.parse(options.durability)
+    with connected(options.at) as connection:
+        Settings.from_meta(pairs(connection.run(connection.store.meta())))
 
 
 class BoxWriter(DataSourceArrowWriter):
@@ -130,92 +124,106 @@ def task() -> TaskContext:
     return running
 
 
-def write_rows(iterator: Iterator[pa.RecordBatch], options: WriteOptions, job: str, partition: int) -> Written:
+def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions, job: str, partition: int) -> Written:
     """Puts the rows of one task."""
-    made, done = _Maker(job, partition), Written()
-    rejects = Rejects(options.rejects, job, partition) if options.rejects else None
-    with opened(options.at, durability=options.durability) as (box, run):
-        for batch in iterator:
-            for rows in _steps(batch):
-                events = _valid(rows, made, done, rejects)
-                receipts = run(_put(box, [event for event, _ in events]))
-                done.size += sum(len(event.payload) for event, _ in events)
-                for (_, row), receipt in zip(events, receipts, strict=True):
-                    _account(receipt, options, done, rejects, row, made.describe(row))
-    if rejects is not None:
-        rejects.close()
-    return done
-
-
-async def _put(box: Box, events: list[Event]) -> list[Receipt]:
-    return await box.put_many(events, on_conflict="skip") if events else []
-
-
-def _steps(batch: pa.RecordBatch) -> Iterator[list[dict[str, Any]]]:
-    for first in range(0, batch.num_rows, STEP):
-        yield batch.slice(first, STEP).to_pylist(maps_as_pydicts="lossy")
-
-
-def _valid(
-    rows: list[dict[str, Any]], made: _Maker, done: Written, rejects: Rejects | None
-) -> list[tuple[Event, dict[str, Any]]]:
-    events = []
-    for row in rows:
+    with connected(options.at) as connection, _without_gc():
+        rejects = Rejects(options.rejects, job, partition) if options.rejects else None
+        writing = _Writing(connection, options, job, partition, rejects)
         try:
-            events.append((made.event(row), row))
-        except InvalidEvent as error:
-            if rejects is None:
-                raise InvalidEvent(error.field, f"{error.problem} ({made.describe(row)})") from None
-            rejects.add(row, error.field, error.problem)
-            done.rejected += 1
-    return events
+            for rows in steps(batches, partition):
+                writing.put(rows)
+        except BaseException:
+            if rejects is not None:
+                rejects.abandon()
+            raise
+        if rejects is not None:
+            rejects.close()
+        return writing.done
 
 
-def _account(
-    receipt: Receipt, options: WriteOptions, done: Written, rejects: Rejects | None, row: dict[str, Any], where: str
-) -> None:
-    if receipt.refused is None:
-        done.put += receipt.created
-        done.existing += not receipt.created
-    elif rejects is not None:
-        rejects.add(row, "event_id" if receipt.refused == "id_reused" else "unique_key", receipt.reason or "")
-        done.rejected += 1
-    elif options.on_conflict == "skip" and receipt.refused == "conflict":
-        done.skipped += 1
-    else:
-        raise Refused(f"{receipt.reason} ({where})")
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """What is made for a row is gone with its step, and holds no cycles: there is nothing to look for."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
-class _Maker:
-    """Makes events of rows. A row without an id gets one by its job, partition and content, and by how often that came
-    before: so a task that is run again makes the same ids, in whatever order it sees its rows."""
+class _Writing:
+    """The rows of one task on their way into the box."""
 
-    def __init__(self, job: str, partition: int) -> None:
-        self._job, self._partition = job, partition
-        self._seen: Counter[bytes] = Counter()
-        self._rows = 0
+    def __init__(
+        self, connection: Connection, options: WriteOptions, job: str, partition: int, rejects: Rejects | None
+    ) -> None:
+        self.done = Written()
+        self._connection, self._options, self._partition, self._rejects = connection, options, partition, rejects
+        self._maker = Maker(job)
+        self._level = Durability.parse(options.durability)
+        self._receipts = Receipts(options.at.box, MAX_PAYLOAD)
 
-    def event(self, row: Mapping[str, Any]) -> Event:
-        self._rows += 1
-        given = {name: row[name] for name in WRITABLE if row.get(name) is not None}
-        if "payload" not in given:
-            raise InvalidEvent("payload", "is null; give bytes or a text, if need be an empty one")
-        event_type = given.pop("event_type", None)
-        payload, given["content_type"] = payloads.encode(given.pop("payload"), given.get("content_type"))
-        if len(payload) > MAX_PAYLOAD:
-            raise InvalidEvent("payload", f"is {len(payload):,} bytes, and a box takes at most {MAX_PAYLOAD:,}")
-        if "event_id" not in given:
-            given["event_id"] = self._id(event_type, payload, given)
-        return Event(event_type, payload, **given)
+    def put(self, rows: Rows) -> None:
+        numbers, encoded = self._valid(rows)
+        self.done.size = self._maker.size
+        replies: list[Any] = []
+        for chunk in chunks(encoded):
+            replies += self._connection.run(self._send([arguments for _, arguments in chunk]))
+        created = replies.count(CREATED)
+        self.done.put += created
+        if created < len(numbers):
+            for number, (event_id, _), reply in zip(numbers, encoded, replies, strict=True):
+                if reply != CREATED:
+                    self._account(event_id, reply, rows.values[number], rows.first + number)
 
-    def _id(self, event_type: Any, payload: bytes, given: Mapping[str, Any]) -> str:
-        content = [event_type, payload, {name: given.get(name) for name in WRITABLE if name not in REQUIRED}]
-        digest = hashlib.sha256(_stable([self._job, self._partition, content])).digest()
-        self._seen[digest] += 1
-        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{digest.hex()}/{self._seen[digest]}"))
+    def _valid(self, rows: Rows) -> tuple[list[int], list[tuple[str, tuple[Any, ...]]]]:
+        """The numbers of those rows that can be put, and each with its id as the script takes it."""
+        numbers, encoded, make = [], [], self._maker.arguments
+        for number, (row, place) in enumerate(zip(rows.values, rows.places, strict=True)):
+            try:
+                arguments = make(row, place)
+                encoded.append((arguments[0], arguments))
+                numbers.append(number)
+            except InvalidEvent as error:
+                if self._rejects is None:
+                    where = describe(row, rows.first + number, self._partition)
+                    raise InvalidEvent(error.field, f"{error.problem} ({where})") from None
+                self._reject(row, error.field, error.problem)
+        return numbers, encoded
 
-    def describe(self, row: Mapping[str, Any]) -> str:
-        """What identifies a row to the person who has to find it."""
-        given = row.get("event_id")
-        known = f"event_id {given!r}" if given else f"event_type {row.get('event_type')!r}"
-        return f"row with {known}, about row {self._rows} of partition {self._partition}"
+    async def _send(self, arguments: list[tuple[Any, ...]]) -> list[Any]:
+        """A put is safe to repeat: a server that restarts or fails over costs time, not the job."""
+        given_up = None
+        for pause in itertools.chain(_PAUSES, itertools.repeat(1.0)):
+            try:
+                replies: list[Any] = await self._connection.store.put("each", arguments, self._level)
+                return replies
+            except StoreUnavailable:
+                now = time.monotonic()
+                given_up = now + self._options.patience if given_up is None else given_up
+                if now >= given_up:
+                    raise
+                await asyncio.sleep(min(pause, given_up - now))
+        raise AssertionError("the pauses do not end")
+
+    def _account(self, event_id: str, reply: Any, row: Row, number: int) -> None:
+        if reply == EXISTS:
+            self.done.existing += 1
+            return
+        try:
+            self._receipts.of(as_event(row, event_id), reply, self._level)
+        except BoxFull:  # no fault of the row's
+            raise
+        except Refused as refusal:
+            if self._rejects is not None and isinstance(refusal, Conflict | IdReused):
+                self._reject(row, "unique_key" if isinstance(refusal, Conflict) else "event_id", refusal.message)
+            elif self._options.on_conflict == "skip" and isinstance(refusal, Conflict):
+                self.done.skipped += 1
+            else:
+                where = describe(row, number, self._partition)
+                raise Refused(f"{refusal.message} ({where})") from None
+
+    def _reject(self, row: Row, field: str, because: str) -> None:
+        assert self._rejects is not None
+        self._rejects.add(dict(zip(WRITABLE, row, strict=True)), field, because)
+        self.done.rejected += 1

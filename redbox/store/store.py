@@ -174,7 +174,7 @@ class Store:
 
     async def replay(
         self,
-        ids: Iterable[str],
+        items: Iterable[tuple[str, int | str]],
         *,
         reset: bool,
         available: str,
@@ -185,14 +185,17 @@ class Store:
         durability: Durability = SERVER,
     ) -> Replies:
         return await self._run(
-            "replay", (int(reset), available, int(force), int(dry), who, why, *ids), durability=durability
+            "replay", (int(reset), available, int(force), int(dry), who, why, *_flat(items)), durability=durability
         )
 
     async def reschedule(self, ids: Iterable[str], *, available: str, who: str, why: str) -> Replies:
         return await self._run("reschedule", (available, who, why, *ids))
 
-    async def drop(self, items: Iterable[tuple[str, int | str]], *, who: str, why: str) -> Replies:
-        return await self._run("drop", (who, why, *_flat(items)))
+    async def drop(
+        self, items: Iterable[tuple[str, int | str]], *, who: str, why: str, heads: bool = True
+    ) -> Replies:
+        """`heads=False` leaves dead events that block their lines."""
+        return await self._run("drop", (who, why, int(heads), *_flat(items)))
 
     async def mark(self, field: Mark, items: Iterable[tuple[str, int, str]]) -> Replies:
         return await self._run("mark", (field, *_flat(items)), repeat=True)
@@ -201,6 +204,13 @@ class Store:
         self, action: str, *, who: str, why: str, count: int, ids: Iterable[str] = (), detail: str = ""
     ) -> None:
         await self._run("note", (action, who, why, count, detail, *ids))
+
+    async def lock(self, job: str, token: str, holds: float) -> str:
+        """Takes or keeps the lock of a job for so many seconds; the token of who holds it."""
+        return str((await self._run("lock", (job, token, max(1, int(holds * 1000))), repeat=True)).decode())
+
+    async def unlock(self, job: str, token: str) -> None:
+        await self._run("lock", (job, token, 0), repeat=True)
 
     async def sweep(
         self, index: str, age: int | None, keep: int | None, limit: int, dry: bool, cursor: tuple[Any, Any]

@@ -18,6 +18,7 @@ from redbox.testing.conformance.steps import (
     claim_one,
     contents,
     expire,
+    fields_of,
     known,
     publish,
     put_and_claim,
@@ -742,6 +743,111 @@ async def test_a_drop_may_be_fenced_by_the_claim_number_that_was_seen(box: Box):
 
 
 @pytest.mark.req("RO-3")
+async def test_a_drop_may_leave_what_blocks_its_line(box: Box):
+    await box.operate.configure(dead_head="block", **ADA)
+    await bury(box, Event("n", event_id="head", ordering_key="k"))
+    await bury(box, Event("n", event_id="free"))
+    await box.put(Event("n", event_id="behind", ordering_key="k"))
+    items = [("head", ""), ("free", "")]
+    assert await box._store.drop(items, who="", why="", heads=False) == [b"BLOCKING", b"OK"]
+    assert sorted(await listed(box)) == ["behind", "head"]
+    assert await box._store.drop([("head", "")], who="", why="") == [b"OK"]
+    assert (await claim_one(box)).event_id == "behind"
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-2")
+async def test_a_replay_may_be_fenced_by_the_claim_number_that_was_seen(box: Box):
+    await publish(box, *named("same", "changed"))
+    seen = {event_id: (await known(box, event_id)).number for event_id in ("same", "changed")}
+    await box.replay(["changed"])
+    await box.ack(await claim_one(box))
+    options: Any = {"reset": True, "available": "", "force": False, "dry": False, "who": "", "why": ""}
+    items = [("changed", seen["changed"]), ("same", seen["same"]), ("unknown", 1)]
+    now = str((await known(box, "changed")).number).encode()
+    assert await box._store.replay(items, **options) == [[b"CHANGED", now], [b"OK"], [b"UNKNOWN"]]
+    assert (await known(box, "changed")).state == "PUBLISHED"
+    assert (await known(box, "same")).state == "PENDING"
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("MQ-5")
+async def test_a_box_may_be_set_to_sweep_only_what_is_archived(box: Box):
+    await publish(box, *named("archived", "not"))
+    number = (await known(box, "archived")).number
+    assert await box._store.mark("archived", [("archived", number, "run-1")]) == [b"OK"]
+    await box.operate.configure(sweep="archived", **ADA)
+    assert (await box.sweep(keep_published=0)).published == 1
+    assert await listed(box) == ["not"]
+    await box.operate.configure(sweep="all", **ADA)
+    assert (await box.sweep(keep_published=0)).published == 1
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-3", "RF-3")
+async def test_a_mark_is_for_terminal_events_and_fenced_by_the_claim_number_that_was_seen(box: Box):
+    await one_in_each_state(box)
+    await box.put(Event("n", event_id="again"))
+    await box.operate.kill(["again"], **ADA)
+    seen = {name: (await known(box, name)).number for name in ("published", "dead", "claimed", "pending", "again")}
+    await box.replay(["again"])
+    before = await contents(box)
+    items = [(name, seen[name], "x") for name in ("again", "claimed", "pending")]
+    assert await box._store.mark("superseded_by", [*items, ("unknown", 1, "x")]) == [b"NOTTERMINAL"] * 3 + [b"UNKNOWN"]
+    await box.operate.kill(["again"], **ADA)
+    between = await contents(box)
+    wrong = [("again", seen["again"], "x"), ("dead", seen["dead"] + 1, "x")]
+    assert await box._store.mark("archived", wrong) == [b"CHANGED"] * 2
+    assert await contents(box) == between != before
+    marks = [
+        ("dead", seen["dead"], "new-1"),
+        ("dead", seen["dead"], "new-2"),
+        ("published", seen["published"], "new-3"),
+    ]
+    assert await box._store.mark("superseded_by", marks) == [b"OK"] * 3
+    assert await box._store.mark("archived", [("dead", seen["dead"], "there")]) == [b"OK"]
+    fields = await fields_of(box, "dead")
+    assert (fields["superseded_by"], fields["archived"], fields["state"]) == ("new-2", "there", "DEAD")
+    assert [(await known(box, name)).superseded_by for name in ("dead", "published", "again")] == [
+        "new-2", "new-3", None,
+    ]  # fmt: skip
+    unmarked = {**await contents(box)}
+    for name in ("dead", "published"):
+        unmarked[keys.event(box.name, name)] = between[keys.event(box.name, name)]
+    assert unmarked == between
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-2", "RF-3")
+@pytest.mark.parametrize("field", ["superseded_by", "archived"])
+async def test_a_replay_takes_the_marks_away(box: Box, field: Any):
+    await bury(box, *named("dead"))
+    assert await box._store.mark(field, [("dead", (await known(box, "dead")).number, "x")]) == [b"OK"]
+    assert field in await fields_of(box, "dead")
+    await box.replay(["dead"])
+    assert field not in await fields_of(box, "dead")
+    await box.kill(await claim_one(box))
+    assert field not in await fields_of(box, "dead")
+
+
+@pytest.mark.req("RO-3")
+async def test_a_job_leaves_one_line_in_the_log(box: Box):
+    await box.put(Event("n"))
+    before = await store_time(box)
+    await box._store.note("patch", who="ada", why="typo", count=12_345, ids=[f"e{n:02}" for n in range(25)], detail="d")
+    await box._store.note("archive", who="bob", why="", count=0)
+    await box._store.note("archive", who="", why="nobody did it", count=1, ids=["x"])
+    archived, patched = await box.operate.log()
+    assert (patched.action, patched.who, patched.why, patched.count, patched.detail) == (
+        "patch", "ada", "typo", 12_345, "d",
+    )  # fmt: skip
+    assert patched.ids == tuple(f"e{n:02}" for n in range(20))
+    assert before <= patched.at <= archived.at <= await store_time(box)
+    assert (archived.action, archived.count, archived.ids, archived.detail) == ("archive", 0, (), "")
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-3")
 async def test_pause_stops_claims_and_nothing_else(box: Box):
     claims = [await put_and_claim(box) for _ in range(5)]
     await box.operate.pause(who="ada", why="target is down")
@@ -888,5 +994,6 @@ def test_outcomes_have_reasons_in_words():
         "the event is PUBLISHED or DEAD already",
         "the event is neither PUBLISHED nor DEAD",
         "the event was claimed again since it was looked at",
+        "the event is dead and blocks its line",
         "another live event holds its unique_key",
     }

@@ -509,6 +509,8 @@ READS: dict[str, Callable[[Box, dict[str, Any]], Awaitable[Any]]] = {
     "stats": lambda box, _: box.stats(),
     "renew": lambda box, claims: box.renew(claims["claimed"]),
     "operate.configure": lambda box, _: box.operate.configure(max_pending=1, who="ada", why="x"),
+    "mark": lambda box, _: box._store.mark("archived", [("dead", 2, "x")]),
+    "note": lambda box, _: box._store.note("patch", who="ada", why="x", count=1),
 }
 
 

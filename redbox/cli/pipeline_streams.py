@@ -1,0 +1,96 @@
+"""`redbox pipeline drain` and `follow`: the streams as commands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from redbox.cli.pipeline import Spark, spark_options, summary
+from redbox.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from redbox.pipeline.streams import Streamed
+
+
+def stream_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What both streams take."""
+    for option in (
+        click.option("--to", required=True, metavar="PATH", help="Where the events go: a path that Spark can write."),
+        click.option("--format", "format_", default="parquet", show_default=True, metavar="NAME",
+                     help="How: parquet, json, orc, or any other sink that takes a path."),
+        click.option("--checkpoint", metavar="PATH", help="Where Spark keeps its place.  [default: TO/_checkpoint]"),
+        click.option("--once", is_flag=True, help="What is there now, and end; else until stopped."),
+        click.option("--every", default="5 seconds", show_default=True, metavar="TIME", help="Else how often."),
+        click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Size of a micro-batch.  [default: 50000]"),
+    ):  # fmt: skip
+        command = option(command)
+    return spark_options(command)
+
+
+@click.command("drain")
+@click.option("--stream", default="lake", show_default=True, metavar="NAME", help="The name of the stream in the box.")
+@click.option("--on-lost", type=click.Choice(["fail", "continue"]), default="fail", show_default=True,
+              help="When others took events that it held.")  # fmt: skip
+@stream_options
+@pass_session
+def drain_command(session: Session, /, stream: str, on_lost: str, **options: Any) -> None:
+    """Take events out of the box into files: claimed, and PUBLISHED when the files are committed.
+
+    Each event comes exactly once into a file sink, under the conditions that docs/pipeline.md prints. Read the files
+    through Spark: it knows which of them count.
+
+    \b
+    Examples:
+      redbox pipeline drain --to /lake/orders --once
+      redbox pipeline drain --to /lake/orders --every '1 minute'
+    """
+    _run(session, {"stream": stream, "onLost": on_lost}, **options)
+
+
+@click.command("follow")
+@click.option("--state", type=click.Choice(["published", "dead"]), help="Only these; else both.")
+@stream_options
+@pass_session
+def follow_command(session: Session, /, state: str | None, **options: Any) -> None:
+    """Copy published and dead events as they come, without claiming or changing anything.
+
+    So what relays deliver also reaches the lake. What a sweep removes before it was read is missed.
+
+    \b
+    Examples:
+      redbox pipeline follow --to /lake/delivered --once
+      redbox pipeline follow --to /lake/dead --state dead
+    """
+    _run(session, {"mode": "follow"} | ({"state": state.upper()} if state else {}), **options)
+
+
+def _run(
+    session: Session,
+    source: dict[str, str],
+    *,
+    to: str,
+    format_: str,
+    checkpoint: str | None,
+    once: bool,
+    every: str,
+    batch: int | None,
+    spark: Spark,
+) -> None:
+    with spark.started(session) as running:
+        from redbox.pipeline.options import Address
+        from redbox.pipeline.streams import run_stream
+
+        if batch is not None:
+            source = {**source, "maxEventsPerTrigger": str(batch)}
+        at, before = Address(session.url, session.box_name), time.monotonic()
+
+        def tell(done: Streamed) -> None:
+            session.output.note(f"{done.rows:,} events in {done.batches:,} micro-batches", rows=done.rows)
+
+        done = run_stream(running, at, source, to, format=format_, checkpoint=checkpoint, every=None if once else every,
+                          tell=tell)  # fmt: skip
+        told = f"{done.rows:,} events in {done.batches:,} micro-batches written to {to}"
+        summary(session, spark, time.monotonic() - before, told, rows=done.rows, batches=done.batches)

@@ -1,0 +1,216 @@
+"""archive: terminal events into Parquet; then, only when what was written is verified, out of Redis.
+
+Every step can be cut short and run again. Before the manifest is written, the run does not exist: nothing was removed,
+and the next run begins anew. After it, the next run first finishes the removal. A removal is fenced by the claim number
+that was archived, so what was replayed meanwhile stays.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from redbox.box.bulk import batches
+from redbox.errors import RedboxError, UsageError
+from redbox.events import State, from_ms
+from redbox.pipeline import files
+from redbox.pipeline.archive_files import FORMAT, Archive, ArchiveFile, Manifest, Removal, identities, read_archive
+from redbox.pipeline.archive_lock import locked
+from redbox.pipeline.connection import connected
+from redbox.pipeline.options import Address
+from redbox.pipeline.schema import SCHEMA
+from redbox.pipeline.tasks import map_arrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["Archived", "archive", "read_archive"]
+
+STEP: Final = 500
+ROWS_PER_FILE: Final = 1_000_000
+TERMINAL: Final = (State.PUBLISHED, State.DEAD)
+Tell = Callable[[str], None]
+
+
+class Archived(msgspec.Struct, kw_only=True):
+    """What an archive run did. `finished` are runs whose removal had been cut short; `unreadable` stay in Redis."""
+
+    run: str = ""
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    removed: int = 0
+    left: int = 0
+    unreadable: int = 0
+    finished: int = 0
+    dry_run: bool = False
+
+
+def archive(
+    spark: SparkSession,
+    at: Address,
+    to: str,
+    *,
+    older_than: timedelta = timedelta(0),
+    states: tuple[State, ...] = TERMINAL,
+    keep: bool = False,
+    dry_run: bool = False,
+    tell: Tell = lambda _: None,
+) -> Archived:
+    """Moves PUBLISHED and DEAD events that are older into the archive at `to`; `keep` copies them instead."""
+    if not states or not set(states) <= set(TERMINAL):
+        raise UsageError("only PUBLISHED and DEAD events are archived")
+    store = Archive(spark, to)
+    with connected(at) as connection:
+        connection.require_box()
+        until = connection.run(connection.store.time()) - int(older_than.total_seconds() * 1000)
+    store.open(at.box, create=not dry_run)
+    done = Archived(dry_run=dry_run)
+    if dry_run:
+        done.rows = _terminal(spark, at, states, until, columns="event_id").count()
+        return done
+    with locked(at) as still_ours:
+        _finish(store, at, done, tell)
+        store.clean()
+        tell("archiving")
+        manifest = _write(store, at, states, until, done)
+        if manifest is None:
+            return done
+        still_ours()
+        store.write_manifest(manifest)
+        tell("marking" if keep else "removing")
+        removal = _settle(store, at, manifest, keep)
+    done.run, done.rows, done.files = manifest.run, manifest.rows, len(manifest.files)
+    done.bytes = sum(file.bytes for file in manifest.files)
+    done.removed, done.left = removal.removed, removal.left
+    return done
+
+
+def _finish(store: Archive, at: Address, done: Archived, tell: Tell) -> None:
+    """Removes what earlier runs archived and did not come to remove."""
+    removals = store.removals()
+    for manifest in store.manifests():
+        if manifest.run not in removals:
+            tell(f"finishing run {manifest.run}")
+            _settle(store, at, manifest, keep=False)
+            done.finished += 1
+
+
+# --- writing ---------------------------------------------------------------------------------------------------
+
+
+def _terminal(spark: SparkSession, at: Address, states: tuple[State, ...], until: int, **options: str) -> DataFrame:
+    read = spark.read.format("redbox").options(url=at.url, box=at.box, state=",".join(states), **options)
+    return read.option("until", from_ms(until).isoformat()).load()
+
+
+def _write(store: Archive, at: Address, states: tuple[State, ...], until: int, done: Archived) -> Manifest | None:
+    """Writes the files of a new run and reads them back; None when there was nothing to archive."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    run = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    read, written = Observation(), Observation()
+    table = _terminal(store.spark, at, states, until)
+    table = table.observe(read, f.count(f.when(f.col("problem").isNotNull(), 1)).alias("unreadable"))
+    table = table.where("problem is null")
+    table = _without_known(store, table)
+    dated = table.withColumn("date", f.date_format(f.coalesce("published_at", "died_at"), "yyyy-MM-dd"))
+    # One task for each date and type, as long as they are small: so that there are not a thousand tiny files.
+    dated = dated.hint("rebalance", "date", "event_type").observe(written, *_checksum())
+    writer = dated.write.partitionBy("date", "event_type").option("maxRecordsPerFile", ROWS_PER_FILE)
+    writer.parquet(store.data_of(run))
+    done.unreadable = int(read.get["unreadable"])
+    observed = dict(written.get)
+    if not observed["rows"]:
+        files.delete(store.spark, store.data_of(run))
+        return None
+    sizes = store.list_data(run)
+    back = store.read_files(list(sizes))
+    counted = back.withColumn("file", f.input_file_name()).groupBy("file").agg(*_checksum()).collect()
+    rows = sum(row["rows"] for row in counted)
+    mixed = _fold([row.asDict() for row in counted])
+    if rows != observed["rows"] or mixed != _fold([observed]):
+        raise RedboxError(
+            f"the files of run {run} do not hold what was written into them: {rows:,} of {observed['rows']:,} rows "
+            "were read back; nothing was removed, and the run does not count"
+        )
+    by_name = {_name_of(row["file"]): int(row["rows"]) for row in counted}
+    listed = [ArchiveFile(path, by_name.get(_name_of(path), 0), size) for path, size in sorted(sizes.items())]
+    return Manifest(FORMAT, run, at.box, until, rows, mixed, [file for file in listed if file.rows])
+
+
+def _without_known(store: Archive, table: DataFrame) -> DataFrame:
+    """Without what the archive has already and Redis still has: what was kept, or blocked its line."""
+    removals = store.removals()
+    partly = [
+        manifest
+        for manifest in store.manifests()
+        if (removal := removals.get(manifest.run)) is None or removal.kept or removal.left
+    ]
+    return table.join(identities(store.read(partly)), ["event_id", "claim"], "left_anti") if partly else table
+
+
+def _checksum() -> list[Column]:
+    """Of all columns of all rows, in whatever order they come."""
+    from pyspark.sql import functions as f
+
+    def hashable(name: str) -> Column:
+        kind = SCHEMA[name].dataType.typeName()
+        return f.array_sort(f.map_entries(name)) if kind == "map" else f.col(name)
+
+    mixed = f.xxhash64(*[hashable(name) for name in SCHEMA.fieldNames()])
+    return [
+        f.count(f.lit(1)).alias("rows"),
+        f.bit_xor(mixed).alias("xored"),
+        f.sum(mixed.cast("decimal(20,0)")).alias("summed"),
+    ]
+
+
+def _fold(parts: list[dict[str, Any]]) -> str:
+    xored = summed = 0
+    for part in parts:
+        xored ^= int(part["xored"] or 0)
+        summed += int(part["summed"] or 0)
+    return f"{xored & (2**64 - 1):016x}-{summed}"
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+# --- removing --------------------------------------------------------------------------------------------------
+
+
+def _settle(store: Archive, at: Address, manifest: Manifest, keep: bool) -> Removal:
+    """Removes the events of a run from Redis, or marks them there as archived."""
+    work = partial(_settle_task, at, manifest.run, keep)
+    counted = map_arrow(identities(store.read([manifest])), work, "done long, left_there long")
+    row = counted.groupBy().sum("done", "left_there").first()
+    assert row is not None
+    removal = Removal(manifest.run, keep, int(row[0] or 0), int(row[1] or 0))
+    store.write_removal(removal)
+    return removal
+
+
+def _settle_task(at: Address, run: str, keep: bool, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    done = left = 0
+    with connected(at) as connection:
+        store = connection.store
+        for part in parts:
+            pairs = zip(part.column("event_id").to_pylist(), part.column("claim").to_pylist(), strict=True)
+            for items in batches(pairs, STEP):
+                if keep:
+                    words = connection.run(store.mark("archived", [(*item, run) for item in items]))
+                else:
+                    words = connection.run(store.drop(items, who="", why="", heads=False))
+                # UNKNOWN: an earlier try of this task removed it, or someone else; either way it is not there.
+                gone = sum(word in (b"OK", b"UNKNOWN") for word in words)
+                done, left = done + gone, left + len(words) - gone
+    yield pa.RecordBatch.from_pydict({"done": [done], "left_there": [left]})

@@ -1,0 +1,58 @@
+"""One archive run of a box at a time: a lock in the box's own Redis that ends with its holder."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from redbox.errors import RedboxError, StoreError
+from redbox.pipeline.connection import Connection, connected
+from redbox.pipeline.options import Address
+
+HOLDS: Final = 60.0  # seconds without a sign of life
+RENEWS: Final = 15.0
+
+
+@contextmanager
+def locked(at: Address) -> Iterator[Callable[[], None]]:
+    """Holds the lock; what it yields raises when it was lost meanwhile."""
+    token, over = secrets.token_hex(8), threading.Event()
+    with connected(at) as connection:
+        holder = connection.run(connection.store.lock("archive", token, HOLDS))
+        if holder != token:
+            raise RedboxError(
+                f"another archive run of box {at.box!r} is under way; try again when it has ended, or "
+                f"{HOLDS:.0f} seconds after it was killed"
+            )
+    keeper = threading.Thread(target=_keep, args=(at, token, over), daemon=True)
+    keeper.start()
+
+    def still_ours() -> None:
+        with connected(at) as connection:
+            if connection.run(connection.store.lock("archive", token, HOLDS)) != token:
+                raise RedboxError(
+                    f"the lock on the archive of box {at.box!r} was lost, and another run holds it; nothing was removed"
+                )
+
+    try:
+        yield still_ours
+    finally:
+        over.set()
+        keeper.join()
+        with connected(at) as connection:
+            connection.run(connection.store.unlock("archive", token))
+
+
+def _keep(at: Address, token: str, over: threading.Event) -> None:
+    connection = Connection(at)
+    try:
+        while not over.wait(RENEWS):
+            try:
+                connection.run(connection.store.lock("archive", token, HOLDS))
+            except StoreError:  # the next turn may succeed; `still_ours` decides
+                continue
+    finally:
+        connection.close()

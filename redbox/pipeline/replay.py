@@ -1,0 +1,144 @@
+"""replay: archived events back to PENDING, also when they are long gone from Redis."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from redbox.box import Box
+from redbox.box.bulk import batches
+from redbox.box.operate import operator_name
+from redbox.errors import UsageError
+from redbox.events import Event
+from redbox.pipeline.archive_files import read_archive
+from redbox.pipeline.connection import connected, opened
+from redbox.pipeline.options import Address
+from redbox.pipeline.tasks import map_arrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STEP: Final = 500
+SAMPLE: Final = 20
+COUNTS: Final = ("replayed", "restored", "changed", "live", "refused")
+#: What of an archived event makes it the same event again.
+_KEPT: Final = (
+    "event_id", "event_type", "payload", "content_type", "headers", "metadata", "partition_key", "ordering_key",
+    "unique_key", "unique_scope",
+)  # fmt: skip
+
+
+class ReplayedArchive(msgspec.Struct, kw_only=True):
+    """What a replay did. `replayed` were still in Redis, `restored` were not; `changed` were claimed again since they were
+    archived, `live` are PENDING or CLAIMED, and `refused` have their unique_key held by another event."""
+
+    matched: int = 0
+    replayed: int = 0
+    restored: int = 0
+    changed: int = 0
+    live: int = 0
+    refused: int = 0
+    sample: list[str] = []
+    dry_run: bool = False
+
+
+def replay(
+    spark: SparkSession,
+    at: Address,
+    archive: str,
+    *,
+    where: str = "true",
+    rate: float | None = None,
+    dry_run: bool = False,
+    who: str | None = None,
+    why: str = "",
+) -> ReplayedArchive:
+    """Sends the archived events for which `where` holds back to be delivered, `rate` of them per second.
+
+    Of an event that was archived several times, its last life counts. Running it again is harmless while the events
+    wait; what was delivered since is delivered once more only if it was archived anew.
+    """
+    if rate is not None and rate <= 0:
+        raise UsageError("rate must be positive: events per second")
+    chosen = _last_lives(filtered(read_archive(spark, archive, box=at.box), where))
+    if dry_run:
+        return ReplayedArchive(matched=chosen.count(), dry_run=True)
+    table = chosen.select(*_KEPT, "claim")
+    if rate is not None:
+        table = table.coalesce(1)  # one task keeps the pace for all
+    schema = ", ".join(f"{name} long" for name in COUNTS) + ", sample array<string>"
+    rows = map_arrow(table, partial(_replay_task, at, rate), schema).collect()
+    done = ReplayedArchive(**{name: sum(row[name] for row in rows) for name in COUNTS})
+    done.matched = sum(getattr(done, name) for name in COUNTS)
+    done.sample = [event_id for row in rows for event_id in row["sample"]][:SAMPLE]
+    with connected(at) as connection:
+        note = connection.store.note(
+            "replay",
+            who=operator_name() if who is None else who,
+            why=why,
+            count=done.replayed + done.restored,
+            ids=done.sample,
+            detail=f"from the archive {archive} where {where}",
+        )
+        connection.run(note)
+    return done
+
+
+def filtered(table: DataFrame, where: str) -> DataFrame:
+    """The rows for which an SQL condition holds; one that is wrong is told in a sentence."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        return table.where(where)
+    except (AnalysisException, ParseException) as error:
+        first = str(error).strip().splitlines()[0]
+        raise UsageError(f"--where {where!r} is not a condition over the columns of events: {first}") from None
+
+
+def _last_lives(table: DataFrame) -> DataFrame:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    latest = Window.partitionBy("event_id").orderBy(f.desc("claim"))
+    return table.withColumn("life", f.row_number().over(latest)).where("life = 1").drop("life")
+
+
+def _replay_task(at: Address, rate: float | None, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    step = STEP if rate is None else max(1, min(STEP, int(rate / 5)))
+    done, sample = dict.fromkeys(COUNTS, 0), list[str]()
+    started, sent = time.monotonic(), 0
+    with opened(at) as (box, run):
+        for part in parts:
+            for rows in batches(part.to_pylist(maps_as_pydicts="lossy"), step):
+                if rate is not None:
+                    time.sleep(max(0.0, started + sent / rate - time.monotonic()))
+                sent += len(rows)
+                for row, word in zip(rows, run(_send(box, rows)), strict=True):
+                    done[word] += 1
+                    if word in ("replayed", "restored") and len(sample) < SAMPLE:
+                        sample.append(row["event_id"])
+    counts = {name: [count] for name, count in done.items()}
+    yield pa.RecordBatch.from_pydict({**counts, "sample": pa.array([sample], pa.list_(pa.string()))})
+
+
+async def _send(box: Box, rows: list[dict[str, Any]]) -> list[str]:
+    """Replays what is there, fenced by the claim that was archived, and puts what is not; in words what became of each."""
+    seen = [(row["event_id"], row["claim"]) for row in rows]
+    outcomes = await box.replay_fenced(seen)
+    words = {event_id: str(outcome) for (event_id, _), outcome in zip(seen, outcomes, strict=True)}
+    gone = [row for row in rows if words[row["event_id"]] == "UNKNOWN"]
+    receipts = await box.put_many([_event(row) for row in gone], on_conflict="skip") if gone else []
+    for row, receipt in zip(gone, receipts, strict=True):
+        words[row["event_id"]] = "restored" if receipt.created else "refused" if receipt.refused else "live"
+    told = {"OK": "replayed", "NOTTERMINAL": "live", "CHANGED": "changed", "CONFLICT": "refused"}
+    return [told.get(words[row["event_id"]], words[row["event_id"]]) for row in rows]
+
+
+def _event(row: dict[str, Any]) -> Event:
+    given = {name: row[name] for name in _KEPT if row[name] is not None}
+    return Event(given.pop("event_type"), given.pop("payload"), **given)

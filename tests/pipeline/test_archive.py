@@ -1,0 +1,241 @@
+"""Terminal events into a lake, and out of Redis only when they are safely there."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redbox import Event
+from redbox.errors import RedboxError, UsageError
+from redbox.pipeline import archive as job
+from redbox.pipeline.archive import archive, read_archive
+from redbox.pipeline.archive_files import Archive
+from redbox.pipeline.options import Address
+from redbox.testing import advance, check_invariants
+from redbox.testing.conformance.steps import bury, claim_one, contents, publish
+
+from .conftest import Played
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.req("SP-5")
+
+
+class Power(Exception):
+    """It went out."""
+
+
+def fill(played: Played, count: int = 20) -> set[str]:
+    """Published and dead events of two types, and one that is neither."""
+    box = played.box
+    done = [Event(f"user.{number % 2}", {"n": number}, event_id=f"p{number:03}") for number in range(count)]
+    played.run(publish(box, *done))
+    played.run(bury(box, *[Event("user.1", event_id=f"d{number:03}", headers={"a": "b"}) for number in range(count)]))
+    played.run(box.put(Event("waits", event_id="waits")))
+    return {f"{kind}{number:03}" for kind in "pd" for number in range(count)}
+
+
+def address(played: Played) -> Address:
+    return Address(played.url, played.name)
+
+
+def archived(spark: SparkSession, path: Path) -> Counter[tuple[str, int]]:
+    return Counter((row[0], row[1]) for row in read_archive(spark, str(path)).select("event_id", "claim").collect())
+
+
+def in_redis(played: Played) -> set[str]:
+    async def ids() -> set[str]:
+        return {record.event_id async for record in played.box.list()}
+
+    return played.run(ids())
+
+
+def test_terminal_events_are_moved_whole(played: Played, spark: SparkSession, tmp_path: Path):
+    ids = fill(played)
+    before = {row["event_id"]: row for row in played.read(spark, state="PUBLISHED,DEAD").collect()}
+    done = archive(spark, address(played), str(tmp_path / "lake"))
+    assert (done.rows, done.removed, done.left) == (40, 40, 0)
+    assert done.bytes > 0
+    assert in_redis(played) == {"waits"}
+    assert played.run(check_invariants(played.box)) == []
+    table = read_archive(spark, str(tmp_path / "lake"))
+    rows = {row["event_id"]: row for row in table.drop("run", "date").collect()}
+    assert rows == before
+    assert rows.keys() == ids
+    paths = {str(path.parent.relative_to(tmp_path / "lake/data")) for path in (tmp_path / "lake").rglob("*.parquet")}
+    assert {path.partition("/")[2].partition("/")[2] for path in paths} == {"event_type=user.0", "event_type=user.1"}
+    assert len(list((tmp_path / "lake").rglob("*.parquet"))) == 2
+    again = archive(spark, address(played), str(tmp_path / "lake"))
+    assert (again.rows, again.removed) == (0, 0)
+    assert archived(spark, tmp_path / "lake").keys() == {(row["event_id"], row["claim"]) for row in before.values()}
+
+
+def test_only_what_is_older_goes(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    redis_played.run(publish(redis_played.box, Event("n", event_id="old")))
+    redis_played.run(advance(redis_played.box, days=8))
+    redis_played.run(publish(redis_played.box, Event("n", event_id="new")))
+    dry = archive(spark, address(redis_played), str(tmp_path), older_than=timedelta(days=7), dry_run=True)
+    assert (dry.rows, dry.removed) == (1, 0)
+    assert list(tmp_path.iterdir()) == []
+    assert archive(spark, address(redis_played), str(tmp_path), older_than=timedelta(days=7)).removed == 1
+    assert in_redis(redis_played) == {"new"}
+
+
+def die_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """The power goes out before or after a step of the run."""
+    owner: Any = {"_settle": job, "_write": job}.get(step.partition(":")[0], Archive)
+    name, _, when = step.partition(":")
+    real = getattr(owner, name)
+
+    def dies(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(owner, name, real)
+        if when == "after":
+            real(*arguments, **options)
+        raise Power
+
+    monkeypatch.setattr(owner, name, dies)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "_write:before", "_write:after", "write_manifest:before", "write_manifest:after", "_settle:after",
+        "write_removal:before", "write_removal:after", "read_files:before",
+    ],
+)  # fmt: skip
+def test_cut_short_anywhere_and_run_again_nothing_is_lost_or_doubled(
+    redis_played: Played, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+):
+    ids = fill(redis_played, 5)
+    die_at(monkeypatch, step)
+    with pytest.raises(Power):
+        archive(spark, address(redis_played), str(tmp_path))
+    known = archived(spark, tmp_path)
+    assert {event_id for event_id, _ in known} | in_redis(redis_played) >= ids
+    assert all(count == 1 for count in known.values())
+    archive(spark, address(redis_played), str(tmp_path))
+    known = archived(spark, tmp_path)
+    assert {event_id for event_id, _ in known} == ids
+    assert all(count == 1 for count in known.values())
+    assert in_redis(redis_played) == {"waits"}
+    runs = {path.name for path in (tmp_path / "data").iterdir() if not path.name.startswith(".")}
+    assert runs == {f"run={manifest.run}" for manifest in Archive(spark, str(tmp_path)).manifests()}
+
+
+def test_what_is_replayed_while_it_is_archived_stays(
+    redis_played: Played, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The new life of the event is archived by the next run, under its own claim number."""
+    box = redis_played.box
+    redis_played.run(publish(box, Event("n", event_id="a"), Event("n", event_id="b")))
+    real = job._settle
+
+    def replayed(*arguments: Any, **options: Any) -> Any:
+        redis_played.run(box.replay(["a"]))
+        redis_played.run(box.ack(redis_played.run(claim_one(box))))
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(job, "_settle", replayed)
+    done = archive(spark, address(redis_played), str(tmp_path))
+    assert (done.rows, done.removed, done.left) == (2, 1, 1)
+    assert in_redis(redis_played) == {"a"}
+    monkeypatch.setattr(job, "_settle", real)
+    assert archive(spark, address(redis_played), str(tmp_path)).removed == 1
+    assert sorted(event_id for event_id, _ in archived(spark, tmp_path)) == ["a", "a", "b"]
+    assert max(archived(spark, tmp_path).values()) == 1
+
+
+def test_keep_leaves_redis_alone_and_the_next_run_does_not_copy_again(
+    redis_played: Played, spark: SparkSession, tmp_path: Path
+):
+    redis_played.run(publish(redis_played.box, *[Event("n", event_id=f"p{number}") for number in range(4)]))
+    redis_played.run(bury(redis_played.box, *[Event("n", event_id=f"d{number}") for number in range(3)]))
+    assert archive(spark, address(redis_played), str(tmp_path), keep=True).rows == 7
+    assert len(in_redis(redis_played)) == 7
+    redis_played.run(publish(redis_played.box, Event("n", event_id="new")))
+    assert archive(spark, address(redis_played), str(tmp_path), keep=True).rows == 1
+    assert max(archived(spark, tmp_path).values()) == 1
+    redis_played.run(redis_played.box.operate.configure(sweep="archived", who="ada", why="a test"))
+    redis_played.run(publish(redis_played.box, Event("n", event_id="notyet")))
+    swept = redis_played.run(redis_played.box.sweep(keep_published=0, keep_dead=0))
+    assert (swept.published, swept.dead) == (5, 3)
+    assert in_redis(redis_played) == {"notyet"}
+
+
+def test_a_dead_head_that_blocks_its_line_stays(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    box = redis_played.box
+    redis_played.run(box.operate.configure(dead_head="block", who="ada", why="a test"))
+    redis_played.run(bury(box, Event("n", event_id="head", ordering_key="k")))
+    for _ in range(2):
+        done = archive(spark, address(redis_played), str(tmp_path))
+        assert in_redis(redis_played) == {"head"}
+    assert done.rows == 0
+    assert max(archived(spark, tmp_path).values()) == 1
+
+
+def test_readers_use_only_what_manifests_list(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    fill(redis_played, 3)
+    archive(spark, address(redis_played), str(tmp_path))
+    known = archived(spark, tmp_path)
+    (some, *_) = tmp_path.rglob("*.parquet")
+    stray = tmp_path / "data" / "run=stray" / "date=2026-01-01" / "event_type=n" / "part-0.parquet"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(some.read_bytes())
+    (some.parent / "stray.parquet").write_bytes(some.read_bytes())
+    assert archived(spark, tmp_path) == known
+
+
+def test_a_file_that_is_not_as_it_was_written_removes_nothing(
+    redis_played: Played, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fill(redis_played, 3)
+    before = redis_played.run(contents(redis_played.box))
+    real = Archive.list_data
+
+    def without_one(self: Archive, run: str) -> dict[str, int]:
+        found = real(self, run)
+        found.pop(next(iter(found)))
+        return found
+
+    monkeypatch.setattr(Archive, "list_data", without_one)
+    with pytest.raises(RedboxError, match="do not hold what was written into them"):
+        archive(spark, address(redis_played), str(tmp_path))
+    assert archived(spark, tmp_path) == Counter()
+    assert redis_played.run(contents(redis_played.box)) == before
+
+
+def test_paths_that_are_not_ours_are_left_alone(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    fill(redis_played, 1)
+    before = redis_played.run(contents(redis_played.box))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(UsageError, match="is not empty and is not an archive"):
+        archive(spark, address(redis_played), str(tmp_path / "full"))
+    for name, marker, complaint in (
+        ("other", {"format": 1, "box": "other"}, "is the archive of box 'other'"),
+        ("newer", {"format": 99, "box": redis_played.name}, "written by a newer redbox"),
+    ):
+        (tmp_path / name / "_redbox").mkdir(parents=True)
+        (tmp_path / name / "_redbox" / "archive.json").write_text(json.dumps(marker))
+        with pytest.raises(RedboxError, match=complaint):
+            archive(spark, address(redis_played), str(tmp_path / name))
+    with pytest.raises(UsageError, match="there is no archive at"):
+        read_archive(spark, str(tmp_path / "nothing"))
+    assert redis_played.run(contents(redis_played.box)) == before
+
+
+def test_one_run_at_a_time(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    from redbox.pipeline.archive_lock import locked
+
+    fill(redis_played, 1)
+    with locked(address(redis_played)) as still_ours:
+        still_ours()
+        with pytest.raises(RedboxError, match="another archive run of box"):
+            archive(spark, address(redis_played), str(tmp_path))
+    assert archive(spark, address(redis_played), str(tmp_path)).removed == 2
