@@ -92,7 +92,7 @@ class Archive:
         if box and marker.box != box:
             raise UsageError(f"{self.path} is the archive of box {marker.box!r}, not of {box!r}; choose another path")
 
-    # --- runs --------------------------------------------------------------------------------------------------------
+    # --- runs ----------------------------------------------------------------------------------------------------
 
     def manifests(self) -> list[Manifest]:
         """Every run that was completed, the oldest first."""
@@ -131,7 +131,7 @@ class Archive:
             files.delete(self.spark, self.within("data", name))
         return len(dead)
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- reading -------------------------------------------------------------------------------------------------
 
     def read(self, manifests: list[Manifest]) -> DataFrame:
         """The events of these runs: the pipeline's schema, and `run` and `date`."""

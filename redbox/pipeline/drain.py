@@ -1,8 +1,8 @@
 """Drains a box as a stream: claimed under a lease, PUBLISHED when Spark has committed the micro-batch.
 
 The offset is the number of a batch. A batch is cut once, in Redis, and never changes: asked again for the same start,
-the same batch comes. Everything up to `start` is settled when the next batch is asked for and when one is planned, since
-Spark tells of a commit one batch late, never of the last one, and not after a crash.
+the same batch comes. Everything up to `start` is settled when the next batch is asked for and when one is planned,
+since Spark tells of a commit one batch late, never of the last one, and not after a crash.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class DrainReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver = StreamDriver(self._options)
         return self._driver
 
-    # --- in the process that drives the query; Spark's names -----------------------------------------------------------
+    # --- in the process that drives the query; Spark's names -----------------------------------------------------
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {"n": 0}
@@ -107,7 +107,7 @@ class DrainReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing: what is in hand stays in hand, for whoever goes on."""
 
-    # --- in a task ---------------------------------------------------------------------------------------------------
+    # --- in a task -----------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
@@ -121,8 +121,8 @@ class DrainReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             expected = partition.last - partition.first + 1
             if len(members) != expected:
                 raise StreamLost(
-                    f"batch {partition.batch} of stream {self._options.stream!r} is not whole any more: it was settled, "
-                    "or the box lost data; use the checkpoint that the stream was begun with"
+                    f"batch {partition.batch} of stream {self._options.stream!r} is not whole any more: it was "
+                    "settled, or the box lost data; use the checkpoint that the stream was begun with"
                 )
             for some in batches(members, SLICE):
                 for events in fetch.held(some, rows, strict=self._options.on_lost == "fail"):

@@ -1,7 +1,7 @@
 """Follows a box as a stream: published and dead events as they come, without claiming or changing anything.
 
-The offset is a place, time and id, in each of the two indexes. Both times are the store's, so what is a little older than
-now is complete: nothing comes before it any more.
+The offset is a place, time and id, in each of the two indexes. Both times are the store's, so what is a little older
+than now is complete: nothing comes before it any more.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._until: int | None = None
 
-    # --- in the process that drives the query; Spark's names -----------------------------------------------------------
+    # --- in the process that drives the query; Spark's names -----------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         before = "" if self._options.since is None else str(self._options.since - 1)
@@ -149,7 +149,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 time.sleep(pause)
                 pause = min(2 * pause, 5.0)
 
-    # --- in a task ---------------------------------------------------------------------------------------------------
+    # --- in a task -----------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)

@@ -34,8 +34,8 @@ _KEPT: Final = (
 
 
 class ReplayedArchive(msgspec.Struct, kw_only=True):
-    """What a replay did. `replayed` were still in Redis, `restored` were not; `changed` were claimed again since they were
-    archived, `live` are PENDING or CLAIMED, and `refused` have their unique_key held by another event."""
+    """What a replay did. `replayed` were still in Redis, `restored` were not; `changed` were claimed again since they
+    were archived, `live` are PENDING or CLAIMED, and `refused` have their unique_key held by another event."""
 
     matched: int = 0
     replayed: int = 0
@@ -127,7 +127,7 @@ def _replay_task(at: Address, rate: float | None, parts: Iterator[pa.RecordBatch
 
 
 async def _send(box: Box, rows: list[dict[str, Any]]) -> list[str]:
-    """Replays what is there, fenced by the claim that was archived, and puts what is not; in words what became of each."""
+    """Replays what is there, fenced by the claim that was archived, and puts what is not; what became of each."""
     seen = [(row["event_id"], row["claim"]) for row in rows]
     outcomes = await box.replay_fenced(seen)
     words = {event_id: str(outcome) for (event_id, _), outcome in zip(seen, outcomes, strict=True)}

@@ -106,7 +106,7 @@ class _Slice:
         key = name.encode()
         return [event.get(key, default) for event in self._fields]
 
-    # --- columns that need more than their field ---------------------------------------------------------------------
+    # --- columns that need more than their field -----------------------------------------------------------------
 
     def ids(self, kind: pa.DataType) -> pa.Array:
         return pa.array([event.event_id for event in self._events], kind)

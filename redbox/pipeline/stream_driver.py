@@ -81,7 +81,7 @@ class StreamDriver:
         self._thread.join()
         self._loop.close()
 
-    # --- what Spark asks for -----------------------------------------------------------------------------------------
+    # --- what Spark asks for -------------------------------------------------------------------------------------
 
     def time(self) -> int:
         return self._run(self._patiently(self._store.time))
@@ -120,7 +120,7 @@ class StreamDriver:
                 f"settled {self._settled}; use the checkpoint that the stream was begun with, or another stream name"
             )
 
-    # --- how it is done ----------------------------------------------------------------------------------------------
+    # --- how it is done ------------------------------------------------------------------------------------------
 
     def _batch(self, number: int) -> Batch:
         return self._options.stream, self._owner, number
