@@ -37,6 +37,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] | None = None
     partition_size: int = PARTITION_SIZE
     slice: int = SLICE
+    pushdown: bool = False
 
 
 class Given:
@@ -130,6 +131,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         columns=None if columns is None else tuple(columns),
         partition_size=given.number("partition_size", PARTITION_SIZE, 1, 10_000_000),
         slice=given.number("slice", SLICE, 1, 10_000),
+        pushdown=given.choice("pushdown", ("true", "false"), "false") == "true",
     )
     given.end()
     return read

@@ -15,6 +15,7 @@ from redbox.errors import UsageError
 from redbox.pipeline.drain import DrainReader, stream_options
 from redbox.pipeline.follow import FollowReader, follow_options
 from redbox.pipeline.options import read_options
+from redbox.pipeline.pushdown import PushingReader
 from redbox.pipeline.reader import BoxReader
 from redbox.pipeline.schema import schema_of
 from redbox.pipeline.writer import BoxStreamWriter, BoxWriter, write_options
@@ -32,7 +33,8 @@ class RedboxSource(DataSource):
         return schema_of(None if columns is None else [name.strip() for name in columns.split(",") if name.strip()])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BoxReader(read_options(self.options), schema)
+        options = read_options(self.options)
+        return PushingReader(options, schema) if options.pushdown else BoxReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         mode = self.options.get("mode", "drain")

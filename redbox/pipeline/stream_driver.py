@@ -33,7 +33,7 @@ LONGEST_PAUSE: Final = 5.0
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream that drains a box: its name, how much a batch takes, and how long claims are held without a sign of life.
+    """A stream that drains a box: its name, how much a batch takes, and how long claims hold without a sign of life.
 
     `patience`: for so many seconds a store that is away is asked again before the query fails.
     """

@@ -191,9 +191,7 @@ class Store:
     async def reschedule(self, ids: Iterable[str], *, available: str, who: str, why: str) -> Replies:
         return await self._run("reschedule", (available, who, why, *ids))
 
-    async def drop(
-        self, items: Iterable[tuple[str, int | str]], *, who: str, why: str, heads: bool = True
-    ) -> Replies:
+    async def drop(self, items: Iterable[tuple[str, int | str]], *, who: str, why: str, heads: bool = True) -> Replies:
         """`heads=False` leaves dead events that block their lines."""
         return await self._run("drop", (who, why, int(heads), *_flat(items)))
 

@@ -32,7 +32,9 @@ def part(directory: Path, name: str, ready: str, *arguments: str) -> Iterator[st
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     environment.pop("PYTHONPATH", None)
     with log.open("wb") as out:
-        process = subprocess.Popen([str(SPARK_CLASS), *arguments], stdout=out, stderr=out, cwd=directory, env=environment)
+        process = subprocess.Popen(
+            [str(SPARK_CLASS), *arguments], stdout=out, stderr=out, cwd=directory, env=environment
+        )
     try:
         deadline = time.monotonic() + 60
         while not (found := re.search(ready, log.read_text(errors="replace"))):
