@@ -3,10 +3,10 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 
-.PHONY: help demo test lint format conformance mutants torture bench servers clean
+.PHONY: help demo test lint format conformance mutants torture bench pipeline-bench servers clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.user  ## see the main job on the embedded server
 	@$(BIN)/redbox demo
@@ -35,6 +35,9 @@ torture: $(VENV)/.dev  ## the state machine, at length and at random
 
 bench: $(VENV)/.dev servers  ## redbox beside its alternatives: tables and plots into bench/results; about 18 minutes
 	@$(BIN)/python -m bench
+
+pipeline-bench: $(VENV)/.dev servers  ## the pipeline on Spark: bench/results/pipeline.md; about 10 minutes
+	@$(BIN)/python -m bench.pipeline
 
 servers:
 	@scripts/install-servers

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from redbox import keys
 from redbox.box.bulk import batches
 from redbox.errors import InvalidSetting, StreamLost, UsageError
-from redbox.pipeline.connection import connected
+from redbox.pipeline.connection import connected, without_gc
 from redbox.pipeline.fetch import Fetch
 from redbox.pipeline.options import SLICE, Given
 from redbox.pipeline.rows import Rows
@@ -112,7 +112,7 @@ class DrainReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
         rows = Rows(self._schema)
-        with connected(self._options.at) as connection:
+        with connected(self._options.at) as connection, without_gc():
             fetch, store = Fetch(connection), connection.store
             members = connection.run(
                 store.members(self._options.stream, partition.batch, partition.first, partition.last)

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from redbox.errors import StoreUnavailable
 from redbox.events import State
-from redbox.pipeline.connection import connected
+from redbox.pipeline.connection import connected, without_gc
 from redbox.pipeline.options import MOST_PARTITIONS, Address, Given, ReadOptions, states_of
 from redbox.pipeline.reader import Range, read_range
 
@@ -154,7 +154,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         options = ReadOptions(at=self._options.at, event_type=self._options.event_type)
-        with connected(self._options.at) as connection:
+        with connected(self._options.at) as connection, without_gc():
             yield from read_range(connection, partition, options, self._schema)
 
 

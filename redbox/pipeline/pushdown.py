@@ -1,8 +1,8 @@
 """Conditions that Spark hands down to the source, for those who ask for it.
 
 Spark remembers them with the relation: after `df.where("state = 'DEAD'").count()`, `df.count()` on the same DataFrame
-counts only the dead. So this is used only with the option `pushdown`, on a DataFrame that is read once. A test pins that
-behaviour, and tells when Spark has mended it.
+counts only the dead. So this is used only with the option `pushdown`, on a DataFrame that is read once. A test pins
+that behaviour, and tells when Spark has mended it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from redbox import keys
 from redbox.box.bulk import batches
 from redbox.events import State
-from redbox.pipeline.connection import Connection, connected
+from redbox.pipeline.connection import Connection, connected, without_gc
 from redbox.pipeline.fetch import Fetch
 from redbox.pipeline.options import MOST_PARTITIONS, ReadOptions
 from redbox.pipeline.rows import STATE_OF, Rows
@@ -67,7 +67,7 @@ class BoxReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         options = self._options
-        with connected(options.at) as connection:
+        with connected(options.at) as connection, without_gc():
             if isinstance(partition, Range):
                 yield from read_range(connection, partition, options, self._schema)
             elif isinstance(partition, Chosen):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from redbox.box.receipts import Receipts, chunks
 from redbox.errors import BoxFull, Conflict, IdReused, InvalidEvent, Refused, StoreUnavailable, UsageError
-from redbox.pipeline.connection import Connection, connected
+from redbox.pipeline.connection import Connection, connected, without_gc
 from redbox.pipeline.incoming import REQUIRED, WRITABLE, Maker, Row, Rows, as_event, check_columns, describe, steps
 from redbox.pipeline.options import Address, Given
 from redbox.pipeline.rejects import Rejects
@@ -126,7 +124,7 @@ def task() -> TaskContext:
 
 def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions, job: str, partition: int) -> Written:
     """Puts the rows of one task."""
-    with connected(options.at) as connection, _without_gc():
+    with connected(options.at) as connection, without_gc():
         rejects = Rejects(options.rejects, job, partition) if options.rejects else None
         writing = _Writing(connection, options, job, partition, rejects)
         try:
@@ -139,16 +137,6 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions, job: st
         if rejects is not None:
             rejects.close()
         return writing.done
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """What is made for a row is gone with its step, and holds no cycles: there is nothing to look for."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class _Writing:
