@@ -1,8 +1,8 @@
 """Measures the pipeline on Spark: `python -m bench.pipeline [--events N] [--rounds N] [--into DIR]`.
 
-One session, `local[*]`, on an embedded server of its own that shares the cores (append-only file, always synced), events
-of 512 random bytes: load, count, write to Parquet, drain and archive; and beside it one plain Python loop that reads
-the same box into Parquet. Rates are net of starting Spark, which is told apart.
+One session, `local[*]`, on an embedded server of its own that shares the cores (append-only file, always synced), and
+events of 512 random bytes: load, count, write to Parquet, drain and archive; and beside it one plain Python loop that
+reads the same box into Parquet. Rates are net of starting Spark, which is told apart.
 """
 
 from __future__ import annotations

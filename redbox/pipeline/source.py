@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from redbox.errors import UsageError
 from redbox.pipeline.drain import DrainReader, stream_options
 from redbox.pipeline.follow import FollowReader, follow_options
-from redbox.pipeline.options import read_options
+from redbox.pipeline.options import Given, read_options
 from redbox.pipeline.pushdown import PushingReader
 from redbox.pipeline.reader import BoxReader
 from redbox.pipeline.schema import schema_of
@@ -29,6 +29,7 @@ class RedboxSource(DataSource):
         return "redbox"
 
     def schema(self) -> StructType:
+        Given(self.options, "the format redbox").address()  # what is missing is told at once
         columns = self.options.get("columns")
         return schema_of(None if columns is None else [name.strip() for name in columns.split(",") if name.strip()])
 

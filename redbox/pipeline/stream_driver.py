@@ -14,6 +14,8 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -62,7 +64,8 @@ class StreamDriver:
         self._owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._store = Store(connect.from_url(options.at.url), options.at.box)
         self._lease = int(options.lease * 1000)
-        self._cut = self._settled = 0
+        self._cut = self._settled = self._goal = 0
+        self._settling: Future[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._parent = os.getppid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="redbox-stream", daemon=True)
@@ -92,22 +95,34 @@ class StreamDriver:
         self.settle(start)
         if start < self._cut:
             return start + 1
-        return self._run(self._cut_next(limit, until))
+        batch = self._run(self._cut_next(limit, until))
+        if batch == start and self._settling is not None:
+            self.finish()  # the query may end here; and what was settled may have let others forward in their lines
+            batch = self._run(self._cut_next(limit, until))
+        return batch
 
     def settle(self, upto: int) -> None:
-        """Everything up to a batch is in the sink for good."""
+        """Everything up to a batch is in the sink for good. It is settled beside what Spark does next."""
         self._check(upto)
-        if upto > self._settled:
-            self._run(self._settle(upto))
+        self._goal = max(self._goal, upto)
+        if self._settling is not None and self._settling.done():
+            self.finish()
+        if self._settling is None and self._settled < self._goal:
+            self._settling = asyncio.run_coroutine_threadsafe(self._settle(), self._loop)
+
+    def finish(self) -> None:
+        """Waits until what was to be settled is; raises what went wrong with it."""
+        while self._settling is not None:
+            settling, self._settling = self._settling, None
+            settling.result()
+            if self._settled < self._goal:
+                self._settling = asyncio.run_coroutine_threadsafe(self._settle(), self._loop)
 
     def sizes(self, first: int, last: int) -> list[tuple[int, int]]:
         """Batches with the numbers of their members."""
 
-        async def count(batch: int) -> tuple[int, int]:
-            return batch, await self._patiently(lambda: self._store.member_count(self._options.stream, batch))
-
         async def count_all() -> list[tuple[int, int]]:
-            return [await count(batch) for batch in range(first, last + 1)]
+            return [(batch, await self._size(batch)) for batch in range(first, last + 1)]
 
         return self._run(count_all())
 
@@ -127,28 +142,26 @@ class StreamDriver:
 
     async def _cut_next(self, limit: int, until: int | None) -> int:
         batch = self._cut + 1
-        while True:
-            size = await self._patiently(lambda: self._store.member_count(self._options.stream, batch))
-            room = min(limit - size, BATCH_COUNT)
-            if room <= 0 or not await self._claim(batch, room, until):
-                break
+        size, before = await self._size(batch), -1
+        while before < size < limit:
+            await self._claim(batch, min(limit - size, BATCH_COUNT), until)
+            size, before = await self._size(batch), size
         await self._move("cut", batch)
         return self._cut
 
-    async def _claim(self, batch: int, room: int, until: int | None) -> bool:
-        """Whether anything was claimed. A reply that is lost does no harm: what was claimed is in the batch."""
-        before = await self._patiently(lambda: self._store.member_count(self._options.stream, batch))
-        try:
+    async def _size(self, batch: int) -> int:
+        return await self._patiently(lambda: self._store.member_count(self._options.stream, batch))
+
+    async def _claim(self, batch: int, room: int, until: int | None) -> None:
+        """Claims into the batch. A reply that is lost does no harm: the batch tells what was claimed."""
+        with suppress(BoxPaused):
             await self._patiently(
                 lambda: self._store.cut(self._batch(batch), self._relay, room, self._lease, BATCH_BYTES, until)
             )
-        except BoxPaused:
-            return False
-        return await self._patiently(lambda: self._store.member_count(self._options.stream, batch)) > before
 
-    async def _settle(self, upto: int) -> None:
-        for batch in range(self._settled + 1, upto + 1):
-            lost = 0
+    async def _settle(self) -> None:
+        while self._settled < self._goal:
+            batch, lost = self._settled + 1, 0
             while (gone := await self._patiently(lambda: self._settle_some(batch))) is not None:  # noqa: B023 - awaited
                 lost += gone
             await self._move("settle", batch)
@@ -194,9 +207,10 @@ class StreamDriver:
         return sum(word == b"OK" for word in words)
 
     async def _move(self, action: str, batch: int) -> None:
-        self._cut, self._settled = await self._patiently(
+        cut, settled = await self._patiently(
             lambda: self._store.stream(action, self._options.stream, self._owner, batch)
         )
+        self._cut, self._settled = max(self._cut, cut), max(self._settled, settled)  # one may overtake the other
 
     def _report(self, lost: int, how: str) -> None:
         if not lost:

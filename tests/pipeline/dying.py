@@ -47,11 +47,10 @@ class DyingDriver(StreamDriver):
         await super()._move(action, batch)
         reach(f"{action}:after")
 
-    async def _claim(self, *arguments: Any) -> bool:
+    async def _claim(self, *arguments: Any) -> None:
         reach("claim:before")
-        done = await super()._claim(*arguments)
+        await super()._claim(*arguments)
         reach("claim:after")
-        return done
 
     async def _settle_some(self, batch: int) -> int | None:
         reach("settle_some:before")

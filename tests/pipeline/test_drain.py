@@ -219,8 +219,9 @@ def test_a_process_that_was_replaced_is_fenced(redis_played: Played, redis_url: 
     old = StreamDriver(options)
     assert old.next_batch(0, 10, None) == 1
     new = StreamDriver(options)
+    old.settle(1)
     with pytest.raises(StreamTaken):
-        old.settle(1)
+        old.finish()
     with pytest.raises(StreamTaken):
         old._run(old._cut_next(10, None))
     assert new.next_batch(0, 10, None) == 1
