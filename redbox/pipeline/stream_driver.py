@@ -92,10 +92,9 @@ class StreamDriver:
     def next_batch(self, start: int, limit: int, until: int | None) -> int:
         """The number of the batch after `start`: the one that was cut already, or a new one; `start` when there is
         nothing to claim."""
-        self.settle(start)
-        if start < self._cut:
-            return start + 1
-        batch = self._run(self._cut_next(limit, until))
+        self._check(start)
+        batch = start + 1 if start < self._cut else self._run(self._cut_next(limit, until))
+        self.settle(start)  # after the cut: so it is done while Spark works on the batch
         if batch == start and self._settling is not None:
             self.finish()  # the query may end here; and what was settled may have let others forward in their lines
             batch = self._run(self._cut_next(limit, until))
