@@ -11,8 +11,7 @@
 -- ARGV[3]   stream   name
 -- ARGV[4]   owner    who holds it
 -- ARGV[5]   batch    number
--- ARGV[6]   id       then for each member the following
--- ARGV[7]   number   the claim number it had
+-- ARGV[6]   id       then further ids
 --
 -- Returns   for each member OK or LEASELOST
 -- Errors    NEWERLAYOUT, STREAMTAKEN
@@ -35,18 +34,19 @@ if taken_over then
 end
 local now = now_ms()
 local replies, back = {}, {}
-for at = 6, #ARGV, 2 do
+for at = 6, #ARGV do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "claim", "attempts", "unique_key", "state", "claimed_by")
   local known = redis.call("ZSCORE", members, id)
   local free = redis.call("ZSCORE", key.pending, id) or redis.call("ZSCORE", key.suspect, id)
-  if known and free and event[1] == ARGV[at + 1] then
+  local same = known and tonumber(event[1] or 0) == tonumber(known)
+  if same and free then
     if event[3] then
       redis.call("ZCARD", unique_key .. event[3])
     end
     back[#back + 1] = { id, event }
     replies[#replies + 1] = "OK"
-  elseif known and event[4] == "CLAIMED" and event[5] == relay and tonumber(event[1]) == tonumber(known) then
+  elseif same and event[4] == "CLAIMED" and event[5] == relay then
     replies[#replies + 1] = "OK"
   else
     replies[#replies + 1] = "LEASELOST"

@@ -200,8 +200,9 @@ class StreamDriver:
 
     async def _reclaim(self, batch: int, gone: list[Fence]) -> int:
         """How many could be taken back."""
+        ids = [event_id for event_id, _ in gone]
         words: list[bytes] = await self._patiently(
-            lambda: self._store.reclaim(self._batch(batch), self._relay, self._lease, gone)
+            lambda: self._store.reclaim(self._batch(batch), self._relay, self._lease, ids)
         )
         return sum(word == b"OK" for word in words)
 

@@ -136,8 +136,8 @@ class Store:
         cut, settled = await self._run("stream", (action, name, owner, batch), repeat=True)
         return int(cut), int(settled)
 
-    async def reclaim(self, batch: Batch, relay: str, lease: int, claims: Iterable[Fence]) -> Replies:
-        return await self._run("reclaim", (relay, lease, *batch, *_flat(claims)))
+    async def reclaim(self, batch: Batch, relay: str, lease: int, ids: Iterable[str]) -> Replies:
+        return await self._run("reclaim", (relay, lease, *batch, *ids))
 
     async def retry(
         self, relay: str, items: Iterable[tuple[str, int, int, int, str]], durability: Durability = SERVER

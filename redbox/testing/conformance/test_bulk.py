@@ -1,0 +1,275 @@
+"""What the pipeline stands on: streams that drain a box, slices of it, and locks. All of it without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redbox import Box, Event, Phase, State
+from redbox.errors import BoxPaused, StreamTaken
+from redbox.testing import advance, check_invariants
+from redbox.testing.conformance.steps import bury, claim_one, contents, expire, known, publish
+
+RELAY = "stream:lake"
+LEASE = 60_000
+BYTES = 1_000_000
+
+
+async def own(box: Box, owner: str = "me") -> tuple[int, int]:
+    return await box._store.stream("own", "lake", owner)
+
+
+async def cut(box: Box, batch: int, limit: int = 100, owner: str = "me", until: int | None = None, **more: Any) -> int:
+    """Claims into a batch; how many it has then."""
+    await box._store.cut(("lake", owner, batch), RELAY, limit, LEASE, more.get("size", BYTES), until)
+    return await box._store.member_count("lake", batch)
+
+
+async def members(box: Box, batch: int) -> list[tuple[str, int]]:
+    return await box._store.members("lake", batch, 0, -1)
+
+
+async def settle(box: Box, batch: int, claims: list[tuple[str, int]], owner: str = "me") -> list[bytes]:
+    words: list[bytes] = await box._store.ack(RELAY, False, claims, batch=("lake", owner, batch))
+    return words
+
+
+async def filled(box: Box, count: int = 5) -> list[str]:
+    ids = [f"e{number}" for number in range(count)]
+    await box.put_many([Event("n", event_id=event_id) for event_id in ids])
+    return ids
+
+
+# --- streams ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SP-3")
+async def test_a_batch_is_cut_closed_and_settled(box: Box):
+    ids = await filled(box)
+    assert await own(box) == (0, 0)
+    assert await cut(box, 1, limit=2) == 2
+    assert await cut(box, 1, limit=1) == 3
+    assert await box._store.stream("cut", "lake", "me", 1) == (1, 0)
+    held = await members(box, 1)
+    assert [event_id for event_id, _ in held] == ids[:3]
+    records = [await known(box, event_id) for event_id in ids[:3]]
+    assert [(record.state, record.claimed_by, record.number) for record in records] == [
+        (State.CLAIMED, RELAY, number) for _, number in held
+    ]
+    assert await box._store.stream("settle", "lake", "me", 1) == (1, 0)  # not before its members are
+    assert await settle(box, 1, held[:2]) == [b"OK", b"OK"]
+    assert await members(box, 1) == held[2:]
+    assert await settle(box, 1, held[2:]) == [b"OK"]
+    assert await box._store.stream("settle", "lake", "me", 1) == (1, 1)
+    assert [(await known(box, event_id)).state for event_id in ids] == [*[State.PUBLISHED] * 3, *[State.PENDING] * 2]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SP-3")
+async def test_a_batch_is_closed_only_once_in_turn_and_not_empty(box: Box):
+    await filled(box)
+    await own(box)
+    assert await box._store.stream("cut", "lake", "me", 1) == (0, 0)
+    await cut(box, 1, limit=1)
+    await cut(box, 2, limit=1)
+    assert await box._store.stream("cut", "lake", "me", 2) == (0, 0)
+    assert await box._store.stream("cut", "lake", "me", 1) == (1, 0)
+    assert await box._store.stream("cut", "lake", "me", 1) == (1, 0)
+    assert await box._store.stream("settle", "lake", "me", 2) == (1, 0)
+    assert await box._store.stream("look", "lake", "me") == (1, 0)
+
+
+@pytest.mark.req("SP-3")
+async def test_members_leave_their_batch_also_when_their_claims_were_gone(box: Box):
+    await filled(box, 2)
+    await own(box)
+    await cut(box, 1)
+    held = await members(box, 1)
+    await expire(box)
+    assert await settle(box, 1, held) == [b"LEASELOST"] * 2
+    assert await members(box, 1) == []
+    assert (await box.stats()).phases[Phase.AVAILABLE] == 2
+
+
+@pytest.mark.req("SP-3", "PL-6")
+async def test_whoever_takes_a_stream_over_fences_the_others(box: Box):
+    await filled(box)
+    await own(box)
+    await cut(box, 1, limit=2)
+    held = await members(box, 1)
+    assert await own(box, "other") == (0, 0)
+    before = await contents(box)
+    refused = [
+        lambda: cut(box, 1),
+        lambda: settle(box, 1, held),
+        lambda: box._store.stream("cut", "lake", "me", 1),
+        lambda: box._store.stream("settle", "lake", "me", 1),
+        lambda: box._store.stream("look", "lake", "me"),
+        lambda: box._store.reclaim(("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]),
+    ]
+    for act in refused:
+        with pytest.raises(StreamTaken, match="has taken over the stream lake"):
+            await act()
+    assert await contents(box) == before
+    assert await cut(box, 1, owner="other") == 5
+
+
+@pytest.mark.req("SP-3")
+async def test_a_cut_takes_only_what_was_available_by_a_moment(box: Box):
+    await filled(box, 2)
+    moment = await box._store.time()
+    await advance(box, seconds=10)
+    await box.put(Event("n", event_id="later"))
+    await own(box)
+    assert await cut(box, 1, until=moment - 10_000 + 1) == 2
+    assert (await known(box, "later")).state is State.PENDING
+
+
+@pytest.mark.req("SP-3")
+async def test_a_cut_is_bounded_in_bytes_and_takes_at_least_one(box: Box):
+    await box.put_many([Event("n", bytes(1000)) for _ in range(3)])
+    await own(box)
+    assert await cut(box, 1, size=2500) == 2
+    assert await cut(box, 1, size=1) == 3
+
+
+@pytest.mark.req("SP-3", "RO-3")
+async def test_a_paused_box_is_not_cut_from(box: Box):
+    await filled(box, 1)
+    await own(box)
+    await box.operate.pause(who="ada", why="a test")
+    with pytest.raises(BoxPaused):
+        await cut(box, 1)
+
+
+@pytest.mark.req("SP-3")
+async def test_what_was_given_back_is_taken_back_and_what_others_took_is_not(box: Box):
+    every = ("taken", "reaped", "released", "held")
+    await box.put_many([Event("n", event_id=each, unique_key=each) for each in every])
+    await own(box)
+    await cut(box, 1)
+    held = dict(await members(box, 1))
+    await box._store.release(RELAY, [("taken", held["taken"])])
+    await box.release(await claim_one(box, "relay-1"))  # others had it in between
+    await box._store.renew(RELAY, 10 * LEASE, [("held", held["held"])])
+    await box._store.release(RELAY, [("released", held["released"])])
+    await advance(box, minutes=2)
+    assert await box.reap() == ["reaped"]
+    words = dict(zip(every, await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, every), strict=True))
+    assert words == {"taken": b"LEASELOST", "reaped": b"OK", "released": b"OK", "held": b"OK"}
+    again = dict(await members(box, 1))
+    for event_id in ("reaped", "released"):
+        record = await known(box, event_id)
+        assert (record.state, record.claimed_by, record.number) == (State.CLAIMED, RELAY, again[event_id])
+        assert record.number > held[event_id]
+    assert again["held"] == held["held"]
+    assert (await known(box, "taken")).state is State.PENDING
+    assert (await box.reap()) == []
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SP-3")
+async def test_taking_back_can_be_repeated(box: Box):
+    await box.put(Event("n", event_id="a"))
+    await own(box)
+    await cut(box, 1)
+    held = await members(box, 1)
+    await expire(box)
+    assert await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]) == [b"OK"]
+    before = await contents(box)
+    assert await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]) == [b"OK"]
+    assert await contents(box) == before
+    assert (await known(box, "a")).attempts == 2
+
+
+@pytest.mark.req("SP-3")
+async def test_only_members_are_taken_back(box: Box):
+    await box.put(Event("n", event_id="stranger"))
+    await box.release(await claim_one(box))
+    await own(box)
+    assert await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, ["stranger"]) == [b"LEASELOST"]
+    assert (await known(box, "stranger")).state is State.PENDING
+
+
+# --- slices ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SP-1")
+async def test_bounds_cut_an_index_into_ranges_that_slices_read_whole(box: Box):
+    ids = await filled(box, 7)
+    _, claims, count, *places = await box._store.bounds("pending", "", "", "", "", 3, 100)
+    assert (claims, count, len(places)) == (0, 7, 6)
+    found, after = [], ("", "")
+    for last in zip(places[::2], places[1::2], strict=True):
+        more: Any = 1
+        while more:
+            more, *rest = await box._store.slice("pending", *after, *last, "", 2, "")
+            after = (rest[0], rest[1])
+            found += [raw.decode() for raw in rest[2:]]
+        after = last
+    assert found == ids
+
+
+@pytest.mark.req("SP-1")
+async def test_bounds_are_narrowed_by_time_place_and_number(box: Box):
+    await publish(box, Event("n", event_id="old"))
+    await advance(box, hours=1)
+    await publish(box, Event("n", event_id="new"))
+    now = await box._store.time()
+    half = now - 1_800_000
+
+    async def ids(*narrowed: Any) -> list[str]:
+        _, _, _, *places = await box._store.bounds("published", *narrowed)
+        return [raw.decode() for raw in places[1::2]]
+
+    assert await ids("", "", "", "", 1, 100) == ["old", "new"]
+    assert await ids(half, "", "", "", 1, 100) == ["new"]
+    assert await ids("", half, "", "", 1, 100) == ["old"]
+    assert await ids("", "", "", "", 1, 1) == ["old"]
+    _, _, _, score, first, *_ = await box._store.bounds("published", "", "", "", "", 1, 100)
+    assert await ids("", "", score, first, 1, 100) == ["new"]
+    assert (await box._store.bounds("published", "", "", "", "", 1, 100))[1] == 2
+
+
+@pytest.mark.req("SP-1")
+async def test_slices_are_narrowed_by_type_and_time(box: Box):
+    await box.put_many([Event("user.created", event_id="a"), Event("invoice.paid", event_id="b")])
+    _, _, _, *last = await box._store.bounds("pending", "", "", "", "", 10, 10)
+    assert (await box._store.slice("pending", "", "", *last, "", 10, "user.*"))[3:] == [b"a"]
+    later = await box._store.time() + 1
+    assert await box._store.slice("pending", "", "", *last, later, 10, "") == [0, b"", b""]
+
+
+@pytest.mark.req("SP-1")
+async def test_events_are_picked_with_their_place_and_history(box: Box):
+    await bury(box, Event("n", event_id="dead"))
+    await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("head", "behind")])
+    await box.retry(await claim_one(box), error="again", delay=60)
+    picked = {event_id.decode(): rest for event_id, *rest in await box._store.pick(["dead", "gone", "head", "behind"])}
+    assert {event_id: rest[1] for event_id, rest in picked.items()} == {
+        "dead": b"dead",
+        "head": b"pending",
+        "behind": b"waiting",
+    }
+    assert [len(picked[event_id][3]) for event_id in ("dead", "head", "behind")] == [1, 1, 0]
+    died = (await known(box, "dead")).died_at
+    assert died is not None
+    assert int(float(picked["dead"][2])) == int(died.timestamp() * 1000)
+
+
+# --- locks -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SP-5")
+async def test_a_lock_has_one_holder_at_a_time(box: Box):
+    await filled(box, 1)
+    store = box._store
+    assert await store.lock("archive", "one", 60) == "one"
+    assert await store.lock("archive", "two", 60) == "one"
+    assert await store.lock("archive", "one", 60) == "one"
+    assert await store.lock("other", "two", 60) == "two"
+    await store.unlock("archive", "two")
+    assert await store.lock("archive", "two", 60) == "one"
+    await store.unlock("archive", "one")
+    assert await store.lock("archive", "two", 60) == "two"
