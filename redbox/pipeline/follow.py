@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from redbox.errors import StoreUnavailable
 from redbox.events import State
 from redbox.pipeline.connection import connected, without_gc
-from redbox.pipeline.options import MOST_PARTITIONS, Address, Given, ReadOptions, states_of
+from redbox.pipeline.options import RANGES_AT_ONCE, Address, Given, ReadOptions, states_of
 from redbox.pipeline.reader import Range, read_range
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         size = self._options.partition_size
-        ranges = MOST_PARTITIONS if isinstance(limit, ReadAllAvailable) else -(-self._options.batch // size)
+        ranges = RANGES_AT_ONCE if isinstance(limit, ReadAllAvailable) else -(-self._options.batch // size)
         return self._patiently(lambda: self._latest(start, ranges))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -123,7 +123,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 _, _, _, *places = connection.run(
                     connection.store.bounds(
                         index, "", last["time"], after["time"], after["id"], self._options.partition_size,
-                        MOST_PARTITIONS,
+                        RANGES_AT_ONCE,
                     )
                 )  # fmt: skip
                 texts = [raw.decode() for raw in places]

@@ -15,7 +15,7 @@ from redbox.store import connect
 
 SLICE: Final = 1000
 PARTITION_SIZE: Final = 25_000
-MOST_PARTITIONS: Final = 1000
+RANGES_AT_ONCE: Final = 1000  # in one look at an index
 
 
 class Address(msgspec.Struct, frozen=True):

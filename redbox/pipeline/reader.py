@@ -15,7 +15,7 @@ from redbox.box.bulk import batches
 from redbox.events import State
 from redbox.pipeline.connection import Connection, connected, without_gc
 from redbox.pipeline.fetch import Fetch
-from redbox.pipeline.options import MOST_PARTITIONS, ReadOptions
+from redbox.pipeline.options import RANGES_AT_ONCE, ReadOptions
 from redbox.pipeline.rows import STATE_OF, Rows
 
 Place = tuple[str, str]  # score and id
@@ -86,21 +86,22 @@ def _ranges(connection: Connection, options: ReadOptions, index: str, moment: in
     until = options.until
     if index in ("published", "dead"):
         until = moment if until is None else min(until, moment)
-    _, claims, _, *places = connection.run(
-        connection.store.bounds(
-            index,
-            "" if options.since is None else options.since,
-            "" if until is None else until,
-            *START,
-            options.partition_size,
-            MOST_PARTITIONS,
+    after, places = START, [b""] * 2 * RANGES_AT_ONCE
+    while len(places) == 2 * RANGES_AT_ONCE:  # fewer: the end, and what came behind it meanwhile is left
+        _, claims, _, *places = connection.run(
+            connection.store.bounds(
+                index,
+                "" if options.since is None else options.since,
+                "" if until is None else until,
+                *after,
+                options.partition_size,
+                RANGES_AT_ONCE,
+            )
         )
-    )
-    after = START
-    texts = [part.decode() for part in places]
-    for last in zip(texts[::2], texts[1::2], strict=True):
-        yield Range(index, after, last, moment, claims)
-        after = last
+        texts = [part.decode() for part in places]
+        for last in zip(texts[::2], texts[1::2], strict=True):
+            yield Range(index, after, last, moment, claims)
+            after = last
 
 
 def read_range(

@@ -122,6 +122,17 @@ def test_ranges_of_any_size_hold_each_event_once(redis_played: Played, spark: Sp
     assert table.rdd.getNumPartitions() == -(-10 // size) + -(-13 // size)
 
 
+def test_an_index_may_have_more_ranges_than_one_look_gives(redis_played: Played, monkeypatch: pytest.MonkeyPatch):
+    from redbox.pipeline import reader
+    from redbox.pipeline.options import read_options
+
+    monkeypatch.setattr(reader, "RANGES_AT_ONCE", 2)
+    redis_played.run(redis_played.box.put_many([Event("n", event_id=f"e{number}") for number in range(5)]))
+    read = reader.BoxReader(read_options(redis_played.options(partition_size="1")), SCHEMA)
+    ids = [batch.column("event_id").to_pylist() for part in read.partitions() for batch in read.read(part)]
+    assert ids == [[f"e{number}"] for number in range(5)]
+
+
 def test_bodies_are_read_within_bounds_and_large_ones_too(redis_played: Played, spark: SparkSession):
     sizes = [10, 1_000_000, 0, 300_000] * 8
     redis_played.run(redis_played.box.put_many([Event("n", bytes(size)) for size in sizes]))
