@@ -12,6 +12,7 @@ import pytest
 from redbox.pipeline.schema import SCHEMA
 from redbox.store import embedded
 from tests.docs.test_readme import environment
+from tests.pipeline.conftest import java_is_missing
 from tests.servers import valkey_binary
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "pipeline.md").read_text()
@@ -20,6 +21,7 @@ PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.skipif(bool(java_is_missing()), reason=java_is_missing())
 @pytest.mark.req("SP-5", "SP-6", "SP-7", "SP-8", "SP-9")
 def test_the_story_as_printed(tmp_path: Path):
     valkey_binary()

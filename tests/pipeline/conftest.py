@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redbox import Box
+from redbox.errors import RedboxError
+from redbox.pipeline.session import check_java
 from redbox.testing.plugin import new_box_name
 
 from . import dying
@@ -22,9 +24,21 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def java_is_missing() -> str:
+    """Why Spark cannot run here; empty when it can."""
+    try:
+        check_java()
+    except RedboxError as error:
+        return error.message
+    return ""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    missing = java_is_missing()
     for item in items:
         if "tests/pipeline" in str(item.path):
+            if missing:
+                item.add_marker(pytest.mark.skip(reason=missing))
             item.add_marker(pytest.mark.timeout(300))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))  # py4j leaves sockets to the end
 
