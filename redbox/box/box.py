@@ -25,7 +25,7 @@ from redbox.errors import (
     StoreError,
     UsageError,
 )
-from redbox.events import Event, Outcome, Receipt, Record, State, as_event, check_key
+from redbox.events import Event, Receipt, Record, State, as_event, check_key
 from redbox.settings import (
     BATCH_BYTES,
     BATCH_COUNT,
@@ -291,15 +291,6 @@ class Box(Lifecycle):
             durability=self._durability,
             progress=progress,
         )
-
-    async def replay_fenced(self, seen: Sequence[tuple[str, int]]) -> list[Outcome]:
-        """As `replay`, by ids and the claim numbers that were seen: one that was claimed since is left alone, so this
-        can be repeated. At most 1,000; not recorded."""
-        self._ensure_open()
-        replies = await self._store.replay(
-            seen, reset=True, available="", force=False, dry=False, who="", why="", durability=self._durability
-        )
-        return [Outcome(word.decode()) for word, *_ in replies]
 
     async def sweep(
         self,

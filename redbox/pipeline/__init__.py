@@ -31,6 +31,6 @@ def register(spark: SparkSession) -> None:
 
 def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """A Spark session that knows the format `redbox`; by default on all cores of this machine."""
-    from redbox.pipeline.session import session as make
+    from redbox.pipeline.spark_session import session as make
 
     return make(master, conf)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from redbox.box.operate import operator_name
 from redbox.errors import UsageError
 from redbox.events import Event
 from redbox.pipeline.archive_files import read_archive
-from redbox.pipeline.connection import connected, opened
+from redbox.pipeline.connection import Connection, connected, opened
 from redbox.pipeline.options import Address
 from redbox.pipeline.tasks import map_arrow
 
@@ -112,13 +112,13 @@ def _replay_task(at: Address, rate: float | None, parts: Iterator[pa.RecordBatch
     step = STEP if rate is None else max(1, min(STEP, int(rate / 5)))
     done, sample = dict.fromkeys(COUNTS, 0), list[str]()
     started, sent = time.monotonic(), 0
-    with opened(at) as (box, run):
+    with opened(at) as (box, run), connected(at) as connection:
         for part in parts:
             for rows in batches(part.to_pylist(maps_as_pydicts="lossy"), step):
                 if rate is not None:
                     time.sleep(max(0.0, started + sent / rate - time.monotonic()))
                 sent += len(rows)
-                for row, word in zip(rows, run(_send(box, rows)), strict=True):
+                for row, word in zip(rows, _send(connection, box, run, rows), strict=True):
                     done[word] += 1
                     if word in ("replayed", "restored") and len(sample) < SAMPLE:
                         sample.append(row["event_id"])
@@ -126,17 +126,19 @@ def _replay_task(at: Address, rate: float | None, parts: Iterator[pa.RecordBatch
     yield pa.RecordBatch.from_pydict({**counts, "sample": pa.array([sample], pa.list_(pa.string()))})
 
 
-async def _send(box: Box, rows: list[dict[str, Any]]) -> list[str]:
+def _send(connection: Connection, box: Box, run: Callable[..., Any], rows: list[dict[str, Any]]) -> list[str]:
     """Replays what is there, fenced by the claim that was archived, and puts what is not; what became of each."""
     seen = [(row["event_id"], row["claim"]) for row in rows]
-    outcomes = await box.replay_fenced(seen)
-    words = {event_id: str(outcome) for (event_id, _), outcome in zip(seen, outcomes, strict=True)}
+    replies = connection.run(
+        connection.store.replay(seen, reset=True, available="", force=False, dry=False, who="", why="")
+    )
+    words = {event_id: word.decode() for (event_id, _), (word, *_) in zip(seen, replies, strict=True)}
     gone = [row for row in rows if words[row["event_id"]] == "UNKNOWN"]
-    receipts = await box.put_many([_event(row) for row in gone], on_conflict="skip") if gone else []
+    receipts = run(box.put_many([_event(row) for row in gone], on_conflict="skip")) if gone else []
     for row, receipt in zip(gone, receipts, strict=True):
         words[row["event_id"]] = "restored" if receipt.created else "refused" if receipt.refused else "live"
     told = {"OK": "replayed", "NOTTERMINAL": "live", "CHANGED": "changed", "CONFLICT": "refused"}
-    return [told.get(words[row["event_id"]], words[row["event_id"]]) for row in rows]
+    return [told.get(word, word) for word in (words[row["event_id"]] for row in rows)]
 
 
 def _event(row: dict[str, Any]) -> Event:

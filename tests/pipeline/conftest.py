@@ -13,7 +13,7 @@ import pytest
 
 from redbox import Box
 from redbox.errors import RedboxError
-from redbox.pipeline.session import check_java
+from redbox.pipeline.spark_session import check_java
 from redbox.testing.plugin import new_box_name
 
 from . import dying

@@ -49,3 +49,10 @@ def test_nothing_of_the_pipeline_needs_pandas():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_session_may_be_asked_for_again(spark: SparkSession):
+    from redbox import pipeline
+
+    assert pipeline.session() is spark
+    assert pipeline.session() is spark

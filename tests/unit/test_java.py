@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from redbox.errors import RedboxError
-from redbox.pipeline.session import check_java
+from redbox.pipeline.spark_session import check_java
 
 
 def make_java(directory: Path, version: str) -> None:
