@@ -226,6 +226,7 @@ def test_a_process_that_was_replaced_is_fenced(redis_played: Played, redis_url: 
         old._run(old._cut_next(10, None))
     assert new.next_batch(0, 10, None) == 1
     assert new.next_batch(1, 10, None) == 2
+    new.finish()
     assert redis_played.run(redis_played.box.stats()).phases["COMPLETED"] == 10
     old.close()
     new.close()
