@@ -79,13 +79,13 @@ def archive(
         _finish(store, at, done, tell)
         store.clean()
         tell("archiving")
-        manifest = _write(store, at, states, until, done)
+        manifest = _write(store, at, states, until, keep, done)
         if manifest is None:
             return done
         still_ours()
         store.write_manifest(manifest)
         tell("marking" if keep else "removing")
-        removal = _settle(store, at, manifest, keep)
+        removal = _settle(store, at, manifest)
     done.run, done.rows, done.files = manifest.run, manifest.rows, len(manifest.files)
     done.bytes = sum(file.bytes for file in manifest.files)
     done.removed, done.left = removal.removed, removal.left
@@ -93,12 +93,12 @@ def archive(
 
 
 def _finish(store: Archive, at: Address, done: Archived, tell: Tell) -> None:
-    """Removes what earlier runs archived and did not come to remove."""
+    """Removes, or marks, what earlier runs archived and did not come to."""
     removals = store.removals()
     for manifest in store.manifests():
         if manifest.run not in removals:
             tell(f"finishing run {manifest.run}")
-            _settle(store, at, manifest, keep=False)
+            _settle(store, at, manifest)
             done.finished += 1
 
 
@@ -110,7 +110,9 @@ def _terminal(spark: SparkSession, at: Address, states: tuple[State, ...], until
     return read.option("until", from_ms(until).isoformat()).load()
 
 
-def _write(store: Archive, at: Address, states: tuple[State, ...], until: int, done: Archived) -> Manifest | None:
+def _write(
+    store: Archive, at: Address, states: tuple[State, ...], until: int, keep: bool, done: Archived
+) -> Manifest | None:
     """Writes the files of a new run and reads them back; None when there was nothing to archive."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
@@ -143,7 +145,7 @@ def _write(store: Archive, at: Address, states: tuple[State, ...], until: int, d
         )
     by_name = {_name_of(row["file"]): int(row["rows"]) for row in counted}
     listed = [ArchiveFile(path, by_name.get(_name_of(path), 0), size) for path, size in sorted(sizes.items())]
-    return Manifest(FORMAT, run, at.box, until, rows, mixed, [file for file in listed if file.rows])
+    return Manifest(FORMAT, run, at.box, until, keep, rows, mixed, [file for file in listed if file.rows])
 
 
 def _without_known(store: Archive, table: DataFrame) -> DataFrame:
@@ -188,13 +190,13 @@ def _name_of(path: str) -> str:
 # --- removing --------------------------------------------------------------------------------------------------
 
 
-def _settle(store: Archive, at: Address, manifest: Manifest, keep: bool) -> Removal:
+def _settle(store: Archive, at: Address, manifest: Manifest) -> Removal:
     """Removes the events of a run from Redis, or marks them there as archived."""
-    work = partial(_settle_task, at, manifest.run, keep)
+    work = partial(_settle_task, at, manifest.run, manifest.keep)
     counted = map_arrow(identities(store.read([manifest])), work, "done long, left_there long")
     row = counted.groupBy().sum("done", "left_there").first()
     assert row is not None
-    removal = Removal(manifest.run, keep, int(row[0] or 0), int(row[1] or 0))
+    removal = Removal(manifest.run, manifest.keep, int(row[0] or 0), int(row[1] or 0))
     store.write_removal(removal)
     return removal
 

@@ -45,6 +45,7 @@ class Manifest(msgspec.Struct):
     run: str
     box: str
     until: int  # ms: what was terminal by then
+    keep: bool  # its events are to stay in Redis
     rows: int
     checksum: str
     files: list[ArchiveFile]

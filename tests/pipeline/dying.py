@@ -22,7 +22,6 @@ from redbox.pipeline.source import RedboxSource
 from redbox.pipeline.stream_driver import StreamDriver
 
 PLAN = "REDBOX_TEST_PLAN"  # the environment variable with the plan's path
-STEPS = ("own", "claim", "cut", "settle_some", "settle", "renew", "partitions", "latest", "commit", "read")
 
 
 def reach(step: str) -> None:

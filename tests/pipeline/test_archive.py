@@ -168,6 +168,18 @@ def test_keep_leaves_redis_alone_and_the_next_run_does_not_copy_again(
     assert in_redis(redis_played) == {"notyet"}
 
 
+def test_a_run_that_was_to_keep_is_finished_without_removing(
+    redis_played: Played, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ids = fill(redis_played, 3)
+    die_at(monkeypatch, "_settle:before")
+    with pytest.raises(Power):
+        archive(spark, address(redis_played), str(tmp_path), keep=True)
+    done = archive(spark, address(redis_played), str(tmp_path), keep=True)
+    assert (done.finished, done.rows) == (1, 0)
+    assert in_redis(redis_played) == ids | {"waits"}
+
+
 def test_a_dead_head_that_blocks_its_line_stays(redis_played: Played, spark: SparkSession, tmp_path: Path):
     box = redis_played.box
     redis_played.run(box.operate.configure(dead_head="block", who="ada", why="a test"))
