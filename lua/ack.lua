@@ -25,6 +25,7 @@
 --- @include "in_chunks"
 --- @include "touch_event"
 --- @include "leave_line"
+--- @include "with_events"
 --- @include "erase"
 --- @include "count"
 --- @include "hint"
@@ -51,7 +52,7 @@ for at = 6, #ARGV, 2 do
   local place = event_key .. id
   local event = redis.call("HMGET", place, "state", "claimed_by", "claim", "ordering_key", "unique_key")
   if fence(event, relay, ARGV[at + 1]) and not settled[id] then
-    if delete or event[4] or event[5] then
+    if event[4] or event[5] then
       touch_event(id, event[4], event[5])
     end
     settled[id] = event
@@ -65,13 +66,14 @@ for at = 6, #ARGV, 2 do
   end
 end
 touch(not ordered and { "counters", "claimed", "published", "wake" })
+if delete then
+  with_events("EXISTS", ids)
+end
 
 local published, published_at = {}, whole(now)
 for position, id in ipairs(ids) do
   local event = settled[id]
-  if delete then
-    erase(id)
-  else
+  if not delete then
     redis.call("HSET", places[position], "state", "PUBLISHED", "published_at", published_at)
     published[2 * position - 1], published[2 * position] = published_at, id
   end
@@ -83,6 +85,9 @@ for position, id in ipairs(ids) do
   end
 end
 in_chunks("ZADD", key.published, published)
+if delete then
+  erase(ids)
+end
 in_chunks("ZREM", key.claimed, ids)
 in_chunks("ZREM", members, given)
 count("published", #ids)

@@ -20,6 +20,8 @@
 --- @include "touch"
 --- @include "touch_event"
 --- @include "leave_line"
+--- @include "in_chunks"
+--- @include "with_events"
 --- @include "erase"
 --- @include "record_action"
 --- @include "count"
@@ -45,30 +47,33 @@ local function judge(id, event, number)
   return not heads and event[3] and redis.call("ZSCORE", line_key .. event[3], id) and "BLOCKING" or "OK"
 end
 
-local replies, dropped, ids, seen = {}, {}, {}, {}
+local replies, ids, seen, in_line, from = {}, {}, {}, {}, { PUBLISHED = {}, DEAD = {} }
 for at = 4, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "claim", "ordering_key")
   local word = seen[id] and "UNKNOWN" or judge(id, event, ARGV[at + 1])
   if word == "OK" then
     seen[id] = true
-    touch_event(id, event[3], false)
-    dropped[#dropped + 1] = { id, event }
+    if event[3] then
+      touch_event(id, event[3], false)
+      in_line[#in_line + 1] = { id, event[3] }
+    end
+    local gone = from[event[1]]
+    gone[#gone + 1] = id
     ids[#ids + 1] = id
   end
   replies[#replies + 1] = word
 end
 touch()
+with_events("EXISTS", ids)
 
-for _, item in ipairs(dropped) do
-  local id, event = item[1], item[2]
-  redis.call("ZREM", event[1] == "DEAD" and key.dead or key.published, id)
-  if event[3] then
-    leave_line(id, event[3], now)
-  end
-  erase(id)
+in_chunks("ZREM", key.published, from.PUBLISHED)
+in_chunks("ZREM", key.dead, from.DEAD)
+for _, item in ipairs(in_line) do
+  leave_line(item[1], item[2], now)
 end
+erase(ids)
 record_action("drop", who, why, ids)
-count("swept", #dropped)
+count("swept", #ids)
 hint()
 return replies

@@ -97,9 +97,9 @@ for _, item in ipairs(settled) do
   end
   if drop then
     redis.call("ZREM", key.dead, id)
-    erase(id)
   end
 end
+erase(drop and killed or {})
 record_action("kill", who, why, killed)
 count("dead", #settled)
 count("swept", drop and #settled or 0)

@@ -22,7 +22,7 @@
 --- @include "touch"
 --- @include "in_chunks"
 --- @include "rank_after"
---- @include "touch_event"
+--- @include "with_events"
 --- @include "erase"
 --- @include "count"
 
@@ -52,15 +52,13 @@ for at = 1, #found, 2 do
   local blocking = event[1] and redis.call("ZSCORE", line_key .. event[1], found[at])
   if not blocking and (event[2] or not only_archived) then
     gone[#gone + 1] = found[at]
-    touch_event(found[at], false, false)
   end
 end
 if not dry then
   touch()
-  for _, id in ipairs(gone) do
-    erase(id)
-  end
+  with_events("EXISTS", gone)
   in_chunks("ZREM", index, gone)
+  erase(gone)
   count("swept", #gone)
 end
 return { #gone, last + 1 < going and 1 or 0, found[#found], found[#found - 1] }

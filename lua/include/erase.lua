@@ -1,5 +1,5 @@
---- @include "keys"
--- Removes an event whole. Its places in indexes, line and unique set are the caller's to clear.
-local function erase(id)
-  redis.call("UNLINK", event_key .. id, body_key .. id, history_key .. id)
+--- @include "with_events"
+-- Removes events whole. Their places in indexes, lines and unique sets are the caller's to clear.
+local function erase(ids)
+  with_events("UNLINK", ids)
 end

@@ -25,6 +25,7 @@ from redbox.pipeline.archive_lock import locked
 from redbox.pipeline.connection import connected
 from redbox.pipeline.options import Address
 from redbox.pipeline.schema import SCHEMA
+from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import map_arrow
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ __all__ = ["Archived", "archive", "read_archive"]
 
 STEP: Final = 500
 ROWS_PER_FILE: Final = 1_000_000
+#: So many files a task may have open; only with more dates and types than this its rows are sorted first.
+WRITERS: Final = {"spark.sql.maxConcurrentOutputFileWriters": "32"}
 TERMINAL: Final = (State.PUBLISHED, State.DEAD)
 Tell = Callable[[str], None]
 
@@ -127,7 +130,8 @@ def _write(
     # One task for each date and type, as long as they are small: so that there are not a thousand tiny files.
     dated = dated.hint("rebalance", "date", "event_type").observe(written, *_checksum())
     writer = dated.write.partitionBy("date", "event_type").option("maxRecordsPerFile", ROWS_PER_FILE)
-    writer.parquet(store.data_of(run))
+    with set_for(store.spark, WRITERS):
+        writer.parquet(store.data_of(run))
     done.unreadable = int(read.get["unreadable"])
     observed = dict(written.get)
     if not observed["rows"]:

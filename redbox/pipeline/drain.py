@@ -38,7 +38,7 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
     read = StreamOptions(
         at=given.address(),
         stream=stream,
-        batch=given.number("maxEventsPerTrigger", 50_000, 1, MOST),
+        batch=given.number("maxEventsPerTrigger", 100_000, 1, MOST),
         lease=given.seconds("lease", 60.0),
         patience=given.seconds("patience", 60.0),
         on_lost=given.choice("onLost", ("fail", "continue"), "fail"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from redbox.errors import UsageError
 from redbox.pipeline.incoming import PLACE, WRITABLE, check_columns
 from redbox.pipeline.options import Address
 from redbox.pipeline.schema import SCHEMA
+from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import map_arrow
 from redbox.pipeline.writer import WriteOptions, check_store, task, write_rows
 
@@ -71,7 +71,7 @@ def load(
     check_store(options)
     placed = mapped(files, columns or {}, constants or {}, place=True)
     counted = map_arrow(placed, partial(_write, options), ", ".join(f"{name} long" for name in COUNTS))
-    with _settings(spark, CUT):
+    with set_for(spark, CUT):
         total = counted.groupBy().sum(*COUNTS).first()
     done = dict(zip(COUNTS, (int(value or 0) for value in total or ()), strict=False))
     return Loaded(rows=sum(done[name] for name in COUNTS[:-1]), **done)
@@ -80,19 +80,6 @@ def load(
 def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     done = write_rows(batches, options, options.job, task().partitionId())
     yield pa.RecordBatch.from_pydict({name: [getattr(done, name)] for name in COUNTS})
-
-
-@contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Other settings of the session for a while."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, kept in before.items():
-            spark.conf.unset(name) if kept is None else spark.conf.set(name, kept)
 
 
 def read_files(spark: SparkSession, path: str, format: str | None) -> DataFrame:  # noqa: A002 - same

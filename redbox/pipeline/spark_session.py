@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,8 @@ SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
+#: On this machine Spark shares the cores with the store, and the default collector works beside it all the time.
+LOCAL_SETTINGS: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
 
 
 def session(master: str | None = None, conf: Mapping[str, str] | None = None, *, name: str = "redbox") -> SparkSession:
@@ -38,16 +41,14 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, *,
     from redbox.pipeline import register
 
     settled = SparkConf()
-    for key, value in {**SETTINGS, **(conf or {})}.items():
-        if conf and key in conf:
-            settled.set(key, value)
-        else:
-            settled.setIfMissing(key, value)
+    for key, value in (conf or {}).items():
+        settled.set(key, value)
     if master:
         settled.setMaster(master)
-    else:
-        settled.setIfMissing("spark.master", "local[*]")
+    settled.setIfMissing("spark.master", "local[*]")
     local = settled.get("spark.master", "").startswith("local")
+    for key, value in {**SETTINGS, **(LOCAL_SETTINGS if local else {})}.items():
+        settled.setIfMissing(key, value)
     if local and not os.environ.get("SPARK_LOCAL_IP"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # no name look-up, and nobody else is let in
     try:
@@ -58,6 +59,19 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, *,
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # tells once more what is raised
     register(made)
     return made
+
+
+@contextmanager
+def set_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Other settings of the session for a while."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, kept in before.items():
+            spark.conf.unset(name) if kept is None else spark.conf.set(name, kept)
 
 
 def check_java() -> None:

@@ -42,7 +42,7 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     at: Address
     stream: str
-    batch: int = 50_000
+    batch: int = 100_000
     lease: float = 60.0
     patience: float = 60.0
     on_lost: str = "fail"
@@ -66,6 +66,7 @@ class StreamDriver:
         self._lease = int(options.lease * 1000)
         self._cut = self._settled = self._goal = 0
         self._settling: Future[None] | None = None
+        self._filling: Future[int] | None = None
         self._loop = asyncio.new_event_loop()
         self._parent = os.getppid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="redbox-stream", daemon=True)
@@ -93,12 +94,24 @@ class StreamDriver:
         """The number of the batch after `start`: the one that was cut already, or a new one; `start` when there is
         nothing to claim."""
         self._check(start)
-        batch = start + 1 if start < self._cut else self._run(self._cut_next(limit, until))
+        batch = start + 1 if start < self._cut else self._cut_next(limit, until)
         self.settle(start)  # after the cut: so it is done while Spark works on the batch
         if batch == start and self._settling is not None:
             self.finish()  # the query may end here; and what was settled may have let others forward in their lines
-            batch = self._run(self._cut_next(limit, until))
+            batch = self._cut_next(limit, until)
         return batch
+
+    def _cut_next(self, limit: int, until: int | None) -> int:
+        """Fills the batch that is open, and closes it if there is anything in it. When it is full there is more to
+        come, and the next one is filled while Spark works on this one."""
+        if self._filling is not None:
+            filling, self._filling = self._filling, None
+            filling.result()
+        size = self._run(self._fill(limit, until))
+        self._run(self._move("cut", self._cut + 1))
+        if size >= limit:
+            self._filling = asyncio.run_coroutine_threadsafe(self._fill(limit, until), self._loop)
+        return self._cut
 
     def settle(self, upto: int) -> None:
         """Everything up to a batch is in the sink for good. It is settled beside what Spark does next."""
@@ -139,14 +152,14 @@ class StreamDriver:
     def _batch(self, number: int) -> Batch:
         return self._options.stream, self._owner, number
 
-    async def _cut_next(self, limit: int, until: int | None) -> int:
+    async def _fill(self, limit: int, until: int | None) -> int:
+        """Claims into the batch that is open, until it is full or there is no more; how many it has."""
         batch = self._cut + 1
         size, before = await self._size(batch), -1
         while before < size < limit:
             await self._claim(batch, min(limit - size, BATCH_COUNT), until)
             size, before = await self._size(batch), size
-        await self._move("cut", batch)
-        return self._cut
+        return size
 
     async def _size(self, batch: int) -> int:
         return await self._patiently(lambda: self._store.member_count(self._options.stream, batch))
