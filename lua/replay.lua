@@ -1,23 +1,23 @@
 #!lua
 -- replay: PUBLISHED → PENDING and DEAD → PENDING.
 --
--- Guarantee: an event whose unique_key is held by another is refused and the holder named, unless forced. An ordered
--- event joins the tail of its line; a dead head that still blocks its line returns to its own place. What happened
--- before is kept in the history. Where the caller gives the claim number that it saw, one that was claimed since is left
--- alone: so a replay can be repeated.
+-- Guarantee: an event whose unique_key is held by another, or that another was put in the place of, is refused and the
+-- other named, unless forced. An ordered event joins the tail of its line; a dead head that still blocks its line
+-- returns to its own place. What happened before is kept in the history. Where the caller gives the claim number that it
+-- saw, one that was claimed since is left alone: so a replay can be repeated.
 --
 -- KEYS[1]   meta       hash; names the box
 -- ARGV[1]   reset      1 to clear attempts and last_error, 0 to keep them
 -- ARGV[2]   available  "" now, "+ms" from now, or "ms" absolute
--- ARGV[3]   force      1 to ignore a held unique_key
+-- ARGV[3]   force      1 to ignore a held unique_key, or what superseded the event
 -- ARGV[4]   dry        1 to answer only
 -- ARGV[5]   who        the operator; "" writes no log
 -- ARGV[6]   why        the operator's reason
 -- ARGV[7]   id         then for each event the following
 -- ARGV[8]   number     the claim number it must still have; "" for any
 --
--- Returns   for each event {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state}, {"CHANGED", its claim number} or
---           {"CONFLICT", holder id}
+-- Returns   for each event {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state}, {"CHANGED", its claim number},
+--           {"SUPERSEDED", id of what was put in its place} or {"CONFLICT", holder id}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -55,6 +55,9 @@ local function judge(id, event, number)
   if number ~= "" and number ~= event[8] then
     return { "CHANGED", event[8] or "0" }
   end
+  if event[9] and not force then
+    return { "SUPERSEDED", event[9] }
+  end
   if event[3] and not force then
     local earlier = batch_unique[event[3]]
     local in_scope = earlier and (event[4] ~= "UNTOUCHED" or earlier.score <= now)
@@ -69,7 +72,7 @@ end
 for at = 7, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "unique_scope",
-    "attempts", "published_at", "claimed_by", "claim")
+    "attempts", "published_at", "claimed_by", "claim", "superseded_by")
   local reply = judge(id, event, ARGV[at + 1])
   if reply[1] == "OK" then
     seen[id] = true

@@ -80,6 +80,7 @@ class Outcome(StrEnum):
     NOTTERMINAL = "NOTTERMINAL"
     CHANGED = "CHANGED"
     BLOCKING = "BLOCKING"
+    SUPERSEDED = "SUPERSEDED"
     CONFLICT = "CONFLICT"
 
     @property
@@ -98,6 +99,7 @@ _REASONS: Final = {
     Outcome.NOTTERMINAL: "the event is neither PUBLISHED nor DEAD",
     Outcome.CHANGED: "the event was claimed again since it was looked at",
     Outcome.BLOCKING: "the event is dead and blocks its line",
+    Outcome.SUPERSEDED: "another event was put in its place",
     Outcome.CONFLICT: "another live event holds its unique_key",
 }
 

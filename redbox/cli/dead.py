@@ -83,7 +83,7 @@ def list_dead(session: Session, /, limit: int, cursor: str | None, **filters: An
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most so many per second.")
 @click.option("--delay", type=DURATION, help="Not to be claimed before so long from now.")
 @click.option("--keep-attempts", is_flag=True, help="Keep attempts and last error instead of starting anew.")
-@click.option("--force", is_flag=True, help="Also where another event holds the unique key.")
+@click.option("--force", is_flag=True, help="Also where another event holds the unique key, or was put in its place.")
 @click.option("--yes", is_flag=True, help="Do not ask; needed in a pipe, unless it is one ID.")
 @click.option("--why", default="", metavar="TEXT", help="The reason, for the box's log.")
 @pass_session

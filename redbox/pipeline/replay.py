@@ -35,7 +35,8 @@ _KEPT: Final = (
 
 class ReplayedArchive(msgspec.Struct, kw_only=True):
     """What a replay did. `replayed` were still in Redis, `restored` were not; `changed` were claimed again since they
-    were archived, `live` are PENDING or CLAIMED, and `refused` have their unique_key held by another event."""
+    were archived, `live` are PENDING or CLAIMED, and of the `refused` another event holds the unique_key, or was put in
+    their place."""
 
     matched: int = 0
     replayed: int = 0
@@ -68,7 +69,7 @@ def replay(
     chosen = _last_lives(filtered(read_archive(spark, archive, box=at.box), where))
     if dry_run:
         return ReplayedArchive(matched=chosen.count(), dry_run=True)
-    table = chosen.select(*_KEPT, "claim")
+    table = chosen.select(*_KEPT, "claim", "superseded_by")
     if rate is not None:
         table = table.coalesce(1)  # one task keeps the pace for all
     schema = ", ".join(f"{name} long" for name in COUNTS) + ", sample array<string>"
@@ -133,12 +134,12 @@ def _send(connection: Connection, box: Box, run: Callable[..., Any], rows: list[
         connection.store.replay(seen, reset=True, available="", force=False, dry=False, who="", why="")
     )
     words = {event_id: word.decode() for (event_id, _), (word, *_) in zip(seen, replies, strict=True)}
-    gone = [row for row in rows if words[row["event_id"]] == "UNKNOWN"]
+    gone = [row for row in rows if words[row["event_id"]] == "UNKNOWN" and row["superseded_by"] is None]
     receipts = run(box.put_many([_event(row) for row in gone], on_conflict="skip")) if gone else []
     for row, receipt in zip(gone, receipts, strict=True):
-        words[row["event_id"]] = "restored" if receipt.created else "refused" if receipt.refused else "live"
-    told = {"OK": "replayed", "NOTTERMINAL": "live", "CHANGED": "changed", "CONFLICT": "refused"}
-    return [told.get(word, word) for word in (words[row["event_id"]] for row in rows)]
+        words[row["event_id"]] = "restored" if receipt.created else "CONFLICT" if receipt.refused else "NOTTERMINAL"
+    told = {"OK": "replayed", "NOTTERMINAL": "live", "CHANGED": "changed", "restored": "restored"}
+    return [told.get(words[row["event_id"]], "refused") for row in rows]
 
 
 def _event(row: dict[str, Any]) -> Event:

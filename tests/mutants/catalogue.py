@@ -134,6 +134,8 @@ MUTANTS = [
     Mutant("a job's line names nothing", "note.lua", "ids[1] and ids, detail, total", "nil, detail, total"),
     Mutant("drop is not fenced", "drop.lua", 'if number ~= "" and number ~= event[2] then', "if false then"),
     Mutant("drop removes a head that is to be left", "drop.lua", 'return not heads and event[3]', "return false"),
+    Mutant("a replay takes what was superseded", "replay.lua", "if event[9] and not force then", "if false then"),
+    Mutant("what was superseded is not replayed by force", "replay.lua", "if event[9] and not force then", "if event[9] then"),
     Mutant("a replay is not fenced", "replay.lua", 'if number ~= "" and number ~= event[8] then', "if false then"),
     Mutant("sweep age off by one", "sweep.lua", '"-inf", now - tonumber(ARGV[2]))', '"-inf", now - tonumber(ARGV[2]) - 1)'),
     Mutant("sweep keeps one fewer", "sweep.lua", "- tonumber(ARGV[3]))", "- tonumber(ARGV[3]) + 1)"),

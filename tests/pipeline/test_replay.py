@@ -87,6 +87,18 @@ def test_a_unique_key_that_is_held_refuses(redis_played: Played, spark: SparkSes
     assert replay(spark, address(redis_played), lake).refused == 1
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_was_superseded_is_refused(redis_played: Played, spark: SparkSession, tmp_path: Path, keep: bool):
+    box, lake = redis_played.box, str(tmp_path)
+    redis_played.run(bury(box, Event("n", event_id="a"), Event("n", event_id="b")))
+    number = redis_played.run(known(box, "a")).number
+    redis_played.run(box._store.mark("superseded_by", [("a", number, "new")]))
+    archive(spark, address(redis_played), lake, keep=keep)
+    done = replay(spark, address(redis_played), lake)
+    assert (done.refused, done.replayed + done.restored) == (1, 1)
+    assert redis_played.run(known(box, "b")).state == "PENDING"
+
+
 def test_the_rate_is_kept(redis_played: Played, spark: SparkSession, tmp_path: Path):
     redis_played.run(publish(redis_played.box, *[Event("n") for _ in range(60)]))
     archive(spark, address(redis_played), str(tmp_path))

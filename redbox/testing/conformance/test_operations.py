@@ -824,10 +824,24 @@ async def test_a_replay_takes_the_marks_away(box: Box, field: Any):
     await bury(box, *named("dead"))
     assert await box._store.mark(field, [("dead", (await known(box, "dead")).number, "x")]) == [b"OK"]
     assert field in await fields_of(box, "dead")
-    await box.replay(["dead"])
+    await box.replay(["dead"], force=True)
     assert field not in await fields_of(box, "dead")
     await box.kill(await claim_one(box))
     assert field not in await fields_of(box, "dead")
+
+
+@pytest.mark.req("RO-2", "RF-3")
+async def test_what_was_superseded_is_replayed_only_by_force(box: Box):
+    await bury(box, *named("old", "other"))
+    await box._store.mark("superseded_by", [("old", (await known(box, "old")).number, "new")])
+    before = await contents(box)
+    for choice in ({"ids": ["old"]}, {"state": "DEAD", "dry_run": True}):
+        report = await box.replay(**choice)
+        assert (report.replayed, report.refused) == (0, [("old", Outcome.SUPERSEDED, "new")])
+    assert await contents(box) == before
+    assert (await box.replay(state="DEAD")).replayed == 1
+    assert (await box.replay(["old"], force=True)).replayed == 1
+    assert await check_invariants(box) == []
 
 
 @pytest.mark.req("RO-3")
@@ -995,5 +1009,6 @@ def test_outcomes_have_reasons_in_words():
         "the event is neither PUBLISHED nor DEAD",
         "the event was claimed again since it was looked at",
         "the event is dead and blocks its line",
+        "another event was put in its place",
         "another live event holds its unique_key",
     }
