@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from redbox.cli.pipeline import Spark, spark_options, summary
+from redbox.cli.process import SIGNALS
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -22,9 +25,9 @@ def stream_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--format", "format_", default="parquet", show_default=True, metavar="NAME",
                      help="How: parquet, json, orc, or any other sink that takes a path."),
         click.option("--checkpoint", metavar="PATH", help="Where Spark keeps its place.  [default: TO/_checkpoint]"),
-        click.option("--once", is_flag=True, help="What is there now, and end; else until stopped."),
+        click.option("--once", is_flag=True, help="What is there now, and end; else until SIGTERM or SIGINT."),
         click.option("--every", default="5 seconds", show_default=True, metavar="TIME", help="Else how often."),
-        click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Of a micro-batch.  [default: 50000]"),
+        click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Of a micro-batch.  [default: drain 100000, follow 50000]"),
     ):  # fmt: skip
         command = option(command)
     return spark_options(command)
@@ -90,7 +93,24 @@ def _run(
         def tell(done: Streamed) -> None:
             session.output.note(f"{done.rows:,} events in {done.batches:,} micro-batches", rows=done.rows)
 
-        done = run_stream(running, at, source, to, format=format_, checkpoint=checkpoint, every=None if once else every,
-                          tell=tell)  # fmt: skip
+        with stop_on_signal() as stop:
+            done = run_stream(running, at, source, to, format=format_, checkpoint=checkpoint,
+                              every=None if once else every, tell=tell, stop=stop)  # fmt: skip
         told = f"{done.rows:,} events in {done.batches:,} micro-batches written to {to}"
         summary(session, spark, time.monotonic() - before, told, rows=done.rows, batches=done.batches)
+        if once and done.stopped:
+            session.output.note("stopped before the end; run it again to go on")
+            click.get_current_context().exit(1)
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """While the block runs, SIGTERM and SIGINT are only noted; what it yields tells whether one came. (Spark's own
+    handler asks Java in the middle of another question.)"""
+    told: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: told.append(number)) for each in SIGNALS}
+    try:
+        yield lambda: bool(told)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

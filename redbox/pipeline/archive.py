@@ -72,7 +72,7 @@ def archive(
     store = Archive(spark, to)
     with connected(at) as connection:
         connection.require_box()
-        until = connection.run(connection.store.time()) - int(older_than.total_seconds() * 1000)
+        until = connection.run(connection.store.time) - int(older_than.total_seconds() * 1000)
     store.open(at.box, create=not dry_run)
     done = Archived(dry_run=dry_run)
     if dry_run:
@@ -213,9 +213,9 @@ def _settle_task(at: Address, run: str, keep: bool, parts: Iterator[pa.RecordBat
             pairs = zip(part.column("event_id").to_pylist(), part.column("claim").to_pylist(), strict=True)
             for items in batches(pairs, STEP):
                 if keep:
-                    words = connection.run(store.mark("archived", [(*item, run) for item in items]))
+                    words = connection.run(store.mark, "archived", [(*item, run) for item in items])
                 else:
-                    words = connection.run(store.drop(items, who="", why="", heads=False))
+                    words = connection.run(store.drop, items, who="", why="", heads=False)
                 # UNKNOWN: an earlier try of this task removed it, or someone else; either way it is not there.
                 gone = sum(word in (b"OK", b"UNKNOWN") for word in words)
                 done, left = done + gone, left + len(words) - gone

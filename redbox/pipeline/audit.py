@@ -73,7 +73,7 @@ def audit(
     with connected(at) as connection:
         connection.require_box()
         examiner = Examiner(connection.store)
-        ranges = [part for index in NAMING for part in connection.run(examiner.ranges(index, partition_size))]
+        ranges = [part for index in NAMING for part in connection.run(examiner.ranges, index, partition_size)]
     parts = list(_packed(ranges, partition_size))
     table = spark.range(0, len(parts) + 1, 1, len(parts) + 1)
     names = map_arrow(table, partial(_gather, at, parts), "kind string, name binary")
@@ -124,13 +124,13 @@ def _gather(
             for number in batch.column(0).to_pylist():
                 cursor, first = 0, number == 0
                 while first or cursor:
-                    cursor, names = connection.run(examiner.scan(cursor))
+                    cursor, names = connection.run(examiner.scan, cursor)
                     first = False
                     yield _named(names)
                 for part in parts[number - 1] if number else ():
                     left: Range | None = part
                     while left is not None:
-                        left, names = connection.run(examiner.slice(left))
+                        left, names = connection.run(examiner.slice, left)
                         yield _named(names)
 
 
@@ -147,7 +147,7 @@ def _examine(at: Address, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
         examiner = Examiner(connection.store)
         for batch in batches:
             kinds, names = (column.to_pylist() for column in batch.columns)
-            problems = connection.run(examiner.judge(zip(kinds, names, strict=True)))
+            problems = connection.run(examiner.judge, zip(kinds, names, strict=True))
             looked.update(kinds)
             broken.update(problem.rule for problem in problems)
             if problems:

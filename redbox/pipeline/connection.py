@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from redbox.box import Box
 from redbox.errors import UnknownBox
 from redbox.pipeline.options import Address
+from redbox.pipeline.patience import patiently
 from redbox.store import connect
 from redbox.store.store import Store
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Connection:
-    """The store of a box, called without `await`."""
+    """The store of a box, called without `await`; one that is away is asked again for `patience` seconds."""
 
-    def __init__(self, at: Address) -> None:
+    def __init__(self, at: Address, patience: float = 0.0) -> None:
         self.at = at
+        self._patience = patience
         self.store = Store(connect.from_url(at.url), at.box)
         self._runner = asyncio.Runner()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
+    def run(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+        return self._runner.run(patiently(self._patience, ask, *args, **options))
 
     def close(self) -> None:
         try:
@@ -36,15 +39,15 @@ class Connection:
 
     def require_box(self) -> None:
         """Reading never makes a box: one that is not there is an error that lists those that are."""
-        if not self.run(self.store.meta()):
-            names = self.run(self.store.boxes())
+        if not self.run(self.store.meta):
+            names = self.run(self.store.boxes)
             there = f"there are: {', '.join(names)}" if names else "there is none yet"
             raise UnknownBox(f"there is no box {self.at.box!r} on {self.store.endpoint.description}; {there}")
 
 
 @contextmanager
-def connected(at: Address) -> Iterator[Connection]:
-    connection = Connection(at)
+def connected(at: Address, patience: float = 0.0) -> Iterator[Connection]:
+    connection = Connection(at, patience)
     try:
         yield connection
     finally:

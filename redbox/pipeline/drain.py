@@ -72,7 +72,7 @@ class DrainReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _drive(self) -> StreamDriver:
         if self._driver is None:
-            with connected(self._options.at) as connection:
+            with connected(self._options.at) as connection:  # without patience: it may be a wrong URL
                 connection.require_box()
             self._driver = StreamDriver(self._options)
         return self._driver
@@ -112,12 +112,12 @@ class DrainReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
         rows = Rows(self._schema)
-        with connected(self._options.at) as connection, without_gc():
+        with connected(self._options.at, self._options.patience) as connection, without_gc():
             fetch, store = Fetch(connection), connection.store
             members = connection.run(
-                store.members(self._options.stream, partition.batch, partition.first, partition.last)
+                store.members, self._options.stream, partition.batch, partition.first, partition.last
             )
-            now = connection.run(store.time())
+            now = connection.run(store.time)
             expected = partition.last - partition.first + 1
             if len(members) != expected:
                 raise StreamLost(

@@ -75,7 +75,7 @@ class Fetch:
         at = 0
         while at < len(ids):
             part = ids[at : at + self._step] if bodies else ids[at:]
-            hashes = self._connection.run(self._connection.store.hashes(part, bodies=bodies))
+            hashes = self._connection.run(self._connection.store.hashes, part, bodies=bodies)
             yield part, hashes
             at += len(part)
             if bodies:
@@ -85,7 +85,7 @@ class Fetch:
     def _pick(self, ids: Sequence[str]) -> list[Found]:
         return [
             Found(event_id.decode(), as_fields(fields), None, index.decode(), float(score), history)
-            for event_id, fields, index, score, history in self._connection.run(self._connection.store.pick(ids))
+            for event_id, fields, index, score, history in self._connection.run(self._connection.store.pick, ids)
         ]
 
     def _with_history(self, events: list[Found], told: set[str]) -> list[Found]:

@@ -6,8 +6,7 @@ than now is complete: nothing comes before it any more.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -16,7 +15,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from redbox.errors import StoreUnavailable
 from redbox.events import State
 from redbox.pipeline.connection import connected, without_gc
 from redbox.pipeline.options import RANGES_AT_ONCE, Address, Given, ReadOptions, states_of
@@ -78,15 +76,15 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.batch)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._until = self._patiently(self._complete_until)
+        self._until = self._complete_until()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         size = self._options.partition_size
         ranges = RANGES_AT_ONCE if isinstance(limit, ReadAllAvailable) else -(-self._options.batch // size)
-        return self._patiently(lambda: self._latest(start, ranges))
+        return self._latest(start, ranges)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._patiently(lambda: self._ranges(start, end))
+        return self._ranges(start, end)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: following changes nothing."""
@@ -95,19 +93,24 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is held."""
 
     def _complete_until(self) -> int:
-        with connected(self._options.at) as connection:
+        with connected(self._options.at, self._options.patience) as connection:
             connection.require_box()
-            return connection.run(connection.store.time()) - max(1, int(self._options.lag * 1000))
+            return connection.run(connection.store.time) - max(1, int(self._options.lag * 1000))
 
     def _latest(self, start: dict[str, Any], ranges: int) -> dict[str, Any]:
         until = self._complete_until() if self._until is None else self._until
         end = {}
-        with connected(self._options.at) as connection:
+        with connected(self._options.at, self._options.patience) as connection:
             for index, place in start.items():
                 _, _, _, *places = connection.run(
-                    connection.store.bounds(
-                        index, "", until, place["time"], place["id"], self._options.partition_size, ranges
-                    )
+                    connection.store.bounds,
+                    index,
+                    "",
+                    until,
+                    place["time"],
+                    place["id"],
+                    self._options.partition_size,
+                    ranges,
                 )
                 end[index] = {"time": places[-2].decode(), "id": places[-1].decode()} if places else place
         return end
@@ -115,16 +118,14 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The way from one place to another, in parts. What left the index since then is not there any more."""
         parts: list[InputPartition] = []
-        with connected(self._options.at) as connection:
+        with connected(self._options.at, self._options.patience) as connection:
             for index, last in end.items():
                 after = start.get(index, {"time": "", "id": ""})
                 if after == last:
                     continue
                 _, _, _, *places = connection.run(
-                    connection.store.bounds(
-                        index, "", last["time"], after["time"], after["id"], self._options.partition_size,
-                        RANGES_AT_ONCE,
-                    )
+                    connection.store.bounds, index, "", last["time"], after["time"], after["id"],
+                    self._options.partition_size, RANGES_AT_ONCE,
                 )  # fmt: skip
                 texts = [raw.decode() for raw in places]
                 place = (after["time"], after["id"])
@@ -137,24 +138,12 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         break
         return parts
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Asks again while the store is away."""
-        deadline, pause = time.monotonic() + self._options.patience, 0.1
-        while True:
-            try:
-                return ask()
-            except StoreUnavailable:
-                if time.monotonic() + pause > deadline:
-                    raise
-                time.sleep(pause)
-                pause = min(2 * pause, 5.0)
-
     # --- in a task -----------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         options = ReadOptions(at=self._options.at, event_type=self._options.event_type)
-        with connected(self._options.at) as connection, without_gc():
+        with connected(self._options.at, self._options.patience) as connection, without_gc():
             yield from read_range(connection, partition, options, self._schema)
 
 

@@ -105,9 +105,13 @@ def candidates(spark: SparkSession, at: Address, where: str) -> DataFrame:
 def _note(at: Address, who: str, why: str, report: Patched, detail: str) -> None:
     with connected(at) as connection:
         connection.run(
-            connection.store.note(
-                "patch", who=who, why=why, count=report.counts.patched, ids=report.ids, detail=detail[:DETAIL_LENGTH]
-            )
+            connection.store.note,
+            "patch",
+            who=who,
+            why=why,
+            count=report.counts.patched,
+            ids=report.ids,
+            detail=detail[:DETAIL_LENGTH],
         )
 
 

@@ -76,8 +76,8 @@ class BoxReader(DataSourceReader):
 
 def _moment(connection: Connection) -> int:
     """A millisecond that is over: what happens from now on happens after it."""
-    start = connection.run(connection.store.time())
-    while connection.run(connection.store.time()) <= start:
+    start = connection.run(connection.store.time)
+    while connection.run(connection.store.time) <= start:
         time.sleep(0.001)
     return start
 
@@ -89,14 +89,13 @@ def _ranges(connection: Connection, options: ReadOptions, index: str, moment: in
     after, places = START, [b""] * 2 * RANGES_AT_ONCE
     while len(places) == 2 * RANGES_AT_ONCE:  # fewer: the end, and what came behind it meanwhile is left
         _, claims, _, *places = connection.run(
-            connection.store.bounds(
-                index,
-                "" if options.since is None else options.since,
-                "" if until is None else until,
-                *after,
-                options.partition_size,
-                RANGES_AT_ONCE,
-            )
+            connection.store.bounds,
+            index,
+            "" if options.since is None else options.since,
+            "" if until is None else until,
+            *after,
+            options.partition_size,
+            RANGES_AT_ONCE,
         )
         texts = [part.decode() for part in places]
         for last in zip(texts[::2], texts[1::2], strict=True):
@@ -113,15 +112,14 @@ def read_range(
     more = 1
     while more:
         more, score, event_id, *ids = connection.run(
-            connection.store.slice(
-                part.index,
-                score,
-                event_id,
-                *part.last,
-                "" if options.since is None else options.since,
-                options.slice,
-                options.event_type,
-            )
+            connection.store.slice,
+            part.index,
+            score,
+            event_id,
+            *part.last,
+            "" if options.since is None else options.since,
+            options.slice,
+            options.event_type,
         )
         for events in fetch.unchanged(part.index, [raw.decode() for raw in ids], rows):
             yield rows.batch(part.index, part.moment, events)
@@ -131,7 +129,7 @@ def _read_chosen(
     connection: Connection, ids: tuple[str, ...], options: ReadOptions, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
     rows, fetch = Rows(schema), Fetch(connection)
-    now = connection.run(connection.store.time())
+    now = connection.run(connection.store.time)
     for batch in batches(ids, options.slice):
         for events in fetch.wherever(batch, rows):
             for index in STATE_OF:

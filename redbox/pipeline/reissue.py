@@ -95,7 +95,7 @@ class Reissue:
     def leave_changed(self) -> None:
         """Those that were replayed, or superseded, since they were read are left alone."""
         ids = list(self._new)
-        found = self._connection.run(self._connection.store.hashes(ids, bodies=False)) if ids else []
+        found = self._connection.run(self._connection.store.hashes, ids, bodies=False) if ids else []
         for event_id, (fields, _) in zip(ids, found, strict=True):
             same = fields.get(b"state") == State.DEAD.value.encode()
             same = same and int(fields.get(b"claim", b"0")) == self._old[event_id][1]
@@ -110,7 +110,7 @@ class Reissue:
         encoded = [(event, encode_event(event, MAX_PAYLOAD, event.metadata)) for event in self._new.values()]
         for chunk in chunks(encoded):
             store = self._connection.store
-            replies = self._connection.run(store.put("each", [arguments for _, arguments in chunk]))
+            replies = self._connection.run(store.put, "each", [arguments for _, arguments in chunk])
             for (event, _), reply in zip(chunk, replies, strict=True):
                 try:
                     receipts.of(event, reply, SERVER)
@@ -123,7 +123,7 @@ class Reissue:
     def mark(self) -> None:
         """Notes at the old ones what supersedes them, if they still are what was seen."""
         items = [(event_id, self._old[event_id][1], event.event_id) for event_id, event in self._new.items()]
-        replies = self._connection.run(self._connection.store.mark("superseded_by", items)) if items else []
+        replies = self._connection.run(self._connection.store.mark, "superseded_by", items) if items else []
         for (event_id, _, new_id), word in zip(items, replies, strict=True):
             if word != b"OK":
                 reason = f"it was replayed or removed while {new_id} was put in its place; both may be delivered"

@@ -78,7 +78,8 @@ def replay(
     done.matched = sum(getattr(done, name) for name in COUNTS)
     done.sample = [event_id for row in rows for event_id in row["sample"]][:SAMPLE]
     with connected(at) as connection:
-        note = connection.store.note(
+        connection.run(
+            connection.store.note,
             "replay",
             who=operator_name() if who is None else who,
             why=why,
@@ -86,7 +87,6 @@ def replay(
             ids=done.sample,
             detail=f"from the archive {archive} where {where}",
         )
-        connection.run(note)
     return done
 
 
@@ -131,7 +131,7 @@ def _send(connection: Connection, box: Box, run: Callable[..., Any], rows: list[
     """Replays what is there, fenced by the claim that was archived, and puts what is not; what became of each."""
     seen = [(row["event_id"], row["claim"]) for row in rows]
     replies = connection.run(
-        connection.store.replay(seen, reset=True, available="", force=False, dry=False, who="", why="")
+        connection.store.replay, seen, reset=True, available="", force=False, dry=False, who="", why=""
     )
     words = {event_id: word.decode() for (event_id, _), (word, *_) in zip(seen, replies, strict=True)}
     gone = [row for row in rows if words[row["event_id"]] == "UNKNOWN" and row["superseded_by"] is None]

@@ -71,7 +71,7 @@ def report(
             raise UsageError(f"{name} needs a time zone, such as datetime(..., tzinfo=UTC)")
     with connected(at) as connection:
         connection.require_box()
-        made_at = from_ms(connection.run(connection.store.time()))
+        made_at = from_ms(connection.run(connection.store.time))
     table = report_tables.events(_live(spark, at, since), archive, since, until).persist()
     try:
         tables = {name: _write(make(table), to, name) for name, make in TABLES.items()}

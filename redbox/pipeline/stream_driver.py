@@ -16,13 +16,14 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from redbox.box.bulk import batches
-from redbox.errors import BoxPaused, StoreUnavailable, StreamLost, StreamTaken, UsageError
+from redbox.errors import BoxPaused, StreamLost, StreamTaken, UsageError
 from redbox.pipeline.options import Address
+from redbox.pipeline.patience import patiently
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store import connect
 from redbox.store.store import Batch, Fence, Store
@@ -30,8 +31,6 @@ from redbox.store.store import Batch, Fence, Store
 logger = logging.getLogger("redbox")
 
 T = TypeVar("T")
-FIRST_PAUSE: Final = 0.1
-LONGEST_PAUSE: Final = 5.0
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +66,7 @@ class StreamDriver:
         self._cut = self._settled = self._goal = 0
         self._settling: Future[None] | None = None
         self._filling: Future[int] | None = None
+        self._leased: dict[int, float] = {}  # when the leases of a batch were begun or renewed
         self._loop = asyncio.new_event_loop()
         self._parent = os.getppid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="redbox-stream", daemon=True)
@@ -156,6 +156,7 @@ class StreamDriver:
         """Claims into the batch that is open, until it is full or there is no more; how many it has."""
         batch = self._cut + 1
         size, before = await self._size(batch), -1
+        self._leased.setdefault(batch, time.monotonic())
         while before < size < limit:
             await self._claim(batch, min(limit - size, BATCH_COUNT), until)
             size, before = await self._size(batch), size
@@ -177,6 +178,7 @@ class StreamDriver:
             while (gone := await self._patiently(lambda: self._settle_some(batch))) is not None:  # noqa: B023 - awaited
                 lost += gone
             await self._move("settle", batch)
+            self._leased.pop(batch, None)
             self._report(lost, f"when batch {batch} was settled: they are in the sink, and may come again")
 
     async def _settle_some(self, batch: int) -> int | None:
@@ -241,24 +243,21 @@ class StreamDriver:
             try:
                 await self._store.stream("look", self._options.stream, self._owner)
                 for batch in range(self._settled + 1, self._cut + 2):
-                    first = 0
-                    while members := await self._slice(batch, first):
-                        await self._store.renew(self._relay, self._lease, members)
-                        first += len(members)
+                    await self._renew_batch(batch)
             except StreamTaken:
                 return
             except Exception as error:  # whatever it is, the next turn may succeed, and the fence decides in the end
                 logger.warning("the leases of stream %s were not renewed: %s", self._options.stream, error)
 
+    async def _renew_batch(self, batch: int) -> None:
+        """Not one that is young: most are settled before they need it."""
+        now, first = time.monotonic(), 0
+        if now - self._leased.get(batch, 0.0) < self._options.lease / 3:
+            return
+        while members := await self._slice(batch, first):
+            await self._store.renew(self._relay, self._lease, members)
+            first += len(members)
+        self._leased[batch] = now
+
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Asks again while the store is away: every step of a stream may be repeated."""
-        deadline, pause = time.monotonic() + self._options.patience, FIRST_PAUSE
-        while True:
-            try:
-                return await ask()
-            except StoreUnavailable as error:
-                if time.monotonic() + pause > deadline:
-                    raise
-                logger.warning("stream %s waits for the store: %s", self._options.stream, error)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+        return await patiently(self._options.patience, ask)

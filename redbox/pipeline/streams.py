@@ -17,10 +17,11 @@ LOOKS: Final = 1.0  # seconds between looks at a running query
 
 
 class Streamed(msgspec.Struct):
-    """What a stream brought so far."""
+    """What a stream brought so far; `stopped` when it was told to end."""
 
     rows: int = 0
     batches: int = 0
+    stopped: bool = False
 
 
 def run_stream(
@@ -33,8 +34,9 @@ def run_stream(
     checkpoint: str | None = None,
     every: str | None = None,
     tell: Callable[[Streamed], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Streamed:
-    """Runs a stream of a box into files: what is there now, or with `every` until it is interrupted.
+    """Runs a stream of a box into files: what is there now, or with `every` until `stop` says so.
 
     `source` are the options of the stream; the checkpoint is kept beside the files, unless it is given.
     """
@@ -48,11 +50,11 @@ def run_stream(
     except (IllegalArgumentException, ParseException, ValueError):
         raise UsageError(f"every: {every!r} is not an interval such as '10 seconds'") from None
     query, done, seen = write.start(), Streamed(), -1
-    try:
-        while not query.awaitTermination(LOOKS):  # type: ignore[arg-type]  # it takes fractions
-            seen = _add(query.recentProgress, done, seen, tell)
-    except KeyboardInterrupt:
-        query.stop()
+    while not query.awaitTermination(LOOKS):  # type: ignore[arg-type]  # it takes fractions
+        seen = _add(query.recentProgress, done, seen, tell)
+        if stop():
+            query.stop()
+            done.stopped = True
     _add(query.recentProgress, done, seen, tell)
     return done
 

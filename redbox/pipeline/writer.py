@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -16,7 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from redbox.box.receipts import Receipts, chunks
-from redbox.errors import BoxFull, Conflict, IdReused, InvalidEvent, Refused, StoreUnavailable, UsageError
+from redbox.errors import BoxFull, Conflict, IdReused, InvalidEvent, Refused, UsageError
 from redbox.pipeline.connection import Connection, connected, without_gc
 from redbox.pipeline.incoming import REQUIRED, WRITABLE, Maker, Row, Rows, as_event, check_columns, describe, steps
 from redbox.pipeline.options import Address, Given
@@ -32,7 +29,6 @@ __all__ = [
 ]  # fmt: skip
 
 PATIENCE: Final = 30.0
-_PAUSES: Final = (0.1, 0.2, 0.5)
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +77,7 @@ def check_store(options: WriteOptions) -> None:
     """What no row can be put into is told before there are tasks: once, and not after every attempt of each."""
     Durability.parse(options.durability)
     with connected(options.at) as connection:
-        Settings.from_meta(pairs(connection.run(connection.store.meta())))
+        Settings.from_meta(pairs(connection.run(connection.store.meta)))
 
 
 class BoxWriter(DataSourceArrowWriter):
@@ -124,7 +120,7 @@ def task() -> TaskContext:
 
 def write_rows(batches: Iterator[pa.RecordBatch], options: WriteOptions, job: str, partition: int) -> Written:
     """Puts the rows of one task."""
-    with connected(options.at) as connection, without_gc():
+    with connected(options.at, options.patience) as connection, without_gc():
         rejects = Rejects(options.rejects, job, partition) if options.rejects else None
         writing = _Writing(connection, options, job, partition, rejects)
         try:
@@ -155,8 +151,9 @@ class _Writing:
         numbers, encoded = self._valid(rows)
         self.done.size = self._maker.size
         replies: list[Any] = []
+        store = self._connection.store
         for chunk in chunks(encoded):
-            replies += self._connection.run(self._send([arguments for _, arguments in chunk]))
+            replies += self._connection.run(store.put, "each", [arguments for _, arguments in chunk], self._level)
         created = replies.count(CREATED)
         self.done.put += created
         if created < len(numbers):
@@ -178,21 +175,6 @@ class _Writing:
                     raise InvalidEvent(error.field, f"{error.problem} ({where})") from None
                 self._reject(row, error.field, error.problem)
         return numbers, encoded
-
-    async def _send(self, arguments: list[tuple[Any, ...]]) -> list[Any]:
-        """A put is safe to repeat: a server that restarts or fails over costs time, not the job."""
-        given_up = None
-        for pause in itertools.chain(_PAUSES, itertools.repeat(1.0)):
-            try:
-                replies: list[Any] = await self._connection.store.put("each", arguments, self._level)
-                return replies
-            except StoreUnavailable:
-                now = time.monotonic()
-                given_up = now + self._options.patience if given_up is None else given_up
-                if now >= given_up:
-                    raise
-                await asyncio.sleep(min(pause, given_up - now))
-        raise AssertionError("the pauses do not end")
 
     def _account(self, event_id: str, reply: Any, row: Row, number: int) -> None:
         if reply == EXISTS:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner, Result
 
-from redbox import Box
+from redbox import Box, pipeline
+from redbox.cli.app import cli
 from redbox.errors import RedboxError
 from redbox.pipeline.spark_session import check_java
 from redbox.testing.plugin import new_box_name
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
+Command = Callable[..., Result]
+
+# For every Java that these tests start: they are too short for its second compiler to pay.
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1"
 
 
 def java_is_missing() -> str:
@@ -50,12 +56,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # For the processes that Spark starts: they import from here, and look there whether they are to die.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     os.environ[dying.PLAN] = str(tmp_path_factory.mktemp("dying") / "plan")
-    from redbox import pipeline
-
     session = pipeline.session("local[2,4]", {"spark.sql.shuffle.partitions": "2"})
     session.dataSource.register(dying.DyingSource)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """Runs `redbox` on a box in this process and in an empty directory, with the session that there is."""
+    monkeypatch.setattr(pipeline, "session", lambda *_, **__: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    monkeypatch.chdir(tmp_path)
+
+    def run(played: Played, *arguments: str) -> Result:
+        return CliRunner().invoke(cli, ["--url", played.url, "--box", played.name, *arguments])
+
+    return run
 
 
 @pytest.fixture(params=["redis", "cluster"])

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 from pyspark.errors import PySparkException
 
 from redbox import Box, Event, keys
 from redbox.box.examine import all_problems
-from redbox.cli.app import cli
-from redbox.cli.pipeline import Spark
 from redbox.errors import UnknownBox, UsageError
 from redbox.pipeline.audit import Audit, audit
 from redbox.pipeline.failures import translate
@@ -27,7 +20,7 @@ from redbox.pipeline.options import Address
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import bury, contents, expire, publish
 
-from .conftest import Played
+from .conftest import Command, Played
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -258,30 +251,15 @@ def test_mistakes_are_told(redis_played: Played, spark: SparkSession, tmp_path: 
     assert "already exists" in translate(raised.value).message
 
 
-@pytest.fixture
-def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands in this process use the session there is, and leave it running."""
-
-    @contextmanager
-    def started(self: Spark, session: Any) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(Spark, "started", started)
-
-
-@pytest.mark.usefixtures("shared")
-def test_the_command_tells_and_ends_with_1_when_a_rule_is_broken(redis_played: Played, tmp_path: Path):
+def test_the_command_tells_and_ends_with_1_when_a_rule_is_broken(
+    redis_played: Played, command: Command, tmp_path: Path
+):
     redis_played.run(one_of_each(redis_played.box))
-
-    def run(*options: str) -> Result:
-        where = ["--url", redis_played.url, "--box", redis_played.name]
-        return CliRunner().invoke(cli, [*where, "pipeline", "audit", *options])
-
-    sound = run()
+    sound = command(redis_played, "pipeline", "audit")
     assert (sound.exit_code, sound.exception) == (0, None)
     assert sound.stdout.startswith("no problem; 10 events and 6 lines and unique keys audited in ")
     redis_played.run(meddle(redis_played.box, "DEL", ":b:dead"))
-    broken = run("--to", str(tmp_path / "all"))
+    broken = command(redis_played, "pipeline", "audit", "--to", str(tmp_path / "all"))
     assert broken.exit_code == 1
     header, row, last = broken.stdout.splitlines()
     assert header.split() == ["ID", "RULE", "KEY", "PROBLEM"]
@@ -290,14 +268,12 @@ def test_the_command_tells_and_ends_with_1_when_a_rule_is_broken(redis_played: P
     assert list((tmp_path / "all").glob("*.parquet"))
 
 
-def test_the_command_in_a_process_of_its_own(redis_played: Played):
+def test_the_command_tells_problems_as_json(redis_played: Played, command: Command):
     redis_played.run(one_of_each(redis_played.box))
     redis_played.run(meddle(redis_played.box, "DEL", ":b:dead"))
     redis_played.run(meddle(redis_played.box, "ZADD", ":blocked", 5, "none"))
-    where = ["--json", "--url", redis_played.url, "--box", redis_played.name]
-    command = [sys.executable, "-m", "redbox", *where, "pipeline", "audit", "--master", "local[2]"]
-    broken = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
-    assert broken.returncode == 1, broken.stderr
+    broken = command(redis_played, "--json", "pipeline", "audit")
+    assert broken.exit_code == 1, broken.stderr
     *problems, last = map(json.loads, broken.stdout.splitlines())
     assert problems == [
         {"rule": "blocked", "event_id": None, "key": "none", "sentence": "line 'none' is blocked, but has no events"},

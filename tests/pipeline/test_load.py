@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import Result
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -25,7 +23,7 @@ from redbox.pipeline.load import CUT, Loaded, load
 from redbox.pipeline.options import Address
 from redbox.testing.conformance.steps import contents
 
-from .conftest import Played
+from .conftest import Command, Played
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -212,25 +210,19 @@ def test_a_server_that_is_not_there_is_told_before_there_are_tasks(spark: SparkS
         load(spark, Address("redis://127.0.0.1:1/0", "b"), str(tmp_path / "a.csv"))
 
 
-def test_the_command(redis_played: Played, tmp_path: Path):
+def test_the_command(redis_played: Played, command: Command, tmp_path: Path):
     (tmp_path / "users.csv").write_text("profile\nada\nbob\n")
 
-    def redbox(*arguments: str) -> subprocess.CompletedProcess[str]:
-        root = Path(__file__).resolve().parents[2]
-        return subprocess.run(
-            [sys.executable, "-m", "redbox", "--json", "--url", redis_played.url, "--box", redis_played.name,
-             "pipeline", "load", *arguments, "--master", "local[2]"],
-            cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
-            env={**os.environ, "PYTHONPATH": str(root)},
-        )  # fmt: skip
+    def load_file(name: str, *options: str) -> Result:
+        return command(redis_played, "--json", "pipeline", "load", str(tmp_path / name), *options)
 
-    done = redbox("users.csv", "--set", "event_type=user.imported", "--column", "payload=profile")
-    assert done.returncode == 0, done.stderr
+    done = load_file("users.csv", "--set", "event_type=user.imported", "--column", "payload=profile")
+    assert done.exit_code == 0, done.stderr
     data = json.loads(done.stdout)
     assert (data["rows"], data["put"], data["rejected"], data["bytes"]) == (2, 2, 0, 6)
     assert payloads(redis_played) == Counter([b"ada", b"bob"])
-    failed = redbox("gone.csv")
-    assert failed.returncode != 0
+    failed = load_file("gone.csv")
+    assert failed.exit_code != 0
     assert failed.stdout == ""
     assert f"there is nothing at {tmp_path}/gone.csv" in failed.stderr.splitlines()[-1]
     assert "Traceback" not in failed.stderr

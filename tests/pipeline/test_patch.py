@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from click.testing import Result
 
 from redbox import Box, Event, Record, State
 from redbox.errors import UsageError
@@ -22,7 +20,7 @@ from redbox.pipeline.reissue import COLUMNS, new_id, shown
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, contents, fields_of, known, put_and_claim
 
-from .conftest import Played
+from .conftest import Command, Played
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +164,7 @@ def test_what_dies_again_is_patched_again(redis_played: Played, spark: SparkSess
 
     async def again() -> None:
         await redis_played.box.ack(await claim_one(redis_played.box))
-        await redis_played.box.replay(["one"])
+        await redis_played.box.replay(["one"], force=True)
         await redis_played.box.kill(await claim_one(redis_played.box))
 
     redis_played.run(again())
@@ -323,26 +321,21 @@ def test_the_sample_is_bounded():
 # --- the command line --------------------------------------------------------------------------------------------
 
 
-def test_the_command(redis_played: Played, tmp_path: Path):
+def test_the_command(redis_played: Played, command: Command, tmp_path: Path):
     redis_played.run(graveyard(redis_played))
     (tmp_path / "fixes.py").write_text(
         "def add(event):\n    value = event.decode()\n    return {**value, 'cents': value['euros'] * 100}\n"
     )
 
-    def redbox(*arguments: str) -> subprocess.CompletedProcess[str]:
-        root = Path(__file__).resolve().parents[2]
-        return subprocess.run(
-            [sys.executable, "-m", "redbox", "--json", "--url", redis_played.url, "--box", redis_played.name,
-             "pipeline", "patch", "--where", "event_type = 'paid'", "--with", "fixes:add", *arguments],
-            cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False, stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(root)},
-        )  # fmt: skip
+    def patch_paid(*options: str) -> Result:
+        chosen = ["--where", "event_type = 'paid'", "--with", "fixes:add"]
+        return command(redis_played, "--json", "pipeline", "patch", *chosen, *options)
 
-    refused = redbox()
-    assert refused.returncode == 2
+    refused = patch_paid()
+    assert refused.exit_code == 2
     assert "add --yes or --dry-run" in refused.stderr
-    done = redbox("--yes", "--why", "ticket 7", "--master", "local[2]")
-    assert done.returncode == 0, done.stderr
+    done = patch_paid("--yes", "--why", "ticket 7")
+    assert done.exit_code == 0, done.stderr
     data = json.loads(done.stdout)
     assert (data["rows"], data["patched"], data["failed"]) == (4, 2, 2)
     assert {preview["after"]["payload"] for preview in data["previews"]} == {

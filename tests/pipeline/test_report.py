@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -25,7 +23,7 @@ from redbox.pipeline.report import STEPS, Report, _bins, report, table_path
 from redbox.pipeline.report_tables import TABLES
 from redbox.testing.conformance.steps import bury, claim_one, publish, store_time
 
-from .conftest import Played
+from .conftest import Command, Played
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -391,19 +389,16 @@ def test_the_time_axis_has_few_bars_and_holds_everything(seconds: int):
     assert step in STEPS or seconds > 7000 * 86_400
 
 
-def test_the_command_writes_the_report_and_tells_its_figures(scene: Scene, tmp_path: Path):
-    where = [sys.executable, "-m", "redbox", "--url", scene.played.url, "--box", scene.played.name]
-    job = ["pipeline", "report", "--to", str(tmp_path / "out"), "--since", "1d", "--master", "local[2]"]
-    done = subprocess.run(
-        [*where[:3], "--json", *where[3:], *job], capture_output=True, text=True, check=False, timeout=250
-    )
-    assert done.returncode == 0, done.stderr
+def test_the_command_writes_the_report_and_tells_its_figures(scene: Scene, command: Command, tmp_path: Path):
+    job = ["pipeline", "report", "--to", str(tmp_path / "out"), "--since", "1d"]
+    done = command(scene.played, "--json", *job)
+    assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["events"], told["published"], told["dead"], told["pending"]) == (14, 9, 3, 2)
     assert told["page"] == f"{tmp_path}/out/report.html"
     assert told["tables"] == list(TABLES)
     assert "<title>" in (tmp_path / "out" / "report.html").read_text()
-    gone = subprocess.run([*where[:-1], "nobody", *job], capture_output=True, text=True, check=False, timeout=60)
-    assert gone.returncode != 0
+    gone = command(scene.played, "--box", "nobody", *job)
+    assert gone.exit_code != 0
     assert "there is no box 'nobody'" in gone.stderr
     assert "starting Spark" not in gone.stderr

@@ -1,0 +1,231 @@
+"""`redbox pipeline drain` and `follow` as commands: what they print, what they end with, and how they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from redbox import Event, Phase
+from redbox.pipeline.options import Address
+from redbox.pipeline.streams import run_stream
+from redbox.testing.conformance.steps import bury, publish
+from tests import servers
+
+from .conftest import ROOT, Played
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.req("SP-3")
+
+SPARK = ("--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+#: Several commands in one process, since Java starts only once for them; each ends as it would alone.
+ONE_BY_ONE = """
+import contextlib, io, json, sys
+from redbox.cli.app import cli
+told = []
+for line in json.loads(sys.argv[1]):
+    out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            cli.main(line)
+    except SystemExit as end:
+        said = {name: each.buffer.getvalue().decode() for name, each in (("out", out), ("err", err))}
+        told.append({"code": end.code, **said})
+print(json.dumps(told))
+"""
+
+
+@dataclass
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+    left: list[int]
+    played: Played
+    sink: Path
+
+
+def of_session(session: int) -> list[int]:
+    """The processes of a session that have not ended: a command that was started with its own, and all below it."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, its_session, *_ = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(its_session) == session and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@contextmanager
+def command(played: Played, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a session of its own; nothing of it is left after the block."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", "redbox", "--url", played.url, "--box", played.name, "pipeline", *arguments, *SPARK],
+        cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        for process in of_session(started.pid):
+            os.kill(process, signal.SIGKILL)
+        started.communicate()
+
+
+def stopped_by(
+    played: Played, sink: Path, stop: Callable[[int], None], until: Callable[[], bool], *arguments: str
+) -> Ended:
+    """Runs a stream until a condition holds, and then stops it."""
+    with command(played, *arguments, "--to", str(sink), "--every", "200 milliseconds") as process:
+        servers.poll(lambda: until() or process.poll() is not None, "it did not come so far", 120)
+        assert process.poll() is None, process.communicate()
+        stop(process.pid)
+        out, err = process.communicate(timeout=60)
+        left: list[int] = []
+        try:
+            servers.poll(lambda: not of_session(process.pid), "processes are left over", 20)
+        except AssertionError:
+            left = of_session(process.pid)
+        return Ended(process.returncode, out, err, left, played, sink)
+
+
+def fill(played: Played, count: int) -> Counter[str]:
+    ids = [f"e{number:03}" for number in range(count)]
+    played.run(played.box.put_many([Event("n", {"id": each}, event_id=each) for each in ids]))
+    return Counter(ids)
+
+
+def rows(spark: SparkSession, sink: Path) -> Counter[str]:
+    return Counter(row[0] for row in spark.read.parquet(str(sink)).select("event_id").collect())
+
+
+@pytest.fixture(scope="module")
+def module_played(redis_url: str) -> Iterator[Callable[[], Played]]:
+    """Boxes that stay for the module."""
+    with asyncio.Runner() as runner:
+        made: list[Played] = []
+
+        def make() -> Played:
+            made.append(Played(redis_url, runner))
+            return made[-1]
+
+        yield make
+        for each in made:
+            runner.run(each.box.aclose())
+
+
+def test_once_takes_what_is_there_and_ends(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    ids = fill(redis_played, 30)
+    where = ["--url", redis_played.url, "--box", redis_played.name]
+    drained, followed = tmp_path / "drained", tmp_path / "followed"
+    nowhere = f"redis://127.0.0.1:{servers.free_port()}/0"
+    lines: list[list[str]] = [
+        [*where, "pipeline", "drain", "--to", str(drained), "--once", "--batch", "20", *SPARK],
+        ["--json", *where, "pipeline", "follow", "--to", str(followed), "--once", "--state", "published"],
+        ["--url", nowhere, "pipeline", "drain", "--to", str(tmp_path / "none"), "--once"],
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_BY_ONE, json.dumps(lines)],
+        cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    drain, follow, unreachable = json.loads(done.stdout)
+
+    assert drain["code"] == 0, drain
+    assert drain["out"].startswith(f"30 events in 2 micro-batches written to {drained} in ")
+    assert "(starting Spark took " in drain["out"]
+    assert drain["err"].splitlines() == ["starting Spark ...", *progress(20, 30)]
+    assert rows(spark, drained) == ids
+    assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 30
+
+    assert follow["code"] == 0, follow
+    told: dict[str, Any] = json.loads(follow["out"])
+    assert (told["rows"], told["batches"]) == (30, 1)
+    assert told.keys() == {"rows", "batches", "seconds", "start_up_seconds"}
+    assert rows(spark, followed) == ids
+
+    assert unreachable["code"] == 3, unreachable
+    assert unreachable["err"].splitlines()[-1].startswith(f"error: {nowhere} cannot be reached")
+    assert unreachable["out"] == ""
+
+
+def progress(*counts: int) -> list[str]:
+    return [f"{count} events in {number} micro-batches" for number, count in enumerate(counts, 1)]
+
+
+# --- until it is stopped -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def interrupted(module_played: Callable[[], Played], tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A drain, stopped as a terminal does it: Ctrl-C goes to the whole group."""
+    played, sink = module_played(), tmp_path_factory.mktemp("interrupted") / "sink"
+    fill(played, 30)
+
+    def drained() -> bool:
+        return played.run(played.box.stats()).phases[Phase.COMPLETED] == 30
+
+    def stop(process: int) -> None:
+        os.killpg(process, signal.SIGINT)
+
+    return stopped_by(played, sink, stop, drained, "drain", "--batch", "20")
+
+
+def test_control_c_ends_a_drain_with_its_summary(interrupted: Ended, spark: SparkSession):
+    assert interrupted.code == 0, interrupted.err
+    assert interrupted.out.startswith(f"30 events in 2 micro-batches written to {interrupted.sink} in ")
+    assert [line for line in interrupted.err.splitlines() if "micro-batches" in line] == progress(20, 30)
+    assert interrupted.left == []
+    assert rows(spark, interrupted.sink) == Counter(f"e{number:03}" for number in range(30))
+
+
+def test_control_c_prints_no_traceback(interrupted: Ended):
+    assert interrupted.err.splitlines() == ["starting Spark ...", *progress(20, 30)]
+
+
+@pytest.fixture(scope="module")
+def terminated(module_played: Callable[[], Played], tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """A follow, stopped as a supervisor does it: SIGTERM goes to the process that was started."""
+    played, sink = module_played(), tmp_path_factory.mktemp("terminated") / "sink"
+    played.run(publish(played.box, *[Event("n", event_id=f"p{number}") for number in range(20)]))
+    played.run(bury(played.box, *[Event("n", event_id=f"d{number}") for number in range(5)]))
+
+    def followed() -> bool:
+        return (sink / "_checkpoint" / "commits" / "0").exists()
+
+    def stop(process: int) -> None:
+        os.kill(process, signal.SIGTERM)
+
+    return stopped_by(played, sink, stop, followed, "follow")
+
+
+def test_a_terminated_follow_leaves_nothing_behind_and_can_go_on(terminated: Ended, spark: SparkSession):
+    assert terminated.left == []
+    played, expected = terminated.played, Counter([f"p{n}" for n in range(20)] + [f"d{n}" for n in range(5)])
+    played.run(publish(played.box, Event("n", event_id="new")))
+    at = Address(played.url, played.name)
+    run_stream(spark, at, {"mode": "follow", "lag": "0"}, str(terminated.sink))
+    assert rows(spark, terminated.sink) == expected + Counter(["new"])
+
+
+def test_sigterm_ends_a_follow_with_its_summary(terminated: Ended):
+    assert terminated.code == 0, (terminated.code, terminated.err)
+    assert terminated.out.startswith(f"25 events in 1 micro-batches written to {terminated.sink} in ")
