@@ -27,7 +27,8 @@ def stream_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--checkpoint", metavar="PATH", help="Where Spark keeps its place.  [default: TO/_checkpoint]"),
         click.option("--once", is_flag=True, help="What is there now, and end; else until SIGTERM or SIGINT."),
         click.option("--every", default="5 seconds", show_default=True, metavar="TIME", help="Else how often."),
-        click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Of a micro-batch.  [default: drain 100000, follow 50000]"),
+        click.option("--batch", type=click.IntRange(min=1), metavar="N",
+                     help="Of a micro-batch.  [default: drain 100000, follow 50000]"),
     ):  # fmt: skip
         command = option(command)
     return spark_options(command)

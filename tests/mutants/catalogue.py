@@ -208,4 +208,14 @@ MUTANTS = [
     Mutant("a slice ignores since", "slice.lua", 'local first = ARGV[6] ~= "" and', "local first = false and"),
     Mutant("a lock has two holders", "lock.lua", "if holder and holder ~= token then", "if false then"),
     Mutant("a lock is never given back", "lock.lua", 'redis.call("DEL", where)', ""),
+    Mutant("picked without a place", "pick.lua", "if score then", "if true then"),
+    # what the checker is told
+    Mutant("an event's places are those of the first", "examine.lua", "found[position][at]", "found[position][1]"),
+    Mutant("the checker sees no history", "examine.lua", 'redis.call("LLEN", history_key .. id)', "0"),
+    Mutant("the checker takes an event to be in its line", "examine.lua", 'redis.call("ZSCORE", line, id)', '"1"'),
+    Mutant("the checker takes an event to hold its key", "examine.lua", 'redis.call("ZSCORE", unique_key .. fields[field + 1], id)', '"1"'),
+    Mutant("the checker takes every claim number to be given out", "examine.lua", "tonumber(given[1] or 0)", "2^53"),
+    Mutant("the checker sees no blocked line", "examine_keys.lua", 'blocked = redis.call("ZSCORE", key.blocked, name)', "blocked = false"),
+    Mutant("the checker sees the beginning of a line", "examine_keys.lua", '< redis.call("ZCARD", members) and 1 or 0', "< 0 and 1 or 0"),
+    Mutant("the checker takes a member's own key for the one it is in", "examine_keys.lua", "event[1], event[2] }", "event[1], event[1] and name }"),
 ]  # fmt: skip

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from redbox import Box, Event, keys
-from redbox.box.examine import all_problems
+from redbox import Box, Event
 from redbox.errors import UnknownBox, UsageError
 from redbox.pipeline.audit import Audit, audit
 from redbox.pipeline.failures import translate
 from redbox.pipeline.options import Address
 from redbox.testing import check_invariants
-from redbox.testing.conformance.steps import bury, contents, expire, publish
+from redbox.testing.conformance.steps import contents
+from redbox.testing.conformance.test_rules import meddle, one_of_each
 
 from .conftest import Command, Played
 
@@ -26,26 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.req("SP-9")
-
-
-async def one_of_each(box: Box) -> None:
-    """Something in every place there is: every state, a suspect, a blocked line, a waiting one, unique keys."""
-    await publish(box, Event("n", event_id="published", unique_key="u0"))
-    await bury(box, Event("n", {"id": 7}, event_id="dead", unique_key="u1", unique_scope="UNTOUCHED"))
-    await box.put(Event("n", event_id="retried", unique_key="u4"))
-    await box.retry(await box.claim("relay-3"), delay=3600)
-    await box.operate.configure(dead_head="block", who="test", why="a line that is blocked")
-    await bury(box, Event("n", event_id="blocking", ordering_key="stuck"))
-    await box.put(Event("n", event_id="behind", ordering_key="stuck"))
-    await box.put(Event("n", event_id="suspect", ordering_key="alone"))
-    for _ in range(2):
-        await box.claim("relay-1", lease=0.001)
-        await expire(box)
-    await box.put(Event("n", event_id="claimed", ordering_key="k", unique_key="u2"))
-    claims = [claim for _ in range(2) for claim in await box.claim("relay-2", limit=1, lease=600)]
-    await box.release([claim for claim in claims if claim.event_id == "suspect"])
-    await box.put(Event("n", event_id="waiting", ordering_key="k", unique_key="u3"))
-    await box.put_many([Event("n", b"x", event_id="later", delay=3600), Event("n", "text", event_id="pending")])
 
 
 def audited(played: Played, spark: SparkSession, **options: Any) -> Audit:
@@ -64,82 +44,6 @@ def test_a_sound_box_has_no_problem_and_is_not_changed(played: Played, spark: Sp
     assert (done.problems, done.sample, done.by_rule) == (0, [], {})
     assert (done.events, done.keys) == (10, 6)
     assert played.run(contents(played.box)) == before
-
-
-async def meddle(box: Box, *command: Any) -> None:
-    """A command behind redbox's back; `:name` is a key of the box."""
-    prefix = keys.prefix(box.name)
-    full = [f"{prefix}{part}" if isinstance(part, str) and part.startswith(":") else part for part in command]
-    await box._store.exchange([tuple(full)])
-
-
-MEDDLED: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
-    ([("HSET", ":e:pending", "state", "CLAIMED")], {("state", "pending"), ("claim", "pending")}),
-    ([("HSET", ":e:pending", "state", "ASLEEP")], {("fields", "pending")}),
-    ([("HSET", ":e:pending", "attempts", "many")], {("fields", "pending")}),
-    ([("HSET", ":e:pending", "excused", "1")], {("attempts", "pending")}),
-    ([("HSET", ":e:pending", "expiries", "2")], {("suspect", "pending")}),
-    ([("HSET", ":e:claimed", "claim", "999")], {("claim", "claimed")}),
-    ([("HDEL", ":e:published", "published_at")], {("times", "published")}),
-    ([("HSET", ":e:later", "died_at", "1")], {("times", "later")}),
-    ([("HSET", ":e:later", "event_type", "other")], {("body", "later")}),
-    ([("ZREM", ":pending", "later")], {("index", "later")}),
-    ([("ZADD", ":dead", 1, "pending")], {("index", "pending")}),
-    ([("ZADD", ":pending", 1, "later")], {("score", "later")}),
-    ([("ZADD", ":published", 9e15, "published")], {("score", "published")}),
-    ([("ZADD", ":dead", 9e15, "nobody")], {("orphan", "nobody")}),
-    ([("DEL", ":e:later")], {("orphan", "later")}),
-    ([("DEL", ":b:dead")], {("body", "dead")}),
-    ([("SET", ":b:dead", b"\xc1")], {("damaged", "dead")}),
-    ([("SET", ":b:dead", b"\x93\x02\xa1x\xc0")], {("newer", "dead")}),
-    ([("SET", ":b:nobody", b"x")], {("orphan", "nobody")}),
-    ([("RPUSH", ":h:nobody", "x")], {("orphan", "nobody")}),
-    ([("RPUSH", ":h:dead", *"123456789")], {("history", "dead")}),
-    ([("ZREM", ":retries", "retried")], {("retries", "retried")}),
-    ([("ZADD", ":retries", 5, "later")], {("retries", "later")}),
-    ([("ZADD", ":retries", 5, "nobody")], {("orphan", "nobody")}),
-    ([("ZADD", ":lost", 5, "nobody")], {("lost", "nobody")}),
-    ([("ZREM", ":line:k", "waiting")], {("line", "waiting")}),
-    ([("ZADD", ":line:k", 4, "nobody")], {("orphan", "nobody")}),
-    ([("ZADD", ":line:k", 0.5, "waiting")], {("head", "waiting"), ("head", "claimed")}),
-    ([("ZADD", ":line:k", 4, "published")], {("line", "published")}),
-    ([("ZREM", ":blocked", "stuck")], {("blocked", "blocking")}),
-    ([("ZADD", ":blocked", 5, "k")], {("blocked", "claimed")}),
-    ([("ZADD", ":blocked", 5, "none")], {("blocked", None)}),
-    ([("ZADD", ":unique:u0", 5, "published")], {("unique", "published")}),
-    ([("ZADD", ":unique:u9", 5, "nobody")], {("orphan", "nobody")}),
-    ([("ZADD", ":unique:u3", 5, "waiting")], {("unique", "waiting")}),
-    ([("DEL", ":h:dead"), ("SET", ":h:dead", "x")], {("foreign", "dead")}),
-    ([("SET", ":line:none", "x")], {("foreign", None)}),
-    ([("SET", ":unique:\xff", "x"), ("ZADD", ":dead", 1, b"\xff\xfe")], {("foreign", None), ("orphan", "\\xff\\xfe")}),
-]
-
-
-def test_each_thing_that_is_broken_is_told_with_its_id(redis_played: Played):
-    """By the checker, in one process; that Spark finds the same is below."""
-    redis_played.run(one_of_each(redis_played.box))
-    box = redis_played.box
-    whole = redis_played.run(_copied(box))
-
-    async def found() -> set[tuple[str, str | None]]:
-        return {(problem.rule, problem.event_id) async for problem in all_problems(box._store)}
-
-    for commands, expected in MEDDLED:
-        for command in commands:
-            redis_played.run(meddle(box, *command))
-        assert redis_played.run(found()) == expected, commands
-        redis_played.run(_restored(box, whole))
-    assert redis_played.run(check_invariants(box)) == []
-
-
-async def _copied(box: Box) -> dict[str, bytes]:
-    names = list(await contents(box))
-    return dict(zip(names, await box._store.exchange([("DUMP", name) for name in names]), strict=True))
-
-
-async def _restored(box: Box, whole: dict[str, bytes]) -> None:
-    await box._store.exchange([("DEL", *(await contents(box)))])
-    await box._store.exchange([("RESTORE", name, 0, dumped) for name, dumped in whole.items()])
 
 
 #: Defects that do not meet.

@@ -1,0 +1,108 @@
+"""The checker sees each thing that is broken in a box: what is done here behind its back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redbox import Box, Event, keys
+from redbox.box.examine import all_problems
+from redbox.testing import check_invariants
+from redbox.testing.conformance.steps import bury, contents, expire, publish
+
+
+async def one_of_each(box: Box) -> None:
+    """Something in every place there is: every state, a suspect, a blocked line, a waiting one, unique keys."""
+    await publish(box, Event("n", event_id="published", unique_key="u0"))
+    await bury(box, Event("n", {"id": 7}, event_id="dead", unique_key="u1", unique_scope="UNTOUCHED"))
+    await box.put(Event("n", event_id="retried", unique_key="u4"))
+    await box.retry(await box.claim("relay-3"), delay=3600)
+    await box.operate.configure(dead_head="block", who="test", why="a line that is blocked")
+    await bury(box, Event("n", event_id="blocking", ordering_key="stuck"))
+    await box.put(Event("n", event_id="behind", ordering_key="stuck"))
+    await box.put(Event("n", event_id="suspect", ordering_key="alone"))
+    for _ in range(2):
+        await box.claim("relay-1", lease=0.001)
+        await expire(box)
+    await box.put(Event("n", event_id="claimed", ordering_key="k", unique_key="u2"))
+    claims = [claim for _ in range(2) for claim in await box.claim("relay-2", limit=1, lease=600)]
+    await box.release([claim for claim in claims if claim.event_id == "suspect"])
+    await box.put(Event("n", event_id="waiting", ordering_key="k", unique_key="u3"))
+    await box.put_many([Event("n", b"x", event_id="later", delay=3600), Event("n", "text", event_id="pending")])
+
+
+async def meddle(box: Box, *command: Any) -> None:
+    """A command behind redbox's back; `:name` is a key of the box."""
+    prefix = keys.prefix(box.name)
+    full = [f"{prefix}{part}" if isinstance(part, str) and part.startswith(":") else part for part in command]
+    await box._store.exchange([tuple(full)])
+
+
+MEDDLED: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
+    ([("HSET", ":e:pending", "state", "CLAIMED")], {("state", "pending"), ("claim", "pending")}),
+    ([("HSET", ":e:pending", "state", "ASLEEP")], {("fields", "pending")}),
+    ([("HSET", ":e:pending", "attempts", "many")], {("fields", "pending")}),
+    ([("HSET", ":e:pending", "excused", "1")], {("attempts", "pending")}),
+    ([("HSET", ":e:pending", "expiries", "2")], {("suspect", "pending")}),
+    ([("HSET", ":e:claimed", "claim", "999")], {("claim", "claimed")}),
+    ([("HDEL", ":e:published", "published_at")], {("times", "published")}),
+    ([("HSET", ":e:later", "died_at", "1")], {("times", "later")}),
+    ([("HSET", ":e:later", "event_type", "other")], {("body", "later")}),
+    ([("ZREM", ":pending", "later")], {("index", "later")}),
+    ([("ZADD", ":dead", 1, "pending")], {("index", "pending")}),
+    ([("ZADD", ":pending", 1, "later")], {("score", "later")}),
+    ([("ZADD", ":published", 9e15, "published")], {("score", "published")}),
+    ([("ZADD", ":dead", 9e15, "nobody")], {("orphan", "nobody")}),
+    ([("DEL", ":e:later")], {("orphan", "later")}),
+    ([("DEL", ":b:dead")], {("body", "dead")}),
+    ([("SET", ":b:dead", b"\xc1")], {("damaged", "dead")}),
+    ([("SET", ":b:dead", b"\x93\x02\xa1x\xc0")], {("newer", "dead")}),
+    ([("SET", ":b:nobody", b"x")], {("orphan", "nobody")}),
+    ([("RPUSH", ":h:nobody", "x")], {("orphan", "nobody")}),
+    ([("RPUSH", ":h:dead", *"123456789")], {("history", "dead")}),
+    ([("ZREM", ":retries", "retried")], {("retries", "retried")}),
+    ([("ZADD", ":retries", 5, "later")], {("retries", "later")}),
+    ([("ZADD", ":retries", 5, "nobody")], {("orphan", "nobody")}),
+    ([("ZADD", ":lost", 5, "nobody")], {("lost", "nobody")}),
+    ([("ZREM", ":line:k", "waiting")], {("line", "waiting")}),
+    ([("ZADD", ":line:k", 4, "nobody")], {("orphan", "nobody")}),
+    ([("ZADD", ":line:k", 0.5, "waiting")], {("head", "waiting"), ("head", "claimed")}),
+    ([("ZADD", ":line:k", 4, "published")], {("line", "published")}),
+    ([("ZREM", ":blocked", "stuck")], {("blocked", "blocking")}),
+    ([("ZADD", ":blocked", 5, "k")], {("blocked", "claimed")}),
+    ([("ZADD", ":blocked", 5, "none")], {("blocked", None)}),
+    ([("ZADD", ":unique:u0", 5, "published")], {("unique", "published")}),
+    ([("ZADD", ":unique:u9", 5, "nobody")], {("orphan", "nobody")}),
+    ([("ZADD", ":unique:u3", 5, "waiting")], {("unique", "waiting")}),
+    ([("DEL", ":h:dead"), ("SET", ":h:dead", "x")], {("foreign", "dead")}),
+    ([("SET", ":line:none", "x")], {("foreign", None)}),
+    ([("SET", ":unique:\xff", "x"), ("ZADD", ":dead", 1, b"\xff\xfe")], {("foreign", None), ("orphan", "\\xff\\xfe")}),
+]
+
+
+@pytest.mark.req("SP-9")
+async def test_a_sound_box_has_no_problem_and_is_not_changed(box: Box):
+    await one_of_each(box)
+    before = await contents(box)
+    assert await check_invariants(box) == []
+    assert await contents(box) == before
+
+
+@pytest.mark.req("SP-9")
+@pytest.mark.parametrize(("commands", "expected"), MEDDLED)
+async def test_each_thing_that_is_broken_is_told_with_its_id(
+    box: Box, commands: list[tuple[Any, ...]], expected: set[tuple[str, str | None]]
+):
+    await one_of_each(box)
+    for command in commands:
+        await meddle(box, *command)
+    assert {(problem.rule, problem.event_id) async for problem in all_problems(box._store)} == expected
+
+
+@pytest.mark.req("SP-9")
+async def test_a_long_line_is_looked_at_whole(box: Box):
+    await box.put_many([Event("n", ordering_key="long") for _ in range(2500)])
+    assert await check_invariants(box) == []
+    await meddle(box, "ZADD", ":line:long", 2400.5, "nobody")
+    assert [(problem.rule, problem.event_id) async for problem in all_problems(box._store)] == [("orphan", "nobody")]
