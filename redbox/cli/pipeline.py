@@ -63,7 +63,7 @@ def pipeline_command(ctx: click.Context) -> None:
     Examples:
       redbox pipeline report --to report
       redbox pipeline archive --to /lake/orders --older-than 7d
-      redbox pipeline drain --to /lake/orders --once
+      redbox pipeline drain --to /lake/drained --once
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)

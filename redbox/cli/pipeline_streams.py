@@ -48,8 +48,8 @@ def drain_command(session: Session, /, stream: str, on_lost: str, **options: Any
 
     \b
     Examples:
-      redbox pipeline drain --to /lake/orders --once
-      redbox pipeline drain --to /lake/orders --every '1 minute'
+      redbox pipeline drain --to /lake/drained --once
+      redbox pipeline drain --to /lake/drained --every '1 minute'
     """
     _run(session, {"stream": stream, "onLost": on_lost}, **options)
 

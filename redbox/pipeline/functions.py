@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redbox.errors import UsageError
+from redbox.lookup import look_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,12 +22,7 @@ def find(name: str) -> Function:
     module_name, _, path = name.partition(":")
     if not path or not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
         raise UsageError(f"write module:function, such as fixes:add_currency, not {name!r}")
-    found: Any = _module(module_name)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if found is None:
-        raise UsageError(f"the module {module_name} has no {path}")
-    return check(found, name)
+    return check(look_up(module_name, path), name)
 
 
 def check(function: Any, name: str) -> Function:
@@ -47,18 +41,3 @@ def ship(spark: SparkSession, name: str) -> None:
     file = getattr(module, "__file__", None)
     if module is not None and file and Path(file).parent == Path.cwd() and file.endswith(".py"):
         spark.sparkContext.addPyFile(file)
-
-
-def _module(name: str) -> Any:
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does; a command line that was installed begins elsewhere
-    importlib.invalidate_caches()
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise UsageError(f"there is no module {error.name}, neither installed nor in {here}") from None
-        raise UsageError(f"the module {name} cannot be imported: {error}") from error
-    except Exception as error:
-        raise UsageError(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error

@@ -21,7 +21,6 @@ HOUR: Final = 3600
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 ACCURACY: Final = 100_000  # a percentile is off by at most one event in so many
 MOST_KEYS: Final = 200
-MOST_CAUSES: Final = 1000
 FAILURES: Final = ("retried", "expired", "died")  # outcomes in a history that are failures
 
 
@@ -185,7 +184,6 @@ def causes(table: DataFrame) -> DataFrame:
         grouped.join(dead_now, "fingerprint", "left")
         .withColumn("dead_now", f.coalesce("dead_now", f.lit(0)))
         .orderBy(f.desc("failures"), "fingerprint")
-        .limit(MOST_CAUSES)
     )
 
 

@@ -251,8 +251,8 @@ class StreamDriver:
 
     async def _renew_batch(self, batch: int) -> None:
         """Not one that is young: most are settled before they need it."""
-        now, first = time.monotonic(), 0
-        if now - self._leased.get(batch, 0.0) < self._options.lease / 3:
+        now, first, leased = time.monotonic(), 0, self._leased.get(batch)
+        if leased is not None and now - leased < self._options.lease / 3:
             return
         while members := await self._slice(batch, first):
             await self._store.renew(self._relay, self._lease, members)
