@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from redbox.cli.pairs import name_value_pairs
 from redbox.cli.pipeline import Spark, spark_options, summary
 from redbox.cli.process import SIGNALS
 from redbox.cli.session import Session, pass_session
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
 def stream_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What both streams take."""
     for option in (
-        click.option("--to", required=True, metavar="PATH", help="Where the events go: a path that Spark can write."),
+        click.option("--to", required=True, metavar="PATH|SINK",
+                     help="Where the events go: a path that Spark can write, or redbox, console or noop."),
         click.option("--format", "format_", default="parquet", show_default=True, metavar="NAME",
                      help="How: parquet, json, orc, or any other sink that takes a path."),
-        click.option("--checkpoint", metavar="PATH", help="Where Spark keeps its place.  [default: TO/_checkpoint]"),
+        click.option("--option", "options", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
+                     help="An option of the sink's, such as compression=zstd; may be repeated."),
+        click.option("--checkpoint", metavar="PATH", help="Where Spark keeps its place.  [default: PATH/_checkpoint]"),
         click.option("--once", is_flag=True, help="What is there now, and end; else until SIGTERM or SIGINT."),
         click.option("--every", default="5 seconds", show_default=True, metavar="TIME", help="Else how often."),
         click.option("--batch", type=click.IntRange(min=1), metavar="N",
@@ -50,6 +54,7 @@ def drain_command(session: Session, /, stream: str, on_lost: str, **options: Any
     Examples:
       redbox pipeline drain --to /lake/drained --once
       redbox pipeline drain --to /lake/drained --every '1 minute'
+      redbox pipeline drain --to redbox --option url=redis://other:6379/0 --option box=orders --checkpoint /lake/moved
     """
     _run(session, {"stream": stream, "onLost": on_lost}, **options)
 
@@ -77,6 +82,7 @@ def _run(
     *,
     to: str,
     format_: str,
+    options: dict[str, str],
     checkpoint: str | None,
     once: bool,
     every: str,
@@ -95,8 +101,18 @@ def _run(
             session.output.note(f"{done.rows:,} events in {done.batches:,} micro-batches", rows=done.rows)
 
         with stop_on_signal() as stop:
-            done = run_stream(running, at, source, to, format=format_, checkpoint=checkpoint,
-                              every=None if once else every, tell=tell, stop=stop)  # fmt: skip
+            done = run_stream(
+                running,
+                at,
+                source,
+                to,
+                format=format_,
+                options=options,
+                checkpoint=checkpoint,
+                every=None if once else every,
+                tell=tell,
+                stop=stop,
+            )
         told = f"{done.rows:,} events in {done.batches:,} micro-batches written to {to}"
         summary(session, spark, time.monotonic() - before, told, rows=done.rows, batches=done.batches)
         if once and done.stopped:

@@ -1,4 +1,4 @@
-"""drain and follow: the streams as jobs that write files."""
+"""drain and follow: the streams as jobs that write files, or into another sink."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from redbox.pipeline.options import Address
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: Sinks that take no path.
+SINKS: Final = ("console", "noop", "redbox")
 LOOKS: Final = 1.0  # seconds between looks at a running query
 
 
@@ -31,20 +33,28 @@ def run_stream(
     to: str,
     *,
     format: str = "parquet",  # noqa: A002 - what Spark calls it
+    options: Mapping[str, str] | None = None,
     checkpoint: str | None = None,
     every: str | None = None,
     tell: Callable[[Streamed], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Streamed:
-    """Runs a stream of a box into files: what is there now, or with `every` until `stop` says so.
+    """Runs a stream of a box into a sink: what is there now, or with `every` until `stop` says so.
 
-    `source` are the options of the stream; the checkpoint is kept beside the files, unless it is given.
+    `source` are the options of the stream, `options` those of the sink. `to` is a path, beside whose files the
+    checkpoint is kept unless it is given; or one of SINKS, which need one.
     """
     from pyspark.errors import IllegalArgumentException, ParseException
 
     read = spark.readStream.format("redbox").options(url=at.url, box=at.box, **source).load()
-    place = checkpoint or f"{to.rstrip('/')}/_checkpoint"
-    write = read.writeStream.format(format).option("path", to).option("checkpointLocation", place)
+    if to in SINKS:
+        if checkpoint is None:
+            raise UsageError(f"{to} is a sink without a path; say where the checkpoint is to be kept")
+        write = read.writeStream.format(to).option("checkpointLocation", checkpoint)
+    else:
+        place = checkpoint or f"{to.rstrip('/')}/_checkpoint"
+        write = read.writeStream.format(format).option("path", to).option("checkpointLocation", place)
+    write = write.options(**(options or {}))
     try:
         write = write.trigger(availableNow=True) if every is None else write.trigger(processingTime=every)
     except (IllegalArgumentException, ParseException, ValueError):

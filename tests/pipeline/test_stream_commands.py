@@ -23,7 +23,7 @@ from redbox.pipeline.streams import run_stream
 from redbox.testing.conformance.steps import bury, publish
 from tests import servers
 
-from .conftest import ROOT, Played
+from .conftest import ROOT, Command, Played
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,6 +169,22 @@ def test_once_takes_what_is_there_and_ends(redis_played: Played, spark: SparkSes
 
 def progress(*counts: int) -> list[str]:
     return [f"{count} events in {number} micro-batches" for number, count in enumerate(counts, 1)]
+
+
+def test_a_box_is_moved_into_another(
+    redis_played: Played, redbox_runner: asyncio.Runner, command: Command, tmp_path: Path
+):
+    ids = fill(redis_played, 5)
+    other = Played(redis_played.url, redbox_runner)
+    where = ["--to", "redbox", "--option", f"url={other.url}", "--option", f"box={other.name}"]
+    without = command(redis_played, "pipeline", "drain", "--once", *where)
+    assert without.exit_code == 2
+    assert "redbox is a sink without a path; say where the checkpoint is to be kept" in without.stderr
+    moved = command(redis_played, "pipeline", "drain", "--once", *where, "--checkpoint", str(tmp_path / "checkpoint"))
+    assert moved.exit_code == 0, moved.stderr
+    assert redis_played.run(other.box.stats()).phases[Phase.AVAILABLE] == len(ids)
+    assert all(redis_played.run(other.box.get(event_id)) for event_id in ids)
+    redis_played.run(other.box.aclose())
 
 
 # --- until it is stopped -------------------------------------------------------------------------------------------
