@@ -209,29 +209,6 @@ def test_two_streams_share_a_box_and_relays_too(redis_played: Played, spark: Spa
     check_published(redis_played, 80)
 
 
-def test_a_process_that_was_replaced_is_fenced(redis_played: Played, redis_url: str):
-    from redbox.errors import StreamTaken
-    from redbox.pipeline.options import Address
-    from redbox.pipeline.stream_driver import StreamDriver, StreamOptions
-
-    fill(redis_played, 30)
-    options = StreamOptions(at=Address(redis_url, redis_played.name), stream="lake")
-    old = StreamDriver(options)
-    assert old.next_batch(0, 10, None) == 1
-    new = StreamDriver(options)
-    old.settle(1)
-    with pytest.raises(StreamTaken):
-        old.finish()
-    with pytest.raises(StreamTaken):
-        old._run(old._cut_next(10, None))
-    assert new.next_batch(0, 10, None) == 1
-    assert new.next_batch(1, 10, None) == 2
-    new.finish()
-    assert redis_played.run(redis_played.box.stats()).phases["COMPLETED"] == 10
-    old.close()
-    new.close()
-
-
 def test_order_is_kept(redis_played: Played, spark: SparkSession, tmp_path: Path):
     ids = fill(redis_played, 4, ordering_key="k")
     drain = Drain(spark, redis_played, tmp_path)

@@ -1,0 +1,98 @@
+"""What the process that drives a stream does by itself, without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from redbox import Event, Phase
+from redbox.errors import StreamTaken
+from redbox.pipeline.options import Address
+from redbox.pipeline.stream_driver import StreamDriver, StreamOptions
+from redbox.testing import check_invariants
+from tests import servers
+
+from .conftest import Played
+
+pytestmark = pytest.mark.req("SP-3")
+
+
+@contextmanager
+def driven(played: Played, **options: Any) -> Iterator[StreamDriver]:
+    driver = StreamDriver(StreamOptions(at=Address(played.url, played.name), stream="lake", **options))
+    yield driver
+    driver.close()
+
+
+def fill(played: Played, count: int) -> None:
+    played.run(played.box.put_many([Event("n", event_id=f"e{number:02}") for number in range(count)]))
+
+
+def claimed(played: Played) -> int:
+    return int(played.run(played.box.stats()).phases[Phase.IN_FLIGHT])
+
+
+def members(played: Played, batch: int) -> list[tuple[str, int]]:
+    return played.run(played.box._store.members("lake", batch, 0, -1))
+
+
+def holds(condition: Callable[[], bool]) -> None:
+    servers.poll(condition, "it did not come so far", 10)
+
+
+def test_leases_are_renewed_while_nothing_is_asked_for(redis_played: Played):
+    fill(redis_played, 3)
+    with driven(redis_played, lease=1.5) as driver:
+        assert driver.next_batch(0, 10, None) == 1
+        time.sleep(3)
+        assert redis_played.run(redis_played.box.reap()) == []
+        assert claimed(redis_played) == 3
+    time.sleep(1.6)
+    assert len(redis_played.run(redis_played.box.reap())) == 3
+
+
+def test_behind_a_full_batch_the_next_one_is_filled_and_whoever_takes_over_goes_on_with_it(redis_played: Played):
+    fill(redis_played, 12)
+    with driven(redis_played) as driver:
+        assert driver.next_batch(0, 5, None) == 1
+        holds(lambda: len(members(redis_played, 2)) == 5)
+        ahead = members(redis_played, 2)
+        assert claimed(redis_played) == 10
+    with driven(redis_played) as other:
+        assert other.next_batch(0, 5, None) == 1
+        assert other.next_batch(1, 5, None) == 2
+        assert members(redis_played, 2) == ahead
+        assert other.next_batch(2, 5, None) == 3
+        assert len(members(redis_played, 3)) == 2
+        assert other.next_batch(3, 5, None) == 3
+    assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 12
+    assert redis_played.run(check_invariants(redis_played.box)) == []
+
+
+def test_behind_a_batch_that_is_not_full_nothing_is_claimed(redis_played: Played):
+    fill(redis_played, 4)
+    with driven(redis_played) as driver:
+        assert driver.next_batch(0, 5, None) == 1
+        redis_played.run(redis_played.box.put(Event("n", event_id="later")))
+        time.sleep(0.3)
+        assert claimed(redis_played) == 4
+
+
+def test_a_process_that_was_replaced_is_fenced(redis_played: Played):
+    fill(redis_played, 30)
+    with driven(redis_played) as old:
+        assert old.next_batch(0, 10, None) == 1
+        with driven(redis_played) as new:
+            old.settle(1)
+            with pytest.raises(StreamTaken):
+                old.finish()
+            with pytest.raises(StreamTaken):
+                old.next_batch(1, 10, None)
+            assert new.next_batch(0, 10, None) == 1
+            assert new.next_batch(1, 10, None) == 2
+            new.finish()
+            assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 10
