@@ -117,8 +117,13 @@ class _Slice:
     def phase(self, kind: pa.DataType) -> pa.Array:
         if self._state is not State.PENDING:
             return self._all(phase_of(self._state, 0, 0, self._now).value, kind)
-        pairs = zip(self.field("attempts", b"0"), self._available(), strict=True)
-        return pa.array([phase_of(self._state, int(made), int(at), self._now).value for made, at in pairs], kind)
+        now, pairs = self._now, zip(self.field("attempts", b"0"), self._available(), strict=True)
+        names = {
+            (tried, later): phase_of(self._state, int(tried), now + int(later), now).value
+            for tried in (True, False)
+            for later in (True, False)
+        }
+        return pa.array([names[made != b"0", int(at) > now] for made, at in pairs], kind)
 
     def available_at(self, kind: pa.DataType) -> pa.Array:
         return _texts(self._available(), kind)
