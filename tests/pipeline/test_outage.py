@@ -97,7 +97,11 @@ class Outage:
                 if self._turns_away():
                     client.close()
                     continue
-                upstream = socket.create_connection((self.server.host, self.server.port))
+                try:
+                    upstream = socket.create_connection((self.server.host, self.server.port))
+                except OSError:  # it has just gone away
+                    client.close()
+                    continue
                 lost = threading.Event()
                 threading.Thread(target=self._requests, args=(client, upstream, lost), daemon=True).start()
                 threading.Thread(target=self._replies, args=(upstream, client, lost), daemon=True).start()
@@ -106,8 +110,8 @@ class Outage:
         if not self._away:
             return False
         self.refused += 1
-        assert self._plan is not None
-        if self.refused < self._plan[2]:
+        plan = self._plan
+        if plan is None or self.refused < plan[2]:  # none: it is about to come back
             return True
         self.end()
         return False
