@@ -232,6 +232,7 @@ def fail_to_archive(played: Played, away: Outage, spark: SparkSession, lake: Pat
     try:
         with pytest.raises((PySparkException, RedboxError)) as raised:
             archive(spark, address(played), str(lake))
+        time.sleep(2)  # a task of the job that failed may still be looking for the server, and would go on
     finally:
         away.end()
     assert away.begun.is_set()
