@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,9 @@ from pathlib import Path
 COMPILER = re.compile(r"C[12] Compiler")
 COLLECTOR = re.compile(r"(G1|GC|Shenandoah|ZGC|VM Thread)")
 TICKS = os.sysconf("SC_CLK_TCK")
+LOOKS = 0.5  # seconds: what a process spent between the last look at it and its end is not seen
+
+Spent = dict[tuple[int, str], int]  # process and part, and its ticks
 
 
 class Clock:
@@ -26,28 +30,46 @@ class Clock:
 
 @contextmanager
 def timed() -> Iterator[Clock]:
-    clock, before, began = Clock(), spent(), time.monotonic()
-    yield clock
-    clock.seconds, after = time.monotonic() - began, spent()
-    clock.cpu = Counter({part: max(0.0, after[part] - before[part]) for part in after})
+    """Measures the block. Processes may come and go meanwhile."""
+    clock, over = Clock(), threading.Event()
+    before = _look()
+    seen = dict(before)
+
+    def watch() -> None:
+        while not over.wait(LOOKS):
+            seen.update(_look())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    began = time.monotonic()
+    watcher.start()
+    try:
+        yield clock
+    finally:
+        clock.seconds = time.monotonic() - began
+        over.set()
+        watcher.join()
+    seen.update(_look())
+    for (process, part), ticks in seen.items():
+        clock.cpu[part] += (ticks - before.get((process, part), 0)) / TICKS
 
 
-def spent() -> Counter[str]:
-    """CPU seconds so far of this process, all that it started, and of embedded servers."""
+def _look() -> Spent:
+    """What this process, all that it started, and embedded servers have spent so far."""
     known = {pid: found for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if (found := _stat(f"{pid}"))}
-    total: Counter[str] = Counter()
+    spent: Spent = {}
     for pid, (_, name, ticks) in known.items():
         if "valkey" in name:
-            total["server"] += ticks
+            spent[pid, "server"] = ticks
         elif pid == os.getpid():
-            total["driver"] += ticks
+            spent[pid, "driver"] = ticks
         elif _is_ours(pid, known):
             if name == "java":
                 compiler, collector = _threads(pid)
-                total += Counter(compiler=compiler, collector=collector, JVM=ticks - compiler - collector)
+                spent[pid, "compiler"], spent[pid, "collector"] = compiler, collector
+                spent[pid, "JVM"] = ticks - compiler - collector
             else:
-                total["tasks"] += ticks
-    return Counter({part: ticks / TICKS for part, ticks in total.items()})
+                spent[pid, "tasks"] = ticks
+    return spent
 
 
 def _is_ours(pid: int, known: dict[int, tuple[int, str, int]]) -> bool:
@@ -61,7 +83,11 @@ def _is_ours(pid: int, known: dict[int, tuple[int, str, int]]) -> bool:
 def _threads(pid: int) -> tuple[int, int]:
     """What the compiler and the collector of a JVM took."""
     compiler = collector = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return 0, 0
+    for thread in threads:
         if found := _stat(f"{pid}/task/{thread}"):
             _, name, ticks = found
             compiler += ticks if COMPILER.match(name) else 0
@@ -70,10 +96,10 @@ def _threads(pid: int) -> tuple[int, int]:
 
 
 def _stat(of: str) -> tuple[int, str, int] | None:
-    """Parent, name and ticks of a process, with those of its children that have ended, or of a thread."""
+    """Parent, name and ticks of a process or a thread."""
     try:
         text = (Path("/proc") / of / "stat").read_text()
     except OSError:
         return None
     name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
-    return int(rest[1]), name, sum(map(int, rest[11:13] if "task" in of else rest[11:15]))
+    return int(rest[1]), name, int(rest[11]) + int(rest[12])
