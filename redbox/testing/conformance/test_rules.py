@@ -75,6 +75,8 @@ MEDDLED: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
     ([("ZADD", ":unique:u0", 5, "published")], {("unique", "published")}),
     ([("ZADD", ":unique:u9", 5, "nobody")], {("orphan", "nobody")}),
     ([("ZADD", ":unique:u3", 5, "waiting")], {("unique", "waiting")}),
+    ([("ZADD", ":unique:u3", 5, "later")], {("unique", "later")}),
+    ([("ZADD", ":line:k", 9, "later")], {("line", "later")}),
     ([("DEL", ":h:dead"), ("SET", ":h:dead", "x")], {("foreign", "dead")}),
     ([("SET", ":line:none", "x")], {("foreign", None)}),
     ([("SET", ":unique:\xff", "x"), ("ZADD", ":dead", 1, b"\xff\xfe")], {("foreign", None), ("orphan", "\\xff\\xfe")}),
