@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -323,56 +323,81 @@ def test_a_job_that_is_run_again_puts_what_is_missing(redis_played: Played, spar
 # --- a server that goes away -------------------------------------------------------------------------------------
 
 
-def slowly(frame: DataFrame) -> DataFrame:
-    """The frame, a few rows at a time."""
+class Absence:
+    """A server that goes away when some rows were put, and rows that wait for it."""
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            time.sleep(0.05)
-            yield batch
+    def __init__(self, server: servers.Server, directory: Path) -> None:
+        self._server = server
+        self._gone, self._again, self._back = (directory / name for name in ("gone", "again", "back"))
+        self.there = 0
 
-    return map_arrow(frame, work, PLAIN)
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Three thousand. The first attempt of a task goes on with the last third when the server is away, the others
+        begin when it is back. Spark hands on some 64 KiB at a time: these come a batch at a time."""
+        gone, again, back = self._gone, self._again, self._back
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            assert context is not None
+            if context.attemptNumber() > 0:
+                again.touch()
+                servers.poll(back.exists, "the server did not come back", 60)
+            for number, batch in enumerate(batches):
+                if number == 20:
+                    servers.poll(gone.exists, "the server did not go away", 60)
+                yield batch
+
+        frame = spark.range(0, 3000, 1, 2).selectExpr("'n' event_type", "lpad(cast(id as string), 2000, '0') payload")
+        return map_arrow(frame, work, PLAIN)
+
+    def begin(self) -> None:
+        with self._server.client() as client:
+            servers.poll(lambda: client.hget(counters("b"), "put") not in (None, "0"), "nothing was put", 60)
+            self.there = int(client.hget(counters("b"), "put"))
+        self._server.stop()
+        self._gone.touch()
+
+    def end(self, seconds: float | None) -> None:
+        """After so many seconds, or when a task is tried again."""
+        if seconds is None:
+            servers.poll(self._again.exists, "no task was tried again", 60)
+        else:
+            time.sleep(seconds)
+        self._server.start()
+        self._back.touch()
+
+    def during(self, *steps: Callable[[], None]) -> threading.Thread:
+        """Does these beside the test."""
+        thread = threading.Thread(target=lambda: [step() for step in steps])
+        thread.start()
+        return thread
 
 
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("patience", [0, 30])
 def test_a_server_that_goes_and_comes_back(spark: SparkSession, patience: int, tmp_path: Path):
-    """Once by being run again, once by waiting."""
+    """Once by being run again, once by waiting: for longer than four attempts of a task without patience take."""
     with servers.redis_server(appendonly="yes", appendfsync="always") as server:
-        options = {"url": server.url, "box": "b", "patience": patience}
-        client, there = server.client(), []
-
-        def outage() -> None:
-            servers.poll(lambda: client.hget(counters("b"), "put") not in (None, "0"), "nothing was put", 60)
-            there.append(int(client.hget(counters("b"), "put")))
-            server.stop()
-            time.sleep(0.0 if patience == 0 else 1.5)  # longer than the four attempts of a task without patience
-            server.start()
-
-        breaker = threading.Thread(target=outage)
-        breaker.start()
-        try:
-            frame = slowly(numbered(spark, 3000))
-            frame.write.format("redbox").mode("append").options(**options).save()
-        finally:
-            breaker.join()
-        assert there[0] < 3000
-        assert client.zcard(pending("b")) == 3000
+        absence = Absence(server, tmp_path)
+        breaker = absence.during(absence.begin, lambda: absence.end(1.5 if patience else None))
+        absence.rows(spark).write.format("redbox").mode("append").options(
+            url=server.url, box="b", patience=patience
+        ).save()
+        breaker.join()
+        assert 0 < absence.there < 3000
+        with server.client() as client:
+            assert client.zcard(pending("b")) == 3000
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_a_server_that_is_gone_for_good_is_told(spark: SparkSession):
+def test_a_server_that_is_gone_for_good_is_told(spark: SparkSession, tmp_path: Path):
     with servers.redis_server() as server:
-        client = server.client()
-
-        def end() -> None:
-            servers.poll(lambda: client.hget(counters("b"), "put") not in (None, "0"), "nothing was put", 60)
-            server.stop()
-
-        breaker = threading.Thread(target=end)
-        breaker.start()
+        absence = Absence(server, tmp_path)
+        breaker = absence.during(absence.begin, (tmp_path / "back").touch)
         with pytest.raises(PySparkException) as raised:
-            slowly(numbered(spark, 3000)).write.format("redbox").mode("append").options(
+            absence.rows(spark).write.format("redbox").mode("append").options(
                 url=server.url, box="b", patience="0.5"
             ).save()
         breaker.join()
