@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
 -- lock: one at a time for a job on the box. No event changes.
 --
--- Guarantee: whoever holds it keeps it by asking again; it ends by itself some time after the last asking.
+-- Guarantee: whoever holds it keeps it by asking again; it ends by itself some time after the last asking. Whoever asks
+-- only to keep it never takes it: another may have held it in between.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   job      name
--- ARGV[2]   token    of the asker
--- ARGV[3]   holds    ms; 0 gives it back
+-- ARGV[2]   action   take | keep | free
+-- ARGV[3]   token    of the asker
+-- ARGV[4]   holds    ms
 --
 -- Returns   the token of who holds it now, or ""
 -- Errors    NEWERLAYOUT
@@ -14,18 +16,18 @@
 --- @include "keys"
 --- @include "open_box"
 
-local where, token, holds = prefix .. ":lock:" .. ARGV[1], ARGV[2], ARGV[3]
+local where, action, token = prefix .. ":lock:" .. ARGV[1], ARGV[2], ARGV[3]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local holder = redis.call("GET", where)
-if holder and holder ~= token then
-  return holder
+if holder ~= token and (holder or action ~= "take") then
+  return holder or ""
 end
-if holds == "0" then
+if action == "free" then
   redis.call("DEL", where)
   return ""
 end
-redis.call("PSETEX", where, holds, token)
+redis.call("PSETEX", where, ARGV[4], token)
 return token

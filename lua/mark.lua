@@ -2,7 +2,8 @@
 -- mark: a PUBLISHED or DEAD event gets a note of what became of it elsewhere. It stays what it is.
 --
 -- Guarantee: fenced by the claim number that the caller saw: what was replayed meanwhile is not marked, however it ended
--- then. A replay clears the marks. Marking again replaces the value.
+-- then. A replay clears the marks. Being superseded takes a claim number of its own and ends the mark of the archive, so
+-- that a copy made before it does not count as this event; marked so already, it is OK and stays as it is.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   field    superseded_by | archived
@@ -15,6 +16,8 @@
 
 --- @include "keys"
 --- @include "open_box"
+--- @include "touch"
+--- @include "whole"
 
 local field = ARGV[1]
 local _, refusal = open_box()
@@ -22,12 +25,15 @@ if refusal then
   return refusal
 end
 
-local function judge(event, number)
+local function judge(event, number, value)
   if not event[1] then
     return "UNKNOWN"
   end
   if event[1] ~= "DEAD" and event[1] ~= "PUBLISHED" then
     return "NOTTERMINAL"
+  end
+  if field == "superseded_by" and event[3] == value then
+    return "OK", true
   end
   return event[2] == number and "OK" or "CHANGED"
 end
@@ -35,14 +41,21 @@ end
 local replies, marked = {}, {}
 for at = 2, #ARGV, 3 do
   local id = ARGV[at]
-  local word = judge(redis.call("HMGET", event_key .. id, "state", "claim"), ARGV[at + 1])
-  if word == "OK" then
+  local event = redis.call("HMGET", event_key .. id, "state", "claim", "superseded_by")
+  local word, done = judge(event, ARGV[at + 1], ARGV[at + 2])
+  if word == "OK" and not done then
     marked[#marked + 1] = { id, ARGV[at + 2] }
   end
   replies[#replies + 1] = word
 end
+touch({ "counters" })
 
 for _, item in ipairs(marked) do
-  redis.call("HSET", event_key .. item[1], field, item[2])
+  local place = event_key .. item[1]
+  redis.call("HSET", place, field, item[2])
+  if field == "superseded_by" then
+    redis.call("HSET", place, "claim", whole(redis.call("HINCRBY", key.counters, "claimed", 1)))
+    redis.call("HDEL", place, "archived")
+  end
 end
 return replies

@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 -- stream: where a stream that drains the box stands: who holds it, how many batches were cut, and how many are settled.
 --
--- Guarantee: whoever takes a stream fences everyone who held it before. A batch that is cut never changes; one is cut or
--- settled only by the holder, and only the next one.
+-- Guarantee: whoever takes a stream fences everyone who held it before, and only who stands between what is settled and
+-- what was cut can take it. A batch that is cut never changes; one is cut or settled only by the holder, and only the
+-- next one.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   action   own | look | cut | settle
 -- ARGV[2]   name     of the stream
 -- ARGV[3]   owner    who holds it, from now on if the action is own
--- ARGV[4]   batch    number, for cut and settle
+-- ARGV[4]   batch    number, for cut and settle; for own, where the caller stands
 --
 -- Returns   {cut, settled}: the numbers of the last batch that was cut, and of the last that is settled
 -- Errors    NEWERLAYOUT, STREAMTAKEN
@@ -23,16 +24,18 @@ if refusal then
   return refusal
 end
 local where = stream_key .. name
-redis.call("HLEN", where)
+local at = redis.call("HMGET", where, "cut", "settled")
+local cut, settled = tonumber(at[1] or 0), tonumber(at[2] or 0)
 if action == "own" then
+  if batch < settled or batch > cut then
+    return { cut, settled }
+  end
   redis.call("HSET", where, "owner", owner)
 end
 local members, taken_over = stream(name, owner, ARGV[4])
 if taken_over then
   return taken_over
 end
-local at = redis.call("HMGET", where, "cut", "settled")
-local cut, settled = tonumber(at[1] or 0), tonumber(at[2] or 0)
 if action == "cut" and batch == cut + 1 and redis.call("ZCARD", members) > 0 then
   cut = batch
   redis.call("HSET", where, "cut", cut)

@@ -32,10 +32,16 @@ from redbox.cli.session import Session, pass_session
     help="One value of a field for all rows.",
 )
 @click.option(
-    "--job", metavar="NAME", help="Names this load; ids of rows without one are made from it.  [default: PATH]"
+    "--job",
+    metavar="NAME",
+    help="Names this load; the ids of rows without one are made from it and the files' places.  [default: 'load PATH']",
 )
 @click.option("--rejects", metavar="PATH", help="Where rows go that cannot be put; else the first one ends the job.")
-@click.option("--skip-conflicts", is_flag=True, help="Leave out rows whose unique_key another event holds.")
+@click.option(
+    "--skip-conflicts",
+    is_flag=True,
+    help="Leave out rows whose unique_key another event holds; with --rejects they go there.",
+)
 @click.option("--dry-run", is_flag=True, help="Only check the columns and count the rows.")
 @spark_options
 @pass_session

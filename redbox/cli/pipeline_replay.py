@@ -36,7 +36,7 @@ def replay_command(
 ) -> None:
     """Send archived events back to PENDING, also when they are long gone from Redis.
 
-    The condition is SQL over the columns that docs/pipeline.md lists, and `date`. The box's log keeps who did it.
+    The condition is SQL over the columns of a box in Spark, and `run` and `date`. The box's log keeps who did it.
 
     \b
     Examples:

@@ -28,11 +28,13 @@ def stream_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      help="How: parquet, json, orc, or any other sink that takes a path."),
         click.option("--option", "options", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
                      help="An option of the sink's, such as compression=zstd; may be repeated."),
-        click.option("--checkpoint", metavar="PATH", help="Where Spark keeps its place.  [default: PATH/_checkpoint]"),
+        click.option("--checkpoint", metavar="PATH",
+                     help="Where Spark keeps its place.  [default: PATH/_checkpoint; a SINK needs it]"),
         click.option("--once", is_flag=True, help="What is there now, and end; else until SIGTERM or SIGINT."),
-        click.option("--every", default="5 seconds", show_default=True, metavar="TIME", help="Else how often."),
+        click.option("--every", default="5 seconds", show_default=True, metavar="TIME",
+                     help="How often to look, without --once."),
         click.option("--batch", type=click.IntRange(min=1), metavar="N",
-                     help="Of a micro-batch.  [default: drain 100000, follow 50000]"),
+                     help="Events in a micro-batch.  [default: drain 100000, follow 50000]"),
     ):  # fmt: skip
         command = option(command)
     return spark_options(command)
@@ -42,13 +44,16 @@ def stream_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--stream", default="lake", show_default=True, metavar="NAME", help="The name of the stream in the box.")
 @click.option("--on-lost", type=click.Choice(["fail", "continue"]), default="fail", show_default=True,
               help="When others took events that it held.")  # fmt: skip
+@click.option("--on-unreadable", type=click.Choice(["fail", "continue"]), default="fail", show_default=True,
+              help="When the body of an event is damaged, or of a newer redbox.")  # fmt: skip
 @stream_options
 @pass_session
-def drain_command(session: Session, /, stream: str, on_lost: str, **options: Any) -> None:
+def drain_command(session: Session, /, stream: str, on_lost: str, on_unreadable: str, **options: Any) -> None:
     """Take events out of the box into files: claimed, and PUBLISHED when the files are committed.
 
-    Each event comes exactly once into a file sink, under the conditions that docs/pipeline.md prints. Read the files
-    through Spark: it knows which of them count.
+    Each event comes exactly once into a file sink, while it keeps its checkpoint and stream name, nobody else takes
+    what it held, and Redis loses no write that it acknowledged. Read the files through Spark: it knows which of them
+    count.
 
     \b
     Examples:
@@ -56,7 +61,7 @@ def drain_command(session: Session, /, stream: str, on_lost: str, **options: Any
       redbox pipeline drain --to /lake/drained --every '1 minute'
       redbox pipeline drain --to redbox --option url=redis://other:6379/0 --option box=orders --checkpoint /lake/moved
     """
-    _run(session, {"stream": stream, "onLost": on_lost}, **options)
+    _run(session, {"stream": stream, "onLost": on_lost, "onUnreadable": on_unreadable}, **options)
 
 
 @click.command("follow")
@@ -66,7 +71,8 @@ def drain_command(session: Session, /, stream: str, on_lost: str, **options: Any
 def follow_command(session: Session, /, state: str | None, **options: Any) -> None:
     """Copy published and dead events as they come, without claiming or changing anything.
 
-    So what relays deliver also reaches the lake. What a sweep removes before it was read is missed.
+    So what relays deliver also reaches the lake. What is swept, archived or dropped before it was read is
+    missed.
 
     \b
     Examples:

@@ -21,8 +21,7 @@ def locked(at: Address) -> Iterator[Callable[[], None]]:
     """Holds the lock; what it yields raises when it was lost meanwhile."""
     token, over = secrets.token_hex(8), threading.Event()
     with connected(at) as connection:
-        holder = connection.run(connection.store.lock, "archive", token, HOLDS)
-        if holder != token:
+        if connection.run(connection.store.lock, "take", "archive", token, HOLDS) != token:
             raise RedboxError(
                 f"another archive run of box {at.box!r} is under way; try again when it has ended, or "
                 f"{HOLDS:.0f} seconds after it was killed"
@@ -32,9 +31,10 @@ def locked(at: Address) -> Iterator[Callable[[], None]]:
 
     def still_ours() -> None:
         with connected(at) as connection:
-            if connection.run(connection.store.lock, "archive", token, HOLDS) != token:
+            if connection.run(connection.store.lock, "keep", "archive", token, HOLDS) != token:
                 raise RedboxError(
-                    f"the lock on the archive of box {at.box!r} was lost, and another run holds it; nothing was removed"
+                    f"the lock on the archive of box {at.box!r} was lost, and another run may have held it since; "
+                    "nothing was removed; run it again"
                 )
 
     try:
@@ -43,7 +43,7 @@ def locked(at: Address) -> Iterator[Callable[[], None]]:
         over.set()
         keeper.join()
         with connected(at) as connection:
-            connection.run(connection.store.unlock, "archive", token)
+            connection.run(connection.store.lock, "free", "archive", token)
 
 
 def _keep(at: Address, token: str, over: threading.Event) -> None:
@@ -51,7 +51,7 @@ def _keep(at: Address, token: str, over: threading.Event) -> None:
     try:
         while not over.wait(RENEWS):
             try:
-                connection.run(connection.store.lock, "archive", token, HOLDS)
+                connection.run(connection.store.lock, "keep", "archive", token, HOLDS)
             except StoreError:  # the next turn may succeed; `still_ours` decides
                 continue
     finally:

@@ -42,6 +42,7 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
         lease=given.seconds("lease", 60.0),
         patience=given.seconds("patience", 60.0),
         on_lost=given.choice("onLost", ("fail", "continue"), "fail"),
+        on_unreadable=given.choice("onUnreadable", ("fail", "continue"), "fail"),
         partition_size=given.number("partition_size", 10_000, 1, MOST),
         columns=None if columns is None else tuple(columns),
     )
@@ -111,7 +112,7 @@ class DrainReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
-        rows = Rows(self._schema)
+        rows = Rows(self._schema, strict=self._options.on_unreadable == "fail")
         with connected(self._options.at, self._options.patience) as connection, without_gc():
             fetch, store = Fetch(connection), connection.store
             members = connection.run(

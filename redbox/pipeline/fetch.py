@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from redbox.errors import StreamLost
 from redbox.pipeline.connection import Connection
@@ -12,6 +12,7 @@ from redbox.settings import BATCH_BYTES
 from redbox.store.store import Fence, Fields, as_fields
 
 FIRST_STEP: Final = 8  # of bodies whose size is not known
+Hashed = tuple[Fields, bytes | None]
 _STATE: Final = {index: state.value.encode() for index, state in STATE_OF.items()}
 
 
@@ -41,8 +42,8 @@ class Fetch:
     def wherever(self, ids: Sequence[str], rows: Rows) -> Iterator[list[Found]]:
         """Events in whatever index they are."""
         for part, hashes in self._steps(ids, bodies=rows.with_body):
-            bodies = {event_id: body for event_id, (_, body) in zip(part, hashes, strict=True)}
-            events = self._pick(part)
+            bodies = {event_id: body for event_id, (fields, body) in zip(part, hashes, strict=True) if fields}
+            events = self._pick(list(bodies)) if bodies else []
             for event in events:
                 event.body = bodies[event.event_id]
             if events:
@@ -70,17 +71,29 @@ class Fetch:
             if events:
                 yield events
 
-    def _steps(self, ids: Sequence[str], *, bodies: bool) -> Iterator[tuple[Sequence[str], Any]]:
+    def _steps(self, ids: Sequence[str], *, bodies: bool) -> Iterator[tuple[Sequence[str], list[Hashed]]]:
         """Hashes and bodies of as many at a time as the bodies read so far allow."""
         at = 0
         while at < len(ids):
             part = ids[at : at + self._step] if bodies else ids[at:]
             hashes = self._connection.run(self._connection.store.hashes, part, bodies=bodies)
+            if bodies:
+                hashes = self._whole(part, hashes)
             yield part, hashes
             at += len(part)
             if bodies:
                 largest = max(len(body or b"") for _, body in hashes) or 1
                 self._step = max(1, min(self._step * 8, BATCH_BYTES // largest))
+
+    def _whole(self, ids: Sequence[str], hashes: list[Hashed]) -> list[Hashed]:
+        """Without events that were removed after their hash and before their body was read: a second look tells them
+        from those that are damaged."""
+        torn = [event_id for event_id, (fields, body) in zip(ids, hashes, strict=True) if fields and body is None]
+        if not torn:
+            return hashes
+        again = self._connection.run(self._connection.store.hashes, torn, bodies=True)
+        seen = dict(zip(torn, again, strict=True))
+        return [seen.get(event_id, known) for event_id, known in zip(ids, hashes, strict=True)]
 
     def _pick(self, ids: Sequence[str]) -> list[Found]:
         return [
@@ -105,12 +118,13 @@ class Fetch:
 
     def _is_new(self, index: str, fields: Fields) -> bool:
         """Whether it was put or changed its state after the moment. Every way out of PENDING takes a claim number; the
-        ways back are told by the history."""
-        if fields[b"state"] != _STATE[index] or int(fields[b"created_at"]) > self._moment:
+        ways back are told by the history. Of what has ended only the end counts: the clock may have stepped back
+        since the put."""
+        if fields[b"state"] != _STATE[index]:
             return True
         if index in ("published", "dead"):
             return int(fields[b"published_at" if index == "published" else b"died_at"]) > self._moment
-        return int(fields.get(b"claim", b"0")) > self._claims
+        return int(fields[b"created_at"]) > self._moment or int(fields.get(b"claim", b"0")) > self._claims
 
 
 _PENDING: Final = tuple(index for index, state in STATE_OF.items() if state.value == "PENDING")

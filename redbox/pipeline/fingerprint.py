@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 KEPT: Final = 200  # bytes: a line of an event's history holds so much of an error, last_error more
 
-_STATUS: Final = r"(?<=\b(?:http|status|code|error|answered|returned|got)[ :='\"(]{1,3})[1-5]\d\d\b"
+_STATUS: Final = r"(?<=\b(?:http|status|code|error|answered|returned|got)[ :='\"(]{1,3})[1-5]\d\d\b(?![.,]\d)"
 _TELLING: Final = "error|errors|message|msg|detail|details|reason|title|description|error_description|code|type"
 _ERRNO: Final = r"(?<=\berrno[ :=]{1,2})\d+"
 
@@ -23,10 +23,10 @@ RULES: Final = (
     (r"\b\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:z\b|[+-]\d\d:?\d\d))?)?", "<time>"),
     (r"\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b", "<time>"),
     (r"\bheld by \S+", "held by <relay>"),
-    (r"(?<!\w)'(?![1-5]\d\d\b)(?!\w+://)[^']*'(?!\w)", "<text>"),
+    (rf"(?<!\w)'(?!{_STATUS})(?!\w+://)[^']*'(?!\w)", "<text>"),
     (r'"(\w{1,40})" ?:', "‹$1›:"),  # names in JSON stay, and of the values those that say what is wrong
     (rf'‹({_TELLING})›: ?"([^"]*)"', "‹$1›: ‹$2›"),
-    (r'"(?![1-5]\d\d\b)(?!\w+://)[^"]*"', "<text>"),
+    (rf'"(?!{_STATUS})(?!\w+://)[^"]*"', "<text>"),
     (r"[‹›]", '"'),
     (r"`[^`]*`", "<text>"),
     (r"\b0x[0-9a-f]+\b", "<hex>"),

@@ -18,11 +18,10 @@ from pyspark.sql.types import StructType
 from redbox.events import State
 from redbox.pipeline.connection import connected, without_gc
 from redbox.pipeline.options import RANGES_AT_ONCE, Address, Given, ReadOptions, states_of
-from redbox.pipeline.reader import Range, read_range
+from redbox.pipeline.reader import BEHIND_ALL, Range, ranges, read_range
 
 T = TypeVar("T")
 INDEXES: Final = {State.PUBLISHED: "published", State.DEAD: "dead"}
-NO_CLAIM_IS_LATER: Final = 2**62
 
 
 class FollowOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +69,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         before = "" if self._options.since is None else str(self._options.since - 1)
-        return {INDEXES[state]: {"time": before, "id": "\x7f" if before else ""} for state in self._options.states}
+        return {INDEXES[state]: {"time": before, "id": BEHIND_ALL if before else ""} for state in self._options.states}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.batch)
@@ -80,8 +79,8 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         size = self._options.partition_size
-        ranges = RANGES_AT_ONCE if isinstance(limit, ReadAllAvailable) else -(-self._options.batch // size)
-        return self._latest(start, ranges)
+        parts = RANGES_AT_ONCE if isinstance(limit, ReadAllAvailable) else -(-self._options.batch // size)
+        return self._latest(start, parts * size)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return self._ranges(start, end)
@@ -97,22 +96,15 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             connection.require_box()
             return connection.run(connection.store.time) - max(1, int(self._options.lag * 1000))
 
-    def _latest(self, start: dict[str, Any], ranges: int) -> dict[str, Any]:
+    def _latest(self, start: dict[str, Any], size: int) -> dict[str, Any]:
         until = self._complete_until() if self._until is None else self._until
         end = {}
         with connected(self._options.at, self._options.patience) as connection:
             for index, place in start.items():
-                _, _, _, *places = connection.run(
-                    connection.store.bounds,
-                    index,
-                    "",
-                    until,
-                    place["time"],
-                    place["id"],
-                    self._options.partition_size,
-                    ranges,
+                _, _, _, *last = connection.run(
+                    connection.store.bounds, index, "", until, place["time"], place["id"], size, 1
                 )
-                end[index] = {"time": places[-2].decode(), "id": places[-1].decode()} if places else place
+                end[index] = {"time": last[0].decode(), "id": last[1].decode()} if last else place
         return end
 
     def _ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -123,18 +115,12 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 after = start.get(index, {"time": "", "id": ""})
                 if after == last:
                     continue
-                _, _, _, *places = connection.run(
-                    connection.store.bounds, index, "", last["time"], after["time"], after["id"],
-                    self._options.partition_size, RANGES_AT_ONCE,
-                )  # fmt: skip
-                texts = [raw.decode() for raw in places]
-                place = (after["time"], after["id"])
-                goal = (last["time"], last["id"])
-                for here in zip(texts[::2], texts[1::2], strict=True):
-                    stop = min(here, goal, key=_order)
-                    parts.append(Range(index, place, stop, int(float(last["time"])), NO_CLAIM_IS_LATER))
-                    place = here
-                    if _order(here) >= _order(goal):
+                place, goal = (after["time"], after["id"]), (last["time"], last["id"])
+                until, size = int(float(last["time"])), self._options.partition_size
+                for part in ranges(connection, index, until, size, after=place, until=until):
+                    parts.append(part)
+                    if _order(part.last) >= _order(goal):
+                        part.last = goal
                         break
         return parts
 

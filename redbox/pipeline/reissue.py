@@ -66,6 +66,7 @@ class Reissue:
         self._connection, self._rows = connection, rows
         self._old: dict[str, tuple[Event, int]] = {}
         self._new: dict[str, Event] = {}  # by the id of the old one; what cannot be done falls out
+        self._done: set[str] = set()  # of these, what an earlier try did
         self._counts = Counts(matched=len(rows))
         self.failures: list[Failure] = []
 
@@ -93,10 +94,14 @@ class Reissue:
                 self.failures.append(Failure(event_id, error_text(own)))
 
     def leave_changed(self) -> None:
-        """Those that were replayed, or superseded, since they were read are left alone."""
+        """Those that were replayed, or superseded, since they were read are left alone. What an earlier try
+        of this step superseded is done, and not put again: it may have been delivered and be gone."""
         ids = list(self._new)
         found = self._connection.run(self._connection.store.hashes, ids, bodies=False) if ids else []
         for event_id, (fields, _) in zip(ids, found, strict=True):
+            if fields.get(b"superseded_by") == self._new[event_id].event_id.encode():
+                self._done.add(event_id)
+                continue
             same = fields.get(b"state") == State.DEAD.value.encode()
             same = same and int(fields.get(b"claim", b"0")) == self._old[event_id][1]
             if not same or b"superseded_by" in fields:
@@ -106,8 +111,9 @@ class Reissue:
         """A new event that is there already, because an earlier run was ended before it could note it, counts as it
         is: the function may not return the same twice."""
         receipts = Receipts(self._connection.at.box, MAX_PAYLOAD)
-        by_new = {event.event_id: old_id for old_id, event in self._new.items()}
-        encoded = [(event, encode_event(event, MAX_PAYLOAD, event.metadata)) for event in self._new.values()]
+        by_new = {event.event_id: old_id for old_id, event in self._new.items() if old_id not in self._done}
+        to_put = [self._new[old_id] for old_id in by_new.values()]
+        encoded = [(event, encode_event(event, MAX_PAYLOAD, event.metadata)) for event in to_put]
         for chunk in chunks(encoded):
             store = self._connection.store
             replies = self._connection.run(store.put, "each", [arguments for _, arguments in chunk])
@@ -122,7 +128,8 @@ class Reissue:
 
     def mark(self) -> None:
         """Notes at the old ones what supersedes them, if they still are what was seen."""
-        items = [(event_id, self._old[event_id][1], event.event_id) for event_id, event in self._new.items()]
+        new = {old_id: event.event_id for old_id, event in self._new.items() if old_id not in self._done}
+        items = [(old_id, self._old[old_id][1], new_id) for old_id, new_id in new.items()]
         replies = self._connection.run(self._connection.store.mark, "superseded_by", items) if items else []
         for (event_id, _, new_id), word in zip(items, replies, strict=True):
             if word != b"OK":

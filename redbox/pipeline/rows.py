@@ -51,9 +51,10 @@ class Found(msgspec.Struct, gc=False):
 
 
 class Rows:
-    """Makes Arrow batches of events."""
+    """Makes Arrow batches of events. One whose body cannot be read has a `problem` instead, or is an error."""
 
-    def __init__(self, schema: StructType) -> None:
+    def __init__(self, schema: StructType, *, strict: bool = False) -> None:
+        self._strict = strict
         columns = schema.fieldNames()
         self._arrow = to_arrow_schema(schema, timezone="UTC")
         self.with_body = not _IN_BODY.isdisjoint(columns)
@@ -63,6 +64,8 @@ class Rows:
     def batch(self, index: str, now: int, events: Sequence[Found]) -> pa.RecordBatch:
         """Events of one index, as they were at `now`."""
         made = _Slice(index, now, events, self.with_body)
+        if self._strict:
+            made.check()
         return pa.RecordBatch.from_arrays([made.column(field) for field in self._arrow], schema=self._arrow)
 
 
@@ -90,6 +93,15 @@ class _Slice:
                 self._problems[number] = str(error)
                 read.append((0, "", None, None, {}, None, None, None, {}, None))
         return dict(zip(Body.__struct_fields__, zip(*read, strict=True), strict=True))
+
+    def check(self) -> None:
+        problems = [problem for problem in self._problems or () if problem is not None]
+        if problems:
+            further = f" ({len(problems) - 1} others here neither)" if len(problems) > 1 else ""
+            raise StoreError(
+                f"{problems[0]}{further}; nothing of this batch was settled; to have such events without their "
+                "payload, and settled, set onUnreadable to continue"
+            )
 
     def column(self, field: pa.Field) -> pa.Array:
         name, kind = field.name, field.type

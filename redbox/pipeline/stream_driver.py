@@ -45,6 +45,7 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease: float = 60.0
     patience: float = 60.0
     on_lost: str = "fail"
+    on_unreadable: str = "fail"
     partition_size: int = 10_000
     columns: tuple[str, ...] | None = None
 
@@ -71,15 +72,15 @@ class StreamDriver:
         self._parent = os.getppid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="redbox-stream", daemon=True)
         self._thread.start()
-        self._run(self._adopt())
-        self._holding = asyncio.run_coroutine_threadsafe(self._hold(), self._loop)
+        self._holding: Future[None] | None = None  # from when the stream is ours
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
         """Lets go of the connections; the leases stay as they are. Spark never asks for it."""
-        self._holding.cancel()
+        if self._holding is not None:
+            self._holding.cancel()
         self._run(self._store.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -93,12 +94,14 @@ class StreamDriver:
     def next_batch(self, start: int, limit: int, until: int | None) -> int:
         """The number of the batch after `start`: the one that was cut already, or a new one; `start` when there is
         nothing to claim."""
-        self._check(start)
+        self._begin(start)
+        settled = self._settled
         batch = start + 1 if start < self._cut else self._cut_next(limit, until)
         self.settle(start)  # after the cut: so it is done while Spark works on the batch
-        if batch == start and self._settling is not None:
-            self.finish()  # the query may end here; and what was settled may have let others forward in their lines
-            batch = self._cut_next(limit, until)
+        if batch == start:
+            self.finish()  # the query may end here
+            if self._settled > settled:  # this may have let others forward in their lines
+                batch = self._cut_next(limit, until)
         return batch
 
     def _cut_next(self, limit: int, until: int | None) -> int:
@@ -115,7 +118,7 @@ class StreamDriver:
 
     def settle(self, upto: int) -> None:
         """Everything up to a batch is in the sink for good. It is settled beside what Spark does next."""
-        self._check(upto)
+        self._begin(upto)
         self._goal = max(self._goal, upto)
         if self._settling is not None and self._settling.done():
             self.finish()
@@ -137,6 +140,14 @@ class StreamDriver:
             return [(batch, await self._size(batch)) for batch in range(first, last + 1)]
 
         return self._run(count_all())
+
+    def _begin(self, position: int) -> None:
+        """Takes the stream over when it is first needed, with a checkpoint that fits: whoever has another must not
+        disturb the one who has the right one."""
+        if self._holding is None:
+            self._run(self._adopt(position))
+            self._holding = asyncio.run_coroutine_threadsafe(self._hold(), self._loop)
+        self._check(position)
 
     def _check(self, position: int) -> None:
         """A checkpoint and a box that belong together are at most one batch apart."""
@@ -192,9 +203,10 @@ class StreamDriver:
     async def _slice(self, batch: int, first: int) -> list[Fence]:
         return await self._store.members(self._options.stream, batch, first, first + BATCH_COUNT - 1)
 
-    async def _adopt(self) -> None:
+    async def _adopt(self, position: int) -> None:
         """Takes the stream over, and takes stock of what it has in hand."""
-        await self._move("own", 0)
+        await self._move("own", position)
+        self._check(position)
         held = back = lost = 0
         for batch in range(self._settled + 1, self._cut + 2):  # the last one may be open: its cut was interrupted
             every = await self._patiently(lambda: self._store.members(self._options.stream, batch, 0, -1))  # noqa: B023

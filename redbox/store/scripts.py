@@ -60,7 +60,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "drop": Signature(("who", "why", "heads"), ("id", "number")),
     "mark": Signature(("field",), ("id", "number", "value")),
     "note": Signature(("action", "who", "why", "count", "detail"), ("id",)),
-    "lock": Signature(("job", "token", "holds")),
+    "lock": Signature(("job", "action", "token", "holds")),
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
     "beat": Signature(("relay", "instance", "fresh", "forget", "leaving"), ("field", "value")),
     "configure": Signature(("action", "who", "why", "limit"), ("field", "value")),

@@ -57,6 +57,7 @@ NO_BATCH: Final = ("", "", "")
 ANY_TIME: Final = ("",)
 Fields = dict[bytes, bytes]
 Mark = Literal["superseded_by", "archived"]
+LockAction = Literal["take", "keep", "free"]
 Replies = Any  # a list, as each script's header describes it
 
 
@@ -203,12 +204,10 @@ class Store:
     ) -> None:
         await self._run("note", (action, who, why, count, detail, *ids))
 
-    async def lock(self, job: str, token: str, holds: float) -> str:
-        """Takes or keeps the lock of a job for so many seconds; the token of who holds it."""
-        return str((await self._run("lock", (job, token, max(1, int(holds * 1000))), repeat=True)).decode())
-
-    async def unlock(self, job: str, token: str) -> None:
-        await self._run("lock", (job, token, 0), repeat=True)
+    async def lock(self, action: LockAction, job: str, token: str, holds: float = 0) -> str:
+        """Takes, keeps or frees the lock of a job, for so many seconds; the token of who holds it, or nothing."""
+        arguments = (job, action, token, max(1, int(holds * 1000)))
+        return str((await self._run("lock", arguments, repeat=True)).decode())
 
     async def sweep(
         self, index: str, age: int | None, keep: int | None, limit: int, dry: bool, cursor: tuple[Any, Any]
@@ -266,7 +265,8 @@ class Store:
 
     async def hashes(self, ids: Sequence[str], *, bodies: bool) -> list[tuple[Fields, bytes | None]]:
         """Of each event its hash, empty when it is gone, and its body. Each hash is consistent in itself, and a body
-        never changes: so this needs no script, and costs the server a quarter of one."""
+        never changes: so this needs no script, and costs the server a quarter of one. An event that is removed in
+        between may come with its hash and without its body."""
         commands: list[Command] = [("HGETALL", keys.event(self.box, event_id)) for event_id in ids]
         if bodies:
             commands.append(("MGET", *[keys.body(self.box, event_id) for event_id in ids]))

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redbox import Event
+from redbox.pipeline import follow as following
+from redbox.pipeline import reader
 from redbox.pipeline.failures import translate
+from redbox.pipeline.follow import FollowReader, follow_options
+from redbox.pipeline.schema import SCHEMA
+from redbox.testing import advance
 from redbox.testing.conformance.steps import bury, contents, publish
+from redbox.testing.conformance.test_rules import meddle
 
 from .conftest import Played
 
@@ -78,6 +84,66 @@ def test_what_is_younger_than_the_lag_comes_later(redis_played: Played, spark: S
     follow.options["lag"] = 0
     follow.once()
     assert follow.rows() == Counter([("young", "PUBLISHED")])
+
+
+class Direct:
+    """The reader without Spark: one trigger after the other."""
+
+    def __init__(self, played: Played, **options: str) -> None:
+        self.reader = FollowReader(follow_options(played.options(mode="follow", lag="0", **options)), SCHEMA)
+        self.start = self.end = self.reader.initialOffset()
+
+    def plan(self) -> None:
+        self.start, self.end = self.end, self.reader.latestOffset(self.end, self.reader.getDefaultReadLimit())
+
+    def read(self) -> list[list[str]]:
+        """The ids of each part."""
+        return [
+            [event_id for batch in self.reader.read(part) for event_id in batch.column("event_id").to_pylist()]
+            for part in self.reader.partitions(self.start, self.end)
+        ]
+
+
+def publish_some(played: Played, *ids: str) -> None:
+    played.run(publish(played.box, *[Event("n", event_id=each) for each in ids]))
+    played.run(advance(played.box, seconds=1))
+
+
+def test_a_trigger_may_have_more_ranges_than_one_look_gives(redis_played: Played, monkeypatch: pytest.MonkeyPatch):
+    for module in (reader, following):
+        monkeypatch.setattr(module, "RANGES_AT_ONCE", 2)
+    publish_some(redis_played, *[f"e{number:02}" for number in range(14)])
+    direct = Direct(redis_played, maxEventsPerTrigger="11", partition_size="2")
+    direct.plan()
+    assert direct.read() == [[f"e{number:02}", f"e{number + 1:02}"] for number in range(0, 12, 2)]
+    direct.plan()
+    assert direct.read() == [["e12", "e13"]]
+    direct.plan()
+    assert direct.start == direct.end
+    assert direct.read() == []
+
+
+def test_what_comes_or_goes_between_plan_and_parts_does_not_shift_the_end(
+    redis_played: Played, monkeypatch: pytest.MonkeyPatch
+):
+    for module in (reader, following):
+        monkeypatch.setattr(module, "RANGES_AT_ONCE", 2)
+    publish_some(redis_played, *[f"e{number}" for number in range(8)])
+    direct = Direct(redis_played, maxEventsPerTrigger="8", partition_size="1")
+    direct.plan()
+    redis_played.run(redis_played.box.operate.drop(["e1", "e7"], who="test", why="test"))
+    redis_played.run(publish(redis_played.box, Event("n", event_id="later")))
+    assert direct.read() == [["e0"], ["e2"], ["e3"], ["e4"], ["e5"], ["e6"]]
+
+
+@pytest.mark.parametrize(("end", "state"), [(publish, "PUBLISHED"), (bury, "DEAD")])
+def test_a_clock_that_stepped_back_after_the_put_hides_nothing(redis_played: Played, end: Any, state: str):
+    redis_played.run(end(redis_played.box, Event("n", event_id="a")))
+    redis_played.run(advance(redis_played.box, seconds=1))
+    redis_played.run(meddle(redis_played.box, "HSET", ":e:a", "created_at", 2**42))
+    direct = Direct(redis_played, state=state)
+    direct.plan()
+    assert direct.read() == [["a"]]
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
 
-from redbox import Event, Record, State
+from redbox import Claim, Event, Record, State
+from redbox.pipeline import reader
 from redbox.pipeline.failures import translate
+from redbox.pipeline.options import read_options
+from redbox.pipeline.reader import INDEXES_OF, BoxReader
 from redbox.pipeline.schema import SCHEMA
+from redbox.store.store import Store
 from redbox.testing.conformance.steps import bury, contents, expire, publish
 
 from .conftest import Played
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import InputPartition
 
 pytestmark = pytest.mark.req("SP-1")
 
@@ -123,14 +128,77 @@ def test_ranges_of_any_size_hold_each_event_once(redis_played: Played, spark: Sp
 
 
 def test_an_index_may_have_more_ranges_than_one_look_gives(redis_played: Played, monkeypatch: pytest.MonkeyPatch):
-    from redbox.pipeline import reader
-    from redbox.pipeline.options import read_options
-
     monkeypatch.setattr(reader, "RANGES_AT_ONCE", 2)
     redis_played.run(redis_played.box.put_many([Event("n", event_id=f"e{number}") for number in range(5)]))
-    read = reader.BoxReader(read_options(redis_played.options(partition_size="1")), SCHEMA)
-    ids = [batch.column("event_id").to_pylist() for part in read.partitions() for batch in read.read(part)]
-    assert ids == [[f"e{number}"] for number in range(5)]
+    read = direct(redis_played, partition_size="1")
+    assert ids_of(read, read.partitions()) == [[f"e{number}"] for number in range(5)]
+
+
+def direct(played: Played, **options: str) -> BoxReader:
+    """The reader without Spark."""
+    return BoxReader(read_options(played.options(**options)), SCHEMA)
+
+
+def ids_of(read: BoxReader, parts: Sequence[InputPartition]) -> list[list[str]]:
+    return [
+        [event_id for batch in read.read(part) for event_id in batch.column("event_id").to_pylist()] for part in parts
+    ]
+
+
+def claim_some(played: Played, count: int) -> list[Claim]:
+    played.run(played.box.put_many([Event("n", event_id=f"c{number:02}") for number in range(count)]))
+    return played.run(played.box.claim("relay-1", limit=count, lease=60))
+
+
+def test_a_renewal_before_a_task_reads_is_no_change(redis_played: Played):
+    claims = claim_some(redis_played, 23)
+    read = direct(redis_played, partition_size="10", slice="3")
+    parts = read.partitions()
+    redis_played.run(redis_played.box.renew(claims, lease=600))
+    ids = [f"c{number:02}" for number in range(23)]
+    assert ids_of(read, parts) == [ids[:10], ids[10:20], ids[20:]]
+    redis_played.run(redis_played.box.release(claims[:2]))
+    redis_played.run(redis_played.box.claim("relay-2", limit=1))
+    assert ids_of(read, parts) == [ids[2:10], ids[10:20], ids[20:]]
+
+
+def test_a_renewal_while_claims_are_planned_is_no_change(redis_played: Played, monkeypatch: pytest.MonkeyPatch):
+    fences = [(claim.event_id, claim.number) for claim in claim_some(redis_played, 23)]
+    real, left = Store.slice, [fences[:15]]
+
+    async def renewing(store: Store, *arguments: Any) -> Any:
+        reply = await real(store, *arguments)
+        if left:
+            await store.renew("relay-1", 600_000, left.pop())
+        return reply
+
+    monkeypatch.setattr(Store, "slice", renewing)
+    monkeypatch.setattr(reader, "SLICE", 5)
+    read = direct(redis_played)
+    (ids,) = ids_of(read, read.partitions())
+    assert Counter(ids) == Counter(f"c{number:02}" for number in range(23))
+
+
+def test_claimed_events_are_narrowed_by_options(redis_played: Played):
+    async def fill() -> datetime:
+        for number, event_type in enumerate(("user.created", "invoice.paid", "user.deleted")):
+            await redis_played.box.put(Event(event_type, event_id=f"e{number}"))
+            await redis_played.box.claim("relay-1", lease=100 + number)
+        (_, lease, _) = [record.lease_until async for record in redis_played.box.list(state="CLAIMED")]
+        return lease
+
+    lease = redis_played.run(fill())
+
+    def ids(**options: str) -> list[str]:
+        read = direct(redis_played, state="CLAIMED", **options)
+        return [event_id for part in ids_of(read, read.partitions()) for event_id in part]
+
+    assert ids() == ["e0", "e1", "e2"]
+    assert ids(event_type="user.*") == ["e0", "e2"]
+    assert ids(since=lease.isoformat()) == ["e1", "e2"]
+    assert ids(until=lease.isoformat()) == ["e0", "e1"]
+    assert ids(since=lease.isoformat(), until=lease.isoformat()) == ["e1"]
+    assert ids(since=(lease + timedelta(hours=1)).isoformat()) == []
 
 
 def test_bodies_are_read_within_bounds_and_large_ones_too(redis_played: Played, spark: SparkSession):
@@ -155,29 +223,42 @@ def test_an_event_that_cannot_be_read_does_not_hide_the_others(redis_played: Pla
 
 
 def test_what_moves_meanwhile_comes_once_or_not_at_all(redis_played: Played, spark: SparkSession):
-    """Relays claim, publish, retry, and someone replays, while the box is read again and again."""
-    box, stop = redis_played.box, threading.Event()
+    """Relays claim, renew, publish, retry, and someone replays, while the box is read again and again."""
+    box, stop, failures, rounds = redis_played.box, threading.Event(), list[BaseException](), [0]
+    held = claim_some(redis_played, 300)
     redis_played.run(box.put_many([Event("n", event_id=f"still{number}", delay=3600) for number in range(300)]))
     redis_played.run(box.put_many([Event("n", event_id=f"moves{number}") for number in range(300)]))
+    unchanged = {claim.event_id for claim in held} | {f"still{number}" for number in range(300)}
 
     async def move() -> None:
         while not stop.is_set():
             claims = await box.claim("relay-1", limit=100)
-            await box.ack(claims[::3])
-            await box.retry(claims[1::3], error="again")
-            await box.release(claims[2::3])
-            await box.replay(state="PUBLISHED")
+            assert all(await box.renew([*held, *claims], lease=600))
+            assert all(await box.ack(claims[::3]))
+            assert all(await box.retry(claims[1::3], error="again"))
+            assert all(await box.release(claims[2::3]))
+            assert (await box.replay(state="PUBLISHED")).replayed > 0
+            rounds[0] += 1
 
-    mover = threading.Thread(target=lambda: redis_played.run(move()))
+    def run() -> None:
+        try:
+            redis_played.run(move())
+        except BaseException as error:
+            failures.append(error)
+
+    mover = threading.Thread(target=run)
     mover.start()
     try:
         for _ in range(4):
+            before = rounds[0]
             seen = Counter(row[0] for row in redis_played.read(spark, columns="event_id", partition_size=50).collect())
+            assert rounds[0] > before
             assert max(seen.values()) == 1
-            assert sum(event_id.startswith("still") for event_id in seen) == 300
+            assert unchanged <= seen.keys()
     finally:
         stop.set()
         mover.join()
+    assert failures == []
 
 
 @pytest.fixture
@@ -251,6 +332,4 @@ def test_options_that_are_missing_are_named(spark: SparkSession):
 
 
 def test_the_states_of_the_source_are_the_states_of_events():
-    from redbox.pipeline.reader import INDEXES_OF
-
     assert set(INDEXES_OF) == set(State)

@@ -33,22 +33,6 @@ pytestmark = pytest.mark.req("SP-3")
 SPARK = ("--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
-#: Several commands in one process, since Java starts only once for them; each ends as it would alone.
-ONE_BY_ONE = """
-import contextlib, io, json, sys
-from redbox.cli.app import cli
-told = []
-for line in json.loads(sys.argv[1]):
-    out, err = (io.TextIOWrapper(io.BytesIO(), write_through=True) for _ in range(2))
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            cli.main(line)
-    except SystemExit as end:
-        said = {name: each.buffer.getvalue().decode() for name, each in (("out", out), ("err", err))}
-        told.append({"code": end.code, **said})
-print(json.dumps(told))
-"""
-
 
 @dataclass
 class Ended:
@@ -76,25 +60,25 @@ def of_session(session: int) -> list[int]:
 
 
 @contextmanager
-def command(played: Played, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def started(played: Played, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A command in a session of its own; nothing of it is left after the block."""
-    started = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "redbox", "--url", played.url, "--box", played.name, "pipeline", *arguments, *SPARK],
         cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     try:
-        yield started
+        yield process
     finally:
-        for process in of_session(started.pid):
-            os.kill(process, signal.SIGKILL)
-        started.communicate()
+        for each in of_session(process.pid):
+            os.kill(each, signal.SIGKILL)
+        process.communicate()
 
 
 def stopped_by(
     played: Played, sink: Path, stop: Callable[[int], None], until: Callable[[], bool], *arguments: str
 ) -> Ended:
     """Runs a stream until a condition holds, and then stops it."""
-    with command(played, *arguments, "--to", str(sink), "--every", "200 milliseconds") as process:
+    with started(played, *arguments, "--to", str(sink), "--every", "200 milliseconds") as process:
         servers.poll(lambda: until() or process.poll() is not None, "it did not come so far", 120)
         assert process.poll() is None, process.communicate()
         stop(process.pid)
@@ -132,39 +116,30 @@ def module_played(redis_url: str) -> Iterator[Callable[[], Played]]:
             runner.run(each.box.aclose())
 
 
-def test_once_takes_what_is_there_and_ends(redis_played: Played, spark: SparkSession, tmp_path: Path):
+def test_once_takes_what_is_there_and_ends(redis_played: Played, spark: SparkSession, command: Command, tmp_path: Path):
     ids = fill(redis_played, 30)
-    where = ["--url", redis_played.url, "--box", redis_played.name]
     drained, followed = tmp_path / "drained", tmp_path / "followed"
-    nowhere = f"redis://127.0.0.1:{servers.free_port()}/0"
-    lines: list[list[str]] = [
-        [*where, "pipeline", "drain", "--to", str(drained), "--once", "--batch", "20", *SPARK],
-        ["--json", *where, "pipeline", "follow", "--to", str(followed), "--once", "--state", "published"],
-        ["--url", nowhere, "pipeline", "drain", "--to", str(tmp_path / "none"), "--once"],
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_BY_ONE, json.dumps(lines)],
-        cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=250,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    drain, follow, unreachable = json.loads(done.stdout)
-
-    assert drain["code"] == 0, drain
-    assert drain["out"].startswith(f"30 events in 2 micro-batches written to {drained} in ")
-    assert "(starting Spark took " in drain["out"]
-    assert drain["err"].splitlines() == ["starting Spark ...", *progress(20, 30)]
+    drain = command(redis_played, "pipeline", "drain", "--to", str(drained), "--once", "--batch", "20")
+    assert drain.exit_code == 0, drain.output
+    assert drain.stdout.startswith(f"30 events in 2 micro-batches written to {drained} in ")
+    assert "(starting Spark took " in drain.stdout
+    assert drain.stderr.splitlines() == ["starting Spark ...", *progress(20, 30)]
     assert rows(spark, drained) == ids
     assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 30
 
-    assert follow["code"] == 0, follow
-    told: dict[str, Any] = json.loads(follow["out"])
+    published = ("--to", str(followed), "--once", "--state", "published")
+    follow = command(redis_played, "--json", "pipeline", "follow", *published)
+    assert follow.exit_code == 0, follow.output
+    told: dict[str, Any] = json.loads(follow.stdout)
     assert (told["rows"], told["batches"]) == (30, 1)
     assert told.keys() == {"rows", "batches", "seconds", "start_up_seconds"}
     assert rows(spark, followed) == ids
 
-    assert unreachable["code"] == 3, unreachable
-    assert unreachable["err"].splitlines()[-1].startswith(f"error: {nowhere} cannot be reached")
-    assert unreachable["out"] == ""
+    nowhere = f"redis://127.0.0.1:{servers.free_port()}/0"
+    unreachable = command(redis_played, "--url", nowhere, "pipeline", "drain", "--to", str(tmp_path / "no"), "--once")
+    assert unreachable.exit_code == 3, unreachable.output
+    assert unreachable.stderr.splitlines()[-1].startswith(f"error: {nowhere} cannot be reached")
+    assert unreachable.stdout == ""
 
 
 def progress(*counts: int) -> list[str]:

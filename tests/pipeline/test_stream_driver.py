@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from redbox import Event, Phase
-from redbox.errors import StreamTaken
+from redbox import Event, Phase, keys
+from redbox.errors import StoreError, StreamTaken, UsageError
+from redbox.pipeline.drain import DrainReader, stream_options
 from redbox.pipeline.options import Address
+from redbox.pipeline.schema import SCHEMA
 from redbox.pipeline.stream_driver import StreamDriver, StreamOptions
 from redbox.testing import check_invariants
 from tests import servers
@@ -87,12 +89,63 @@ def test_a_process_that_was_replaced_is_fenced(redis_played: Played):
     with driven(redis_played) as old:
         assert old.next_batch(0, 10, None) == 1
         with driven(redis_played) as new:
+            assert new.next_batch(0, 10, None) == 1
             old.settle(1)
             with pytest.raises(StreamTaken):
                 old.finish()
             with pytest.raises(StreamTaken):
                 old.next_batch(1, 10, None)
-            assert new.next_batch(0, 10, None) == 1
             assert new.next_batch(1, 10, None) == 2
             new.finish()
             assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 10
+
+
+def test_one_with_another_checkpoint_is_refused_and_disturbs_nobody(redis_played: Played):
+    fill(redis_played, 20)
+    with driven(redis_played) as right:
+        assert right.next_batch(0, 10, None) == 1
+        assert right.next_batch(1, 10, None) == 2
+        right.finish()
+        with driven(redis_played) as wrong:
+            assert wrong.time() > 0
+            for position in (0, 3):
+                for ask in (lambda: wrong.next_batch(position, 10, None), lambda: wrong.settle(position)):  # noqa: B023
+                    with pytest.raises(UsageError, match=f"it stands at batch {position}, and stream 'lake' of box"):
+                        ask()
+        assert right.next_batch(2, 10, None) == 2
+    assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 20
+
+
+def test_what_is_settled_at_last_lets_the_next_of_a_line_come(redis_played: Played):
+    """Whether the settlement before it is over by then, or not."""
+    fill(redis_played, 5)
+    line = [Event("n", event_id=f"line{number}", ordering_key="k") for number in range(3)]
+    redis_played.run(redis_played.box.put_many(line))
+    with driven(redis_played) as driver:
+        assert driver.next_batch(0, 5, None) == 1
+        assert driver.next_batch(1, 5, None) == 2
+        holds(lambda: driver._settling is not None and driver._settling.done())
+        assert driver.next_batch(2, 5, None) == 3
+        assert driver.next_batch(3, 5, None) == 4
+        assert [event_id for event_id, _ in members(redis_played, 4)] == ["line2"]
+        assert driver.next_batch(4, 5, None) == 4
+    assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 8
+
+
+def test_what_cannot_be_read_is_not_settled_unless_it_may_be(redis_played: Played):
+    fill(redis_played, 3)
+    redis_played.run(redis_played.box._store.exchange([("SET", keys.body(redis_played.name, "e01"), b"\xc1")]))
+
+    def drained(**options: str) -> list[dict[str, Any]]:
+        reader = DrainReader(stream_options({**redis_played.options(stream="lake"), **options}), SCHEMA)
+        (part,) = reader.partitions({"n": 0}, reader.latestOffset({"n": 0}, reader.getDefaultReadLimit()))
+        return [row for batch in reader.read(part) for row in batch.to_pylist()]
+
+    with pytest.raises(
+        StoreError, match=r"event e01 cannot be read: its stored body is damaged; nothing of this batch"
+    ):
+        drained()
+    assert claimed(redis_played) == 3
+    rows = {row["event_id"]: row for row in drained(onUnreadable="continue")}
+    assert [rows[each]["payload"] for each in ("e00", "e01", "e02")] == [b"null", None, b"null"]
+    assert "damaged" in rows["e01"]["problem"]

@@ -92,6 +92,24 @@ async def test_members_leave_their_batch_also_when_their_claims_were_gone(box: B
     assert (await box.stats()).phases[Phase.AVAILABLE] == 2
 
 
+@pytest.mark.req("SP-3")
+async def test_only_who_stands_where_the_stream_does_can_take_it(box: Box):
+    await filled(box)
+    await own(box)
+    await cut(box, 1)
+    await box._store.stream("cut", "lake", "me", 1)
+    await settle(box, 1, await members(box, 1))
+    await box._store.stream("settle", "lake", "me", 1)
+    before = await contents(box)
+    for position in (0, 2):
+        assert await box._store.stream("own", "lake", "other", position) == (1, 1)
+    assert await contents(box) == before
+    assert await box._store.stream("look", "lake", "me") == (1, 1)
+    assert await box._store.stream("own", "lake", "other", 1) == (1, 1)
+    with pytest.raises(StreamTaken):
+        await box._store.stream("look", "lake", "me")
+
+
 @pytest.mark.req("SP-3", "PL-6")
 async def test_whoever_takes_a_stream_over_fences_the_others(box: Box):
     await filled(box)
@@ -265,11 +283,14 @@ async def test_events_are_picked_with_their_place_and_history(box: Box):
 async def test_a_lock_has_one_holder_at_a_time(box: Box):
     await filled(box, 1)
     store = box._store
-    assert await store.lock("archive", "one", 60) == "one"
-    assert await store.lock("archive", "two", 60) == "one"
-    assert await store.lock("archive", "one", 60) == "one"
-    assert await store.lock("other", "two", 60) == "two"
-    await store.unlock("archive", "two")
-    assert await store.lock("archive", "two", 60) == "one"
-    await store.unlock("archive", "one")
-    assert await store.lock("archive", "two", 60) == "two"
+    assert await store.lock("keep", "archive", "one", 60) == ""
+    assert await store.lock("take", "archive", "one", 60) == "one"
+    for action in ("take", "keep", "free"):
+        assert await store.lock(action, "archive", "two", 60) == "one"
+    assert await store.lock("take", "archive", "one", 60) == "one"
+    assert await store.lock("keep", "archive", "one", 60) == "one"
+    assert await store.lock("take", "other", "two", 60) == "two"
+    assert await store.lock("free", "archive", "one") == ""
+    assert await store.lock("keep", "archive", "one", 60) == ""
+    assert await store.lock("take", "archive", "two", 60) == "two"
+    assert await store.lock("keep", "archive", "one", 60) == "two"

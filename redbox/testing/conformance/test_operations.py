@@ -804,8 +804,11 @@ async def test_a_mark_is_for_terminal_events_and_fenced_by_the_claim_number_that
         ("dead", seen["dead"], "new-2"),
         ("published", seen["published"], "new-3"),
     ]
+    assert await box._store.mark("archived", [("dead", seen["dead"], "here")]) == [b"OK"]
     assert await box._store.mark("superseded_by", marks) == [b"OK"] * 3
-    assert await box._store.mark("archived", [("dead", seen["dead"], "there")]) == [b"OK"]
+    assert "archived" not in await fields_of(box, "dead")
+    assert await box._store.mark("archived", [("dead", seen["dead"], "there")]) == [b"CHANGED"]
+    assert await box._store.mark("archived", [("dead", (await known(box, "dead")).number, "there")]) == [b"OK"]
     fields = await fields_of(box, "dead")
     assert (fields["superseded_by"], fields["archived"], fields["state"]) == ("new-2", "there", "DEAD")
     assert [(await known(box, name)).superseded_by for name in ("dead", "published", "again")] == [
@@ -814,6 +817,7 @@ async def test_a_mark_is_for_terminal_events_and_fenced_by_the_claim_number_that
     unmarked = {**await contents(box)}
     for name in ("dead", "published"):
         unmarked[keys.event(box.name, name)] = between[keys.event(box.name, name)]
+    unmarked[keys.counters(box.name)] = between[keys.counters(box.name)]
     assert unmarked == between
     assert await check_invariants(box) == []
 
@@ -841,6 +845,19 @@ async def test_what_was_superseded_is_replayed_only_by_force(box: Box):
     assert await contents(box) == before
     assert (await box.replay(state="DEAD")).replayed == 1
     assert (await box.replay(["old"], force=True)).replayed == 1
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-3", "SP-5", "SP-7")
+async def test_being_superseded_takes_a_number_so_that_a_copy_made_before_does_not_count(box: Box):
+    await bury(box, *named("old"))
+    seen = (await known(box, "old")).number
+    for _ in range(2):  # the reply to the first may be lost
+        assert await box._store.mark("superseded_by", [("old", seen, "new")]) == [b"OK"]
+        assert (await known(box, "old")).number == seen + 1
+    assert await box._store.drop([("old", seen)], who="", why="", heads=False) == [b"CHANGED"]
+    assert await box._store.mark("superseded_by", [("old", seen, "newer")]) == [b"CHANGED"]
+    assert (await put_and_claim(box, Event("n"))).number == seen + 2
     assert await check_invariants(box) == []
 
 
