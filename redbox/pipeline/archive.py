@@ -2,7 +2,7 @@
 
 Every step can be cut short and run again. Before the manifest is written, the run does not exist: nothing was removed,
 and the next run begins anew. After it, the next run first finishes the removal. A removal is fenced by the claim number
-that was archived, so what was replayed meanwhile stays.
+that was archived, so what was replayed meanwhile stays. What a run kept, or had to leave, goes with a later one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
@@ -26,7 +27,7 @@ from redbox.pipeline.connection import connected
 from redbox.pipeline.options import Address
 from redbox.pipeline.schema import SCHEMA
 from redbox.pipeline.spark_session import set_for
-from redbox.pipeline.tasks import map_arrow
+from redbox.pipeline.tasks import Work, map_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -55,6 +56,18 @@ class Archived(msgspec.Struct, kw_only=True):
     dry_run: bool = False
 
 
+class _Wanted(msgspec.Struct, frozen=True):
+    """What a run is about: the events of these states that became so by a moment, in ms."""
+
+    at: Address
+    states: tuple[State, ...]
+    until: int
+
+    def read(self, spark: SparkSession, **options: str) -> DataFrame:
+        reader = spark.read.format("redbox").options(url=self.at.url, box=self.at.box, **options)
+        return reader.options(state=",".join(self.states), until=from_ms(self.until).isoformat()).load()
+
+
 def archive(
     spark: SparkSession,
     at: Address,
@@ -73,25 +86,29 @@ def archive(
     with connected(at) as connection:
         connection.require_box()
         until = connection.run(connection.store.time) - int(older_than.total_seconds() * 1000)
+    wanted = _Wanted(at, states, until)
     store.open(at.box, create=not dry_run)
     done = Archived(dry_run=dry_run)
     if dry_run:
-        done.rows = _terminal(spark, at, states, until, columns="event_id").count()
+        done.rows = wanted.read(spark, columns="event_id").count()
         return done
     with locked(at) as still_ours:
         _finish(store, at, done, tell)
         store.clean()
         tell("archiving")
-        manifest = _write(store, at, states, until, keep, done)
-        if manifest is None:
-            return done
-        still_ours()
-        store.write_manifest(manifest)
-        tell("marking" if keep else "removing")
-        removal = _settle(store, at, manifest)
-    done.run, done.rows, done.files = manifest.run, manifest.rows, len(manifest.files)
-    done.bytes = sum(file.bytes for file in manifest.files)
-    done.removed, done.left = removal.removed, removal.left
+        known = _known(store)
+        manifest = _write(store, wanted, keep, known, done)
+        if manifest is not None:
+            still_ours()
+            store.write_manifest(manifest)
+            tell("marking" if keep else "removing")
+            removal = _settle(store, at, manifest)
+            done.run, done.rows, done.files = manifest.run, manifest.rows, len(manifest.files)
+            done.bytes = sum(file.bytes for file in manifest.files)
+            done.removed, done.left = removal.removed, removal.left
+        if known is not None and not keep:
+            tell("removing what was archived before")
+            _remove_known(store, wanted, known, done)
     return done
 
 
@@ -108,24 +125,29 @@ def _finish(store: Archive, at: Address, done: Archived, tell: Tell) -> None:
 # --- writing ---------------------------------------------------------------------------------------------------
 
 
-def _terminal(spark: SparkSession, at: Address, states: tuple[State, ...], until: int, **options: str) -> DataFrame:
-    read = spark.read.format("redbox").options(url=at.url, box=at.box, state=",".join(states), **options)
-    return read.option("until", from_ms(until).isoformat()).load()
+def _known(store: Archive) -> DataFrame | None:
+    """Of the runs that kept their events, or left some, what they archived: Redis may still have it."""
+    removals = store.removals()
+    partly = [
+        manifest
+        for manifest in store.manifests()
+        if (removal := removals.get(manifest.run)) is None or removal.kept or removal.left
+    ]
+    return identities(store.read(partly)) if partly else None
 
 
-def _write(
-    store: Archive, at: Address, states: tuple[State, ...], until: int, keep: bool, done: Archived
-) -> Manifest | None:
-    """Writes the files of a new run and reads them back; None when there was nothing to archive."""
+def _write(store: Archive, wanted: _Wanted, keep: bool, known: DataFrame | None, done: Archived) -> Manifest | None:
+    """Writes what is not known into the files of a new run and reads them back; None when there was nothing."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     read, written = Observation(), Observation()
-    table = _terminal(store.spark, at, states, until)
+    table = wanted.read(store.spark)
     table = table.observe(read, f.count(f.when(f.col("problem").isNotNull(), 1)).alias("unreadable"))
     table = table.where("problem is null")
-    table = _without_known(store, table)
+    if known is not None:
+        table = table.join(known, ["event_id", "claim"], "left_anti")
     dated = table.withColumn("date", f.date_format(f.coalesce("published_at", "died_at"), "yyyy-MM-dd"))
     # One task for each date and type, as long as they are small: so that there are not a thousand tiny files.
     dated = dated.hint("rebalance", "date", "event_type").observe(written, *_checksum())
@@ -147,20 +169,9 @@ def _write(
             f"the files of run {run} do not hold what was written into them: {rows:,} of {observed['rows']:,} rows "
             "were read back; nothing was removed, and the run does not count"
         )
-    by_name = {_name_of(row["file"]): int(row["rows"]) for row in counted}
-    listed = [ArchiveFile(path, by_name.get(_name_of(path), 0), size) for path, size in sorted(sizes.items())]
-    return Manifest(FORMAT, run, at.box, until, keep, rows, mixed, [file for file in listed if file.rows])
-
-
-def _without_known(store: Archive, table: DataFrame) -> DataFrame:
-    """Without what the archive has already and Redis still has: what was kept, or blocked its line."""
-    removals = store.removals()
-    partly = [
-        manifest
-        for manifest in store.manifests()
-        if (removal := removals.get(manifest.run)) is None or removal.kept or removal.left
-    ]
-    return table.join(identities(store.read(partly)), ["event_id", "claim"], "left_anti") if partly else table
+    by_path = {_below(run, row["file"]): int(row["rows"]) for row in counted}
+    listed = [ArchiveFile(path, by_path.get(path, 0), size) for path, size in sorted(sizes.items())]
+    return Manifest(FORMAT, run, wanted.at.box, wanted.until, keep, rows, mixed, [file for file in listed if file.rows])
 
 
 def _checksum() -> list[Column]:
@@ -187,8 +198,10 @@ def _fold(parts: list[dict[str, Any]]) -> str:
     return f"{xored & (2**64 - 1):016x}-{summed}"
 
 
-def _name_of(path: str) -> str:
-    return path.rpartition("/")[2]
+def _below(run: str, url: str) -> str:
+    """A data file of a run as a manifest names it; Spark tells its URL. Its name alone is not enough: a task writes
+    files of one name into several directories."""
+    return f"data/run={run}/{unquote(url.rpartition(f'/data/run={run}/')[2])}"
 
 
 # --- removing --------------------------------------------------------------------------------------------------
@@ -196,13 +209,24 @@ def _name_of(path: str) -> str:
 
 def _settle(store: Archive, at: Address, manifest: Manifest) -> Removal:
     """Removes the events of a run from Redis, or marks them there as archived."""
-    work = partial(_settle_task, at, manifest.run, manifest.keep)
-    counted = map_arrow(identities(store.read([manifest])), work, "done long, left_there long")
-    row = counted.groupBy().sum("done", "left_there").first()
-    assert row is not None
-    removal = Removal(manifest.run, manifest.keep, int(row[0] or 0), int(row[1] or 0))
+    settled, left = _count(identities(store.read([manifest])), partial(_settle_task, at, manifest.run, manifest.keep))
+    removal = Removal(manifest.run, manifest.keep, settled, left)
     store.write_removal(removal)
     return removal
+
+
+def _remove_known(store: Archive, wanted: _Wanted, known: DataFrame, done: Archived) -> None:
+    """Removes what earlier runs archived and Redis still has, as far as this run is about it."""
+    live = wanted.read(store.spark, columns="event_id,claim").join(known, ["event_id", "claim"], "left_semi")
+    removed, left = _count(live, partial(_settle_task, wanted.at, "", False))
+    done.removed, done.left = done.removed + removed, done.left + left
+
+
+def _count(table: DataFrame, work: Work) -> tuple[int, int]:
+    """Settles the events of a table; how many, and how many were left."""
+    row = map_arrow(table, work, "done long, left_there long").groupBy().sum("done", "left_there").first()
+    assert row is not None
+    return int(row[0] or 0), int(row[1] or 0)
 
 
 def _settle_task(at: Address, run: str, keep: bool, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

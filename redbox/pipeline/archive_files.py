@@ -75,7 +75,7 @@ class Archive:
         marker = self.within(HOME, "archive.json")
         if files.exists(self.spark, marker):
             self._check(msgspec.json.decode(files.read_text(self.spark, marker), type=Marker), box)
-        elif files.list(self.spark, self.path):
+        elif not self._is_empty():
             raise UsageError(f"{self.path} is not empty and is not an archive of redbox; choose another path")
         elif create:
             text = msgspec.json.encode(Marker(FORMAT, box)).decode()
@@ -83,6 +83,13 @@ class Archive:
         else:
             return False
         return True
+
+    def _is_empty(self) -> bool:
+        """Nothing is there, or only what a kill left of a first marker that was never there."""
+        if any(name != HOME for name in files.list(self.spark, self.path)):
+            return False
+        there = files.list(self.spark, self.within(HOME))
+        return all(name.startswith(".archive.json.") and name.endswith(".part") for name in there)
 
     def _check(self, marker: Marker, box: str) -> None:
         if marker.format > FORMAT:
@@ -97,20 +104,22 @@ class Archive:
 
     def manifests(self) -> list[Manifest]:
         """Every run that was completed, the oldest first."""
-        read = [
-            msgspec.json.decode(files.read_text(self.spark, self.within(HOME, "runs", name)), type=Manifest)
-            for name in files.list(self.spark, self.within(HOME, "runs"))
-            if name.endswith(".json")
-        ]
+        read = [msgspec.json.decode(files.read_text(self.spark, path), type=Manifest) for path in self._texts("runs")]
         newer = [manifest.format for manifest in read if manifest.format > FORMAT]
         if newer:
             raise RedboxError(f"the archive at {self.path} has runs of a newer redbox (format {newer[0]}); upgrade")
         return read
 
     def removals(self) -> dict[str, Removal]:
-        names = files.list(self.spark, self.within(HOME, "removed"))
-        texts = [files.read_text(self.spark, self.within(HOME, "removed", name)) for name in names if "json" in name]
-        return {removal.run: removal for removal in (msgspec.json.decode(text, type=Removal) for text in texts)}
+        read = [msgspec.json.decode(files.read_text(self.spark, path), type=Removal) for path in self._texts("removed")]
+        return {removal.run: removal for removal in read}
+
+    def _texts(self, directory: str) -> list[str]:
+        """The small files there; not what a kill left of one."""
+        names = files.list(self.spark, self.within(HOME, directory))
+        return [
+            self.within(HOME, directory, name) for name in names if name.endswith(".json") and not name.startswith(".")
+        ]
 
     def write_manifest(self, manifest: Manifest) -> None:
         """The run counts from here on."""

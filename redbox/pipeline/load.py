@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from redbox.errors import UsageError
 from redbox.pipeline.incoming import PLACE, WRITABLE, check_columns
@@ -27,6 +31,9 @@ CUT: Final = {
     "spark.sql.files.openCostInBytes": "4194304",
     "spark.sql.files.minPartitionNum": "1",
 }
+SHOWN: Final = 80  # characters of a row
+_MALFORMED_ROW: Final = re.compile(r"\[MALFORMED_CSV_RECORD\] Malformed CSV record: (.*?) SQLSTATE: ", re.DOTALL)
+_OTHER_HEADER: Final = "CSV header does not conform to the schema"
 COUNTS: Final = ("put", "existing", "skipped", "rejected", "size")
 
 
@@ -59,20 +66,22 @@ def load(
 
     `columns` maps columns of events to columns of the file, `constants` to one value for all rows. The ids of rows
     without one are made from `job`, by default the path, and from the content and its place in the files: a load that
-    failed is completed by running it again on the same files, here or on a cluster.
+    failed is completed by running it again on the same files, here or on a cluster. A row that cannot be read as one
+    ends the load: neither is it left out, nor are parts of it.
     """
-    files = read_files(spark, path, format)
-    table = mapped(files, columns or {}, constants or {})
-    check_columns(table.schema)
-    if dry_run:
-        return Loaded(rows=table.count())
-    options = WriteOptions(at=at, job=job or f"load {path}", on_conflict=on_conflict, rejects=rejects,
-                           durability=durability)  # fmt: skip
-    check_store(options)
-    placed = mapped(files, columns or {}, constants or {}, place=True)
-    counted = map_arrow(placed, partial(_write, options), ", ".join(f"{name} long" for name in COUNTS))
-    with set_for(spark, CUT):
-        total = counted.groupBy().sum(*COUNTS).first()
+    with _told(path):
+        files = read_files(spark, path, format)
+        table = mapped(files, columns or {}, constants or {})
+        check_columns(table.schema)
+        if dry_run:
+            return Loaded(rows=table.count())
+        options = WriteOptions(at=at, job=job or f"load {path}", on_conflict=on_conflict, rejects=rejects,
+                               durability=durability)  # fmt: skip
+        check_store(options)
+        placed = mapped(files, columns or {}, constants or {}, place=True)
+        counted = map_arrow(placed, partial(_write, options), ", ".join(f"{name} long" for name in COUNTS))
+        with set_for(spark, CUT):
+            total = counted.groupBy().sum(*COUNTS).first()
     done = dict(zip(COUNTS, (int(value or 0) for value in total or ()), strict=False))
     return Loaded(rows=sum(done[name] for name in COUNTS[:-1]), **done)
 
@@ -87,9 +96,55 @@ def read_files(spark: SparkSession, path: str, format: str | None) -> DataFrame:
     chosen = format or _format_of(path)
     if chosen not in FORMATS:
         raise UsageError(f"there is no format {chosen!r}; there are {', '.join(FORMATS)}")
-    if chosen == "csv":
-        return spark.read.option("header", True).csv(path)
-    return spark.read.format(chosen).load(path)
+    if chosen == "parquet":
+        return spark.read.parquet(path)
+    _check_lines(spark, path, chosen)
+    return _read_csv(spark, path) if chosen == "csv" else spark.read.option("mode", "FAILFAST").json(path)
+
+
+def _read_csv(spark: SparkSession, path: str) -> DataFrame:
+    """With quotes doubled, and lines in quotes: only so does Spark look at the number of fields of each row. Each file
+    is read by one task then."""
+    reader = spark.read.options(header=True, escape='"', multiLine=True, mode="FAILFAST")
+    table = reader.csv(path)
+    if len(table.inputFiles()) > 1:  # by default what follows the first header is taken by its position
+        return reader.schema(table.schema).option("enforceSchema", False).csv(path)
+    return table
+
+
+def _check_lines(spark: SparkSession, path: str, format: str) -> None:  # noqa: A002 - same
+    """What Spark would change or forget without a word: bytes that are no text, and what follows the first object of a
+    line."""
+    from pyspark.sql import functions as f
+
+    line = f.col("value")
+    problem = f.when(~f.is_valid_utf8(line), "UTF-8")
+    if format == "json":
+        objects = f.json_array_length(f.concat(f.lit("["), line, f.lit("]")))
+        is_one = line.rlike(r"^\s*([{\[]|$)") & f.coalesce(objects <= 1, f.lit(False))
+        problem = problem.when(~is_one, "one JSON object")
+    wrong = spark.read.text(path).select(line, problem.alias("problem")).where("problem IS NOT NULL").first()
+    if wrong is not None:
+        raise UsageError(f"{path}: a line is not {wrong['problem']}: {_shortened(wrong['value'])}")
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """What Spark says of a file that it cannot read, as one sentence."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        if (row := _MALFORMED_ROW.search(text)) is not None:
+            raise UsageError(f"{path}: a row has not as many fields as the header: {_shortened(row[1])}") from error
+        if _OTHER_HEADER in text:
+            problem = "the CSV files there must all have the same header, with a name for each column"
+            raise UsageError(f"{path}: {problem}") from error
+        raise
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
 
 
 def _format_of(path: str) -> str:

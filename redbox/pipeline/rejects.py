@@ -92,11 +92,7 @@ class Rejects:
 
     def _where(self) -> tuple[fs.FileSystem, str]:
         if self._place is None:
-            if "://" in self._path:
-                system, directory = fs.FileSystem.from_uri(self._path)
-            else:
-                system, directory = fs.LocalFileSystem(), self._path.removeprefix("file:")
-            self._place = system, directory.rstrip("/")
+            self._place = _find(self._path)
         return self._place
 
     @contextmanager
@@ -105,3 +101,23 @@ class Rejects:
             yield
         except (OSError, pa.ArrowException) as error:
             raise UsageError(f"rejects: {self._path} cannot be written: {error}") from error
+
+
+def check_path(path: str) -> None:
+    """A path on a file system that the tasks do not know is told before there are tasks."""
+    try:
+        _find(path)
+    except pa.ArrowInvalid:
+        raise UsageError(
+            f"option rejects: {path!r} is no place that pyarrow knows; use a path, or file://, s3://, gs:// or hdfs://"
+        ) from None
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"option rejects: {path} cannot be used: {str(error).partition(chr(10))[0]}") from error
+
+
+def _find(path: str) -> tuple[fs.FileSystem, str]:
+    if "://" in path:
+        system, directory = fs.FileSystem.from_uri(path)
+    else:
+        system, directory = fs.LocalFileSystem(), path.removeprefix("file:")
+    return system, directory.rstrip("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from redbox.box import Box
 from redbox.box.bulk import batches
 from redbox.box.operate import operator_name
-from redbox.errors import UsageError
+from redbox.errors import RedboxError, UsageError
 from redbox.events import Event
 from redbox.pipeline.archive_files import read_archive
 from redbox.pipeline.connection import Connection, connected, opened
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 STEP: Final = 500
 SAMPLE: Final = 20
+DETAIL_LENGTH: Final = 500
 COUNTS: Final = ("replayed", "restored", "changed", "live", "refused")
 #: What of an archived event makes it the same event again.
 _KEPT: Final = (
@@ -61,33 +63,46 @@ def replay(
 ) -> ReplayedArchive:
     """Sends the archived events for which `where` holds back to be delivered, `rate` of them per second.
 
-    Of an event that was archived several times, its last life counts. Running it again is harmless while the events
-    wait; what was delivered since is delivered once more only if it was archived anew.
+    Of an event that was archived several times, its last life counts, and `where` is asked of that one. Running it
+    again is harmless while the events wait; what was delivered since is delivered once more if it was archived anew,
+    or has left Redis.
     """
     if rate is not None and rate <= 0:
         raise UsageError("rate must be positive: events per second")
-    chosen = _last_lives(filtered(read_archive(spark, archive, box=at.box), where))
+    who = operator_name() if who is None else who
+    archived = read_archive(spark, archive, box=at.box)
+    chosen = _last_lives(filtered(archived, where), archived)
     if dry_run:
         return ReplayedArchive(matched=chosen.count(), dry_run=True)
     table = chosen.select(*_KEPT, "claim", "superseded_by")
     if rate is not None:
         table = table.coalesce(1)  # one task keeps the pace for all
     schema = ", ".join(f"{name} long" for name in COUNTS) + ", sample array<string>"
-    rows = map_arrow(table, partial(_replay_task, at, rate), schema).collect()
+    detail = f"from the archive {archive} where {where}"
+    try:
+        rows = map_arrow(table, partial(_replay_task, at, rate), schema).collect()
+    except BaseException:
+        with suppress(RedboxError):
+            _note(at, who, why, ReplayedArchive(), f"ended early, so more may be replayed: {detail}")
+        raise
     done = ReplayedArchive(**{name: sum(row[name] for row in rows) for name in COUNTS})
     done.matched = sum(getattr(done, name) for name in COUNTS)
     done.sample = [event_id for row in rows for event_id in row["sample"]][:SAMPLE]
+    _note(at, who, why, done, detail)
+    return done
+
+
+def _note(at: Address, who: str, why: str, done: ReplayedArchive, detail: str) -> None:
     with connected(at) as connection:
         connection.run(
             connection.store.note,
             "replay",
-            who=operator_name() if who is None else who,
+            who=who,
             why=why,
             count=done.replayed + done.restored,
             ids=done.sample,
-            detail=f"from the archive {archive} where {where}",
+            detail=detail[:DETAIL_LENGTH],
         )
-    return done
 
 
 def filtered(table: DataFrame, where: str) -> DataFrame:
@@ -101,12 +116,14 @@ def filtered(table: DataFrame, where: str) -> DataFrame:
         raise UsageError(f"--where {where!r} is not a condition over the columns of events: {first}") from None
 
 
-def _last_lives(table: DataFrame) -> DataFrame:
-    from pyspark.sql import Window
+def _last_lives(table: DataFrame, archived: DataFrame) -> DataFrame:
+    """Those rows of which the archive has no later life. What was archived twice under one claim, as only a box that
+    lost its counters can cause, counts once, as the last run has it."""
     from pyspark.sql import functions as f
 
-    latest = Window.partitionBy("event_id").orderBy(f.desc("claim"))
-    return table.withColumn("life", f.row_number().over(latest)).where("life = 1").drop("life")
+    later = archived.selectExpr("event_id AS later_id", "claim AS later_claim", "run AS later_run")
+    is_later = f.expr("event_id = later_id AND (later_claim > claim OR later_claim = claim AND later_run > run)")
+    return table.join(later, is_later, "left_anti")
 
 
 def _replay_task(at: Address, rate: float | None, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -41,12 +41,15 @@ def events(
         both = live.select(*COLUMNS, f.lit("box").alias("place")).unionByName(
             archive.select(*COLUMNS, f.lit("archive").alias("place"))
         )
-        newest_first = Window.partitionBy("event_id").orderBy(f.desc("claim"), f.desc("place"))
+        # The box first: what came back from the archive has no claim yet.
+        newest_first = Window.partitionBy("event_id").orderBy(f.desc("place"), f.desc("claim"))
         table = (
-            both.withColumn("newer", f.lag("claim").over(newest_first))
-            .where("newer IS NULL OR newer <> claim")
-            .withColumn("latest", f.col("newer").isNull())
-            .drop("newer")
+            both.withColumn("ended_at", f.coalesce("published_at", "died_at"))
+            .withColumns({f"newer_{name}": f.lag(name).over(newest_first) for name in ("claim", "ended_at")})
+            # The same end with another number: it was superseded after it was archived.
+            .where("newer_claim IS NULL OR newer_claim <> claim AND NOT newer_ended_at <=> ended_at")
+            .withColumn("latest", f.col("newer_claim").isNull())
+            .drop("ended_at", "newer_claim", "newer_ended_at")
         )
     if since is not None:
         table = table.where(f.col("created_at") >= f.lit(since))

@@ -17,7 +17,7 @@ from redbox.errors import BoxFull, Conflict, IdReused, InvalidEvent, Refused, Us
 from redbox.pipeline.connection import Connection, connected, without_gc
 from redbox.pipeline.incoming import REQUIRED, WRITABLE, Maker, Row, Rows, as_event, check_columns, describe, steps
 from redbox.pipeline.options import Address, Given
-from redbox.pipeline.rejects import Rejects
+from redbox.pipeline.rejects import Rejects, check_path
 from redbox.settings import MAX_PAYLOAD, Settings
 from redbox.store.codec import pairs
 from redbox.store.durability import Durability
@@ -74,8 +74,11 @@ def write_options(options: Mapping[str, str], schema: StructType, *, overwrite: 
 
 
 def check_store(options: WriteOptions) -> None:
-    """What no row can be put into is told before there are tasks: once, and not after every attempt of each."""
+    """What no row can be put into, or be kept aside in, is told before there are tasks: once, and not after every
+    attempt of each."""
     Durability.parse(options.durability)
+    if options.rejects:
+        check_path(options.rejects)
     with connected(options.at) as connection:
         Settings.from_meta(pairs(connection.run(connection.store.meta)))
 

@@ -8,10 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from redbox import Event
 from redbox.errors import RedboxError, UsageError
+from redbox.events import State
 from redbox.pipeline import archive as job
 from redbox.pipeline.archive import archive, read_archive
 from redbox.pipeline.archive_files import Archive
@@ -56,6 +58,22 @@ def in_redis(played: Played) -> set[str]:
     return played.run(ids())
 
 
+def test_a_manifest_tells_the_rows_of_each_file(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    """Whatever the types are called: one task writes files of the same name into several directories."""
+    types = ["a:b", "a%3Ab", "plain", "ä/ö?", "x=1&y+{z}"]
+    events = [Event(name, event_id=f"{at}-{n}") for at, name in enumerate(types) for n in range(at + 1)]
+    redis_played.run(publish(redis_played.box, *events))
+    lake = tmp_path / "my lake"
+    assert archive(spark, address(redis_played), str(lake)).removed == len(events)
+    (manifest,) = Archive(spark, str(lake)).manifests()
+    assert manifest.rows == sum(file.rows for file in manifest.files) == len(events)
+    assert {file.path: file.rows for file in manifest.files} == {
+        str(file.relative_to(lake)): pq.read_metadata(file).num_rows for file in lake.rglob("*.parquet")
+    }
+    read = read_archive(spark, str(lake)).groupBy("event_type").count().collect()
+    assert {row["event_type"]: row["count"] for row in read} == {name: at + 1 for at, name in enumerate(types)}
+
+
 def test_terminal_events_are_moved_whole(played: Played, spark: SparkSession, tmp_path: Path):
     ids = fill(played)
     before = {row["event_id"]: row for row in played.read(spark, state="PUBLISHED,DEAD").collect()}
@@ -89,7 +107,7 @@ def test_only_what_is_older_goes(redis_played: Played, spark: SparkSession, tmp_
 
 def die_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """The power goes out before or after a step of the run."""
-    owner: Any = {"_settle": job, "_write": job}.get(step.partition(":")[0], Archive)
+    owner: Any = {"_settle": job, "_write": job, "_remove_known": job}.get(step.partition(":")[0], Archive)
     name, _, when = step.partition(":")
     real = getattr(owner, name)
 
@@ -187,8 +205,57 @@ def test_a_dead_head_that_blocks_its_line_stays(redis_played: Played, spark: Spa
     for _ in range(2):
         done = archive(spark, address(redis_played), str(tmp_path))
         assert in_redis(redis_played) == {"head"}
-    assert done.rows == 0
+    assert (done.rows, done.removed, done.left) == (0, 0, 1)
+    redis_played.run(box.operate.configure(dead_head="skip", who="ada", why="a test"))
+    done = archive(spark, address(redis_played), str(tmp_path))
+    assert (done.rows, done.removed, done.left) == (0, 1, 0)
+    assert in_redis(redis_played) == set()
+    assert archived(spark, tmp_path).total() == 1
+
+
+def test_what_was_kept_leaves_with_a_later_run_that_does_not_keep(
+    redis_played: Played, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    box, at, lake = redis_played.box, address(redis_played), str(tmp_path)
+    redis_played.run(publish(box, *[Event("n", event_id=f"p{number}") for number in range(3)]))
+    redis_played.run(bury(box, Event("n", event_id="dead")))
+    redis_played.run(advance(box, days=8))
+    redis_played.run(publish(box, Event("n", event_id="young")))
+    assert archive(spark, at, lake, keep=True).rows == 5
+    redis_played.run(box.replay(["p0"]))
+
+    def later(**options: Any) -> tuple[int, int, int]:
+        done = archive(spark, at, lake, **options)
+        return done.rows, done.removed, done.left
+
+    die_at(monkeypatch, "_remove_known:before")
+    with pytest.raises(Power):
+        later(older_than=timedelta(days=7), states=(State.PUBLISHED,))
+    assert in_redis(redis_played) == {"p0", "p1", "p2", "dead", "young"}
+    assert later(older_than=timedelta(days=7), states=(State.PUBLISHED,)) == (0, 2, 0)
+    assert in_redis(redis_played) == {"p0", "dead", "young"}
+    assert later(keep=True) == (0, 0, 0)
+    redis_played.run(box.put(Event("n", event_id="new")))
+    redis_played.run(box.ack(redis_played.run(box.claim("relay-1"))))
+    assert later() == (2, 4, 0)
+    assert in_redis(redis_played) == set()
     assert max(archived(spark, tmp_path).values()) == 1
+
+
+def test_what_a_kill_left_of_a_small_file_is_no_part_of_the_archive(
+    redis_played: Played, spark: SparkSession, tmp_path: Path
+):
+    home = tmp_path / "_redbox"
+    home.mkdir()
+    (home / ".archive.json.0123456789ab.part").write_text('{"form')
+    with pytest.raises(UsageError, match="there is no archive at"):
+        read_archive(spark, str(tmp_path))
+    redis_played.run(publish(redis_played.box, Event("n", event_id="a")))
+    assert archive(spark, address(redis_played), str(tmp_path)).removed == 1
+    for directory in ("runs", "removed"):
+        (home / directory / ".20260131T120000-0.json.0123456789ab.part").write_text('{"run')
+    assert archive(spark, address(redis_played), str(tmp_path)).rows == 0
+    assert archived(spark, tmp_path).total() == 1
 
 
 def test_readers_use_only_what_manifests_list(redis_played: Played, spark: SparkSession, tmp_path: Path):
@@ -227,8 +294,11 @@ def test_paths_that_are_not_ours_are_left_alone(redis_played: Played, spark: Spa
     before = redis_played.run(contents(redis_played.box))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
-    with pytest.raises(UsageError, match="is not empty and is not an archive"):
-        archive(spark, address(redis_played), str(tmp_path / "full"))
+    (tmp_path / "home" / "_redbox").mkdir(parents=True)
+    (tmp_path / "home" / "_redbox" / ".letter").write_text("dear")
+    for name in ("full", "home"):
+        with pytest.raises(UsageError, match="is not empty and is not an archive"):
+            archive(spark, address(redis_played), str(tmp_path / name))
     for name, marker, complaint in (
         ("other", {"format": 1, "box": "other"}, "is the archive of box 'other'"),
         ("newer", {"format": 99, "box": redis_played.name}, "written by a newer redbox"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -111,6 +112,46 @@ def test_csv_with_columns_and_constants(redis_played: Played, spark: SparkSessio
     assert {(r.event.content_type, r.available_at) for r in records(redis_played)} == {("text/x-name", SOON)}
 
 
+def test_csv_with_quotes_commas_and_lines_in_it(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    profiles = ['{"id": 1, "name": "ada"}', "two\nlines, and a comma", "one\r\ntwo", "back\\slash\\", '"', "größe"]
+    with (tmp_path / "users.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([["user", "profile"], *enumerate(profiles)])
+    options: dict[str, Any] = {"columns": {"payload": "profile"}, "constants": {"event_type": "n"}}
+    assert counted(run(spark, redis_played, tmp_path / "users.csv", **options)) == {"rows": 6, "put": 6}
+    assert payloads(redis_played) == Counter(profile.encode() for profile in profiles)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "told"),
+    [
+        ("a.csv", ["event_type,payload,more", "n,1,x", "n,2,x,too many"],
+         "a row has not as many fields as the header: 'n,2,x,too many'"),
+        ("a.csv", ["event_type,payload,more", "n,1,x", "n,2"], "a row has not as many fields as the header: 'n,2'"),
+        ("a.csv", ["event_type,payload", "n,größe"], "a line is not UTF-8: 'n,gr"),
+        ("a.jsonl", ['{"event_type": "n", "payload": "1"}', "nonsense"], "a line is not one JSON object: 'nonsense'"),
+        ("a.jsonl", ['{"event_type": "n", "payload": "1"}', '{"event_type": "n", "pay'],
+         "a line is not one JSON object: '{\"event_type\": \"n\", \"pay'"),
+        ("a.jsonl", ['{"event_type": "n", "payload": "1"}{"event_type": "n", "payload": "2"}'],
+         "a line is not one JSON object: '{\"event_type\": \"n\", \"payload\": \"1\"}{\"ev"),
+    ],
+)  # fmt: skip
+def test_a_row_that_cannot_be_read_ends_the_load(
+    redis_played: Played, spark: SparkSession, tmp_path: Path, name: str, lines: list[str], told: str
+):
+    (tmp_path / name).write_text("\n".join(lines), encoding="latin-1")
+    for options in ({"dry_run": True}, {"rejects": str(tmp_path / "rejects")}):
+        assert complaint(spark, redis_played, tmp_path / name, **options).startswith(f"{tmp_path / name}: {told}")
+
+
+def test_csv_files_with_other_headers_end_the_load(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    (tmp_path / "1.csv").write_text("event_type,payload\nn,1\n")
+    (tmp_path / "2.csv").write_text("payload,event_type\n2,n\n")
+    told = complaint(spark, redis_played, tmp_path, format="csv")
+    assert told == f"{tmp_path}: the CSV files there must all have the same header, with a name for each column"
+    (tmp_path / "1.csv").write_text(",event_type,payload\n0,n,1\n")
+    assert counted(run(spark, redis_played, tmp_path / "1.csv")) == {"rows": 1, "put": 1}
+
+
 def test_a_dry_run_puts_nothing(redis_played: Played, spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.csv").write_text("event_type,payload\na,1\na,2\n")
     assert counted(run(spark, redis_played, tmp_path / "a.csv", dry_run=True)) == {"rows": 2}
@@ -189,6 +230,7 @@ def test_rejects(redis_played: Played, spark: SparkSession, tmp_path: Path):
         ("b.csv", {}, "column 'payload' is missing; an event needs event_type and payload"),
         ("bad.parquet", {}, "{path} cannot be read; is it of another format?"),
         ("empty", {"format": "parquet"}, "there is no Parquet file to read there"),
+        ("a.csv", {"rejects": "s3a://lake/rejects"}, "option rejects: 's3a://lake/rejects' is no place that pyarrow "),
         ("when.csv", {}, 'Spark says: The value \'yesterday\' of the type "STRING" cannot be cast to "TIMESTAMP"'),
     ],
 )

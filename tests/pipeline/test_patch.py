@@ -287,7 +287,7 @@ def test_a_job_that_ends_early_says_so_in_the_log(redis_played: Played, spark: S
         ),
         (
             "event_type",
-            'where: Cannot resolve "event_type" due to data type mismatch: Filter expression "event_type" of type "STRING" is not a boolean',
+            'where: Cannot resolve "event_type" due to data type mismatch: Filter expression "event_type"',
         ),
     ],
 )

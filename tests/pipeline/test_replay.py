@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from redbox import Event
-from redbox.errors import UsageError
-from redbox.pipeline.archive import archive
+from redbox.errors import RedboxError, UsageError
+from redbox.pipeline.archive import archive, read_archive
 from redbox.pipeline.options import Address
-from redbox.pipeline.replay import replay
+from redbox.pipeline.replay import _last_lives, replay
+from redbox.pipeline.report_tables import events
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, contents, known, publish
 
@@ -74,9 +77,21 @@ def test_the_last_life_counts(redis_played: Played, spark: SparkSession, tmp_pat
     redis_played.run(box.replay(["a"]))
     redis_played.run(box.ack(redis_played.run(claim_one(box))))
     archive(spark, address(redis_played), lake, keep=True)
-    done = replay(spark, address(redis_played), lake)
-    assert (done.matched, done.replayed) == (1, 1)
-    assert redis_played.run(known(box, "a")).state == "PENDING"
+    redis_played.run(bury(box, Event("n", event_id="b")))
+    archive(spark, address(redis_played), lake)
+    done = replay(spark, address(redis_played), lake, where="state = 'DEAD'")
+    assert (done.matched, done.restored) == (1, 1)
+    assert redis_played.run(box.get("a")) is None
+    assert replay(spark, address(redis_played), lake, dry_run=True).matched == 2
+
+
+def test_a_claim_that_was_archived_twice_counts_once(spark: SparkSession):
+    archived = spark.createDataFrame(
+        [("a", 1, "run1"), ("a", 1, "run2"), ("b", 3, "run1"), ("b", 2, "run2")],
+        "event_id string, claim long, run string",
+    )
+    chosen = _last_lives(archived.where("run <> 'run3'"), archived).collect()
+    assert sorted(tuple(row) for row in chosen) == [("a", 1, "run2"), ("b", 3, "run1")]
 
 
 def test_a_unique_key_that_is_held_refuses(redis_played: Played, spark: SparkSession, tmp_path: Path):
@@ -85,6 +100,25 @@ def test_a_unique_key_that_is_held_refuses(redis_played: Played, spark: SparkSes
     archive(spark, address(redis_played), lake)
     redis_played.run(box.put(Event("n", event_id="b", unique_key="u")))
     assert replay(spark, address(redis_played), lake).refused == 1
+
+
+def test_what_was_superseded_after_it_was_archived_is_refused(
+    redis_played: Played, spark: SparkSession, tmp_path: Path
+):
+    """The copy that was made before is of an earlier life; in a report both are one death."""
+    box, lake, at = redis_played.box, str(tmp_path), address(redis_played)
+    redis_played.run(bury(box, Event("n", event_id="a")))
+    archive(spark, at, lake, keep=True)
+    redis_played.run(box._store.mark("superseded_by", [("a", redis_played.run(known(box, "a")).number, "new")]))
+    done = archive(spark, at, lake)
+    assert (done.rows, done.removed, done.left) == (1, 1, 0)
+    assert redis_played.run(box.get("a")) is None
+    assert replay(spark, at, lake).refused == 1
+    assert redis_played.run(box.get("a")) is None
+    lives = {row["claim"]: row["superseded_by"] for row in read_archive(spark, lake).collect()}
+    assert [lives[claim] for claim in sorted(lives)] == [None, "new"]
+    rows = events(redis_played.read(spark), read_archive(spark, lake)).collect()
+    assert [(row["claim"], row["latest"]) for row in rows] == [(max(lives), True)]
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -100,11 +134,33 @@ def test_what_was_superseded_is_refused(redis_played: Played, spark: SparkSessio
 
 
 def test_the_rate_is_kept(redis_played: Played, spark: SparkSession, tmp_path: Path):
-    redis_played.run(publish(redis_played.box, *[Event("n") for _ in range(60)]))
+    """By when the box got them: of two files, which without a rate would be two tasks."""
+    box = redis_played.box
+    redis_played.run(publish(box, *[Event(f"n{number % 2}") for number in range(60)]))
     archive(spark, address(redis_played), str(tmp_path))
-    began = time.monotonic()
     assert replay(spark, address(redis_played), str(tmp_path), rate=30).restored == 60
-    assert time.monotonic() - began > 1.5
+
+    async def put_at() -> list[datetime]:
+        return sorted([record.created_at async for record in box.list()])
+
+    first, *_, last = redis_played.run(put_at())
+    assert last - first > timedelta(seconds=1.5)
+
+
+def test_one_that_ends_early_is_in_the_log(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    box, lake = redis_played.box, str(tmp_path)
+    redis_played.run(publish(box, Event("n", event_id="a")))
+    archive(spark, address(redis_played), lake)
+    for file in tmp_path.rglob("*.parquet"):
+        file.write_bytes(b"not what it was")
+    with pytest.raises((RedboxError, PySparkException, Py4JError)):
+        replay(spark, address(redis_played), lake, where="event_type = 'n'", dry_run=True)
+    assert redis_played.run(box.operate.log()) == []
+    with pytest.raises((RedboxError, PySparkException, Py4JError)):
+        replay(spark, address(redis_played), lake, where="event_type = 'n'", who="ada", why="again")
+    (entry,) = redis_played.run(box.operate.log())
+    assert (entry.action, entry.who, entry.why) == ("replay", "ada", "again")
+    assert entry.detail.startswith(f"ended early, so more may be replayed: from the archive {lake} where event_type")
 
 
 def test_a_mistake_is_one_clear_sentence(redis_played: Played, spark: SparkSession, tmp_path: Path):

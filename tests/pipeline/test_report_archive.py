@@ -10,7 +10,9 @@ import pytest
 from redbox import Event
 from redbox.errors import UsageError
 from redbox.pipeline.archive import archive, read_archive
+from redbox.pipeline.replay import replay
 from redbox.pipeline.report import report
+from redbox.pipeline.report_tables import events
 from redbox.testing.conformance.steps import bury, claim_one, publish
 
 from .conftest import Played
@@ -54,6 +56,20 @@ async def play_what_is_live(scene: Scene) -> None:
     await scene.at("k2", available_at=4 * HOUR, published_at=4 * HOUR + 90)
     await box.put(Event("order.paid", event_id="waits"))
     await scene.at("waits", created_at=5 * HOUR)
+
+
+def test_what_came_back_is_as_the_box_has_it(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    """Though it has no claim yet, and the archived life has one."""
+    at, lake = address(redis_played), str(tmp_path)
+    redis_played.run(publish(redis_played.box, Event("n", event_id="back"), Event("n", event_id="gone")))
+    archive(spark, at, lake)
+    assert replay(spark, at, lake, where="event_id = 'back'").restored == 1
+    rows = events(redis_played.read(spark), read_archive(spark, lake)).collect()
+    assert sorted(figures(row, "event_id", "place", "state", "latest") for row in rows) == [
+        ("back", "archive", "PUBLISHED", False),
+        ("back", "box", "PENDING", True),
+        ("gone", "archive", "PUBLISHED", True),
+    ]
 
 
 def test_the_figures_cover_the_box_and_its_archive(redis_played: Played, spark: SparkSession, tmp_path: Path):

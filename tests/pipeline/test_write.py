@@ -17,7 +17,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from redbox import Box, Event
+from redbox.errors import UsageError
 from redbox.keys import counters, pending
+from redbox.pipeline import rejects
 from redbox.pipeline.failures import translate
 from redbox.pipeline.tasks import map_arrow
 from redbox.testing.conformance.steps import bury, publish
@@ -114,6 +116,7 @@ def test_columns_that_do_not_fit_are_told(redis_played: Played, spark: SparkSess
         ({"durability": "paper"}, "durability"),
         ({"reject": "x"}, "writing into a box has no option 'reject'; it has box, "),
         ({"box": "no such"}, "box name"),
+        ({"rejects": "s3a://lake/rejects"}, "option rejects: 's3a://lake/rejects' is no place that pyarrow "),
     ],
 )
 def test_a_mistake_is_one_clear_sentence(redis_played: Played, spark: SparkSession, options: dict[str, Any], told: str):
@@ -190,6 +193,15 @@ def test_rejects_that_cannot_be_written_are_told(redis_played: Played, spark: Sp
     frame = spark.createDataFrame(BAD[1:2], BAD_SCHEMA)
     told = complaint(frame, redis_played, rejects=str(tmp_path / "file" / "rejects"))
     assert told.startswith(f"rejects: {tmp_path}/file/rejects cannot be written")
+
+
+def test_rejects_on_a_file_system_that_does_not_answer_are_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch):
+    def fails(path: str) -> None:
+        raise OSError("no libjvm\nnor there")
+
+    monkeypatch.setattr(rejects, "_find", fails)
+    with pytest.raises(UsageError, match=r"^option rejects: hdfs://lake/x cannot be used: no libjvm$"):
+        rejects.check_path("hdfs://lake/x")
 
 
 def test_a_held_unique_key(redis_played: Played, spark: SparkSession, tmp_path: Path):
