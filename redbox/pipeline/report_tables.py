@@ -44,12 +44,12 @@ def events(
         # The box first: what came back from the archive has no claim yet.
         newest_first = Window.partitionBy("event_id").orderBy(f.desc("place"), f.desc("claim"))
         table = (
-            both.withColumn("ended_at", f.coalesce("published_at", "died_at"))
-            .withColumns({f"newer_{name}": f.lag(name).over(newest_first) for name in ("claim", "ended_at")})
+            both.withColumn("end", f.struct("published_at", "died_at"))
+            .withColumns({f"newer_{name}": f.lag(name).over(newest_first) for name in ("claim", "end")})
             # The same end with another number: it was superseded after it was archived.
-            .where("newer_claim IS NULL OR newer_claim <> claim AND NOT newer_ended_at <=> ended_at")
+            .where("newer_claim IS NULL OR newer_claim <> claim AND newer_end <> end")
             .withColumn("latest", f.col("newer_claim").isNull())
-            .drop("ended_at", "newer_claim", "newer_ended_at")
+            .drop("end", "newer_claim", "newer_end")
         )
     if since is not None:
         table = table.where(f.col("created_at") >= f.lit(since))

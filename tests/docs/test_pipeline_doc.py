@@ -1,7 +1,8 @@
-"""docs/pipeline.md: its story, run as printed in an empty directory; its schema; its options."""
+"""docs/pipeline.md: its story, run as printed in an empty directory; its schema; its examples."""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import subprocess
@@ -38,8 +39,9 @@ def test_the_story_as_printed(tmp_path: Path):
     assert "600 of 600 events replayed, 600 of them were gone from Redis" in told
     assert "no problem; 600 events audited" in told
     assert "400 published, 200 dead" in done.stderr
-    page = (tmp_path / "report" / "report.html").read_text()
-    assert "amount must be a number" in page
+    assert "amount must be a number" in (tmp_path / "report" / "report.html").read_text()
+    with (tmp_path / "report" / "tables" / "causes.csv").open() as causes:
+        assert [row["fingerprint"] for row in csv.DictReader(causes)] == ["amount must be a number, not <text>"]
     lake = [json.loads(path.read_text()) for path in (tmp_path / "lake/_redbox/runs").glob("*.json")]
     assert [manifest["rows"] for manifest in lake] == [800]
     assert embedded.wait_stopped(tmp_path / ".redbox")
