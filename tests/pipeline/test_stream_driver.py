@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.req("SP-3")
 @contextmanager
 def driven(played: Played, **options: Any) -> Iterator[StreamDriver]:
     driver = StreamDriver(StreamOptions(at=Address(played.url, played.name), stream="lake", **options))
-    yield driver
-    driver.close()
+    with closing(driver):
+        yield driver
 
 
 def fill(played: Played, count: int) -> None:
@@ -138,8 +138,9 @@ def test_what_cannot_be_read_is_not_settled_unless_it_may_be(redis_played: Playe
 
     def drained(**options: str) -> list[dict[str, Any]]:
         reader = DrainReader(stream_options({**redis_played.options(stream="lake"), **options}), SCHEMA)
-        (part,) = reader.partitions({"n": 0}, reader.latestOffset({"n": 0}, reader.getDefaultReadLimit()))
-        return [row for batch in reader.read(part) for row in batch.to_pylist()]
+        with closing(reader._drive()):
+            (part,) = reader.partitions({"n": 0}, reader.latestOffset({"n": 0}, reader.getDefaultReadLimit()))
+            return [row for batch in reader.read(part) for row in batch.to_pylist()]
 
     with pytest.raises(
         StoreError, match=r"event e01 cannot be read: its stored body is damaged; nothing of this batch"
