@@ -65,9 +65,9 @@ def load(
     """Puts the rows of Parquet, JSON lines or CSV files into a box.
 
     `columns` maps columns of events to columns of the file, `constants` to one value for all rows. The ids of rows
-    without one are made from `job`, by default the path, and from the content and its place in the files: a load that
-    failed is completed by running it again on the same files, here or on a cluster. A row that cannot be read as one
-    ends the load: neither is it left out, nor are parts of it.
+    without one are made from `job`, by default 'load' and the path, and from the content and its place in the files: a
+    load that failed is completed by running it again on the same files, here or on a cluster. A row that cannot be read
+    as one ends the load: neither is it left out, nor are parts of it.
     """
     with _told(path):
         files = read_files(spark, path, format)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,11 +11,12 @@ import msgspec
 import pyarrow as pa
 
 from redbox.box.operate import operator_name
-from redbox.errors import RedboxError, UsageError
+from redbox.errors import UsageError
 from redbox.events import check_key
 from redbox.pipeline import functions
 from redbox.pipeline.connection import Connection, connected
 from redbox.pipeline.failures import translate
+from redbox.pipeline.noted import Noted
 from redbox.pipeline.options import Address
 from redbox.pipeline.reissue import COLUMNS, Counts, Failure, Preview, Reissue
 from redbox.pipeline.tasks import map_arrow
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 SAMPLE: Final = 5
 NAMED_IDS: Final = 20
 STEP: Final = 100
-DETAIL_LENGTH: Final = 500
 
 
 class Patched(msgspec.Struct, kw_only=True):
@@ -76,17 +76,13 @@ def patch(
     dead = candidates(spark, at, where)
     told = map_arrow(dead, partial(_work, at, with_, sample, dry_run), "told binary")
     report = Patched(dry_run=dry_run)
-    detail = f"with {name} where {where}"
-    try:
-        for row in told.collect():
-            report.add(msgspec.json.decode(row["told"], type=Patched), sample)
-    except BaseException:
-        if not dry_run:
-            with suppress(RedboxError):
-                _note(at, who, why, report, f"ended early, so more may be patched: {detail}")
-        raise
+    job = Noted(at=at, action="patch", who=who, why=why, detail=f"with {name} where {where}")
+    with nullcontext() if dry_run else job.or_early("more may be patched"):
+        rows = told.collect()
+    for row in rows:
+        report.add(msgspec.json.decode(row["told"], type=Patched), sample)
     if report.counts.patched and not dry_run:
-        _note(at, who, why, report, detail)
+        job.note(report.counts.patched, report.ids)
     return report
 
 
@@ -100,19 +96,6 @@ def candidates(spark: SparkSession, at: Address, where: str) -> DataFrame:
     except PySparkException as error:
         raise UsageError(f"where: {translate(error).message.removeprefix('Spark says: ')}") from error
     return found.where("superseded_by is null").select(*COLUMNS)
-
-
-def _note(at: Address, who: str, why: str, report: Patched, detail: str) -> None:
-    with connected(at) as connection:
-        connection.run(
-            connection.store.note,
-            "patch",
-            who=who,
-            why=why,
-            count=report.counts.patched,
-            ids=report.ids,
-            detail=detail[:DETAIL_LENGTH],
-        )
 
 
 def _work(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,10 +13,11 @@ import pyarrow as pa
 from redbox.box import Box
 from redbox.box.bulk import batches
 from redbox.box.operate import operator_name
-from redbox.errors import RedboxError, UsageError
+from redbox.errors import UsageError
 from redbox.events import Event
 from redbox.pipeline.archive_files import read_archive
 from redbox.pipeline.connection import Connection, connected, opened
+from redbox.pipeline.noted import Noted
 from redbox.pipeline.options import Address
 from redbox.pipeline.tasks import map_arrow
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 STEP: Final = 500
 SAMPLE: Final = 20
-DETAIL_LENGTH: Final = 500
 COUNTS: Final = ("replayed", "restored", "changed", "live", "refused")
 #: What of an archived event makes it the same event again.
 _KEPT: Final = (
@@ -78,31 +77,14 @@ def replay(
     if rate is not None:
         table = table.coalesce(1)  # one task keeps the pace for all
     schema = ", ".join(f"{name} long" for name in COUNTS) + ", sample array<string>"
-    detail = f"from the archive {archive} where {where}"
-    try:
+    job = Noted(at=at, action="replay", who=who, why=why, detail=f"from the archive {archive} where {where}")
+    with job.or_early("more may be replayed"):
         rows = map_arrow(table, partial(_replay_task, at, rate), schema).collect()
-    except BaseException:
-        with suppress(RedboxError):
-            _note(at, who, why, ReplayedArchive(), f"ended early, so more may be replayed: {detail}")
-        raise
     done = ReplayedArchive(**{name: sum(row[name] for row in rows) for name in COUNTS})
     done.matched = sum(getattr(done, name) for name in COUNTS)
     done.sample = [event_id for row in rows for event_id in row["sample"]][:SAMPLE]
-    _note(at, who, why, done, detail)
+    job.note(done.replayed + done.restored, done.sample)
     return done
-
-
-def _note(at: Address, who: str, why: str, done: ReplayedArchive, detail: str) -> None:
-    with connected(at) as connection:
-        connection.run(
-            connection.store.note,
-            "replay",
-            who=who,
-            why=why,
-            count=done.replayed + done.restored,
-            ids=done.sample,
-            detail=detail[:DETAIL_LENGTH],
-        )
 
 
 def filtered(table: DataFrame, where: str) -> DataFrame:
