@@ -1,4 +1,7 @@
-"""What redbox must do, line by line. Tests name the lines they prove: `@pytest.mark.req("PL-6")`."""
+"""What redbox must do, line by line. Tests name the lines they prove: `@pytest.mark.req("PL-6")`.
+
+A line that no test names yet is planned work; the table shows it as open.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,10 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "SC-6": "terminal events stay readable until retention removes them, and are never eligible",
     "SC-7": "expired claims become eligible again; bounded, safe with any number of reapers",
     "SC-8": "reading never changes state",
+    "SC-9": (
+        "in box.transaction() the event and the caller's own writes are stored together or not at all; a failing "
+        "command of the caller is reported as PartlyCommitted"
+    ),
     # Delivery semantics
     "DS-1": "at least once; when duplicates happen is documented, with a consumer that dedups on event_id",
     "DS-2": "stronger guarantees state their conditions and limits, and a test shows each",
@@ -68,26 +75,95 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "RO-1": "inspect by id; list by state, type, key, error and time, paged; counts and ages by phase",
     "RO-2": "replay one, many or all, from DEAD and PUBLISHED; reset, delay, rate, dry-run; respects ordering",
     "RO-3": "by hand: reschedule, kill, release, drop, pause, resume; each recorded with who, when and why",
-    "RO-4": "stuck detection; `redbox why ID`",
-    "RO-5": "metrics, traces and structured logs",
+    "RO-4": (
+        "claims over-age, blocked keys, events that keep failing and the oldest waiting event are reported; "
+        "`redbox why ID` says why an event is where it is and what happens next"
+    ),
+    "RO-5": "counts, failures, retries and latencies are exported as metrics and traces; logs are structured",
+    "RO-6": "list and replay filter by created_at; metrics show retries by attempt and the delays scheduled",
+    "RO-7": (
+        "operational events (breaker, first death of a new kind of error, full box, backlog too old, pause) can be "
+        "sent to a target of their own, once per change"
+    ),
+    # Limits
+    "LM-1": "max_rate: all relays of a box together never claim faster, by the store's clock",
+    "LM-2": "max_in_flight: all relays of a box together never hold more claims at once",
+    "LM-3": "pause until resumed, for a duration or until a time; resume at once or as a ramp; also one ordering_key",
+    "LM-4": (
+        "limits cost nothing when unset, are not exceeded by a crash or a restart, and after a crash the box is at "
+        "full rate no later than when its leases end"
+    ),
+    # Routing and fan-out
+    "RT-1": (
+        "a box is a target: a delivery repeated into it leaves one event, with id, type, payload, headers, keys "
+        "and content type kept and the source box named in its metadata"
+    ),
+    "RT-2": (
+        "an event goes to every destination whose pattern matches its type; without a match it is DEAD or takes a "
+        "default"
+    ),
+    "RT-3": (
+        "one destination that is down never delays another; a crash during a fan-out leaves the event once in the "
+        "box of each destination"
+    ),
+    # Consumer kit
+    "CK-1": "one call verifies a signed delivery: signature, age of the timestamp, several secrets at once",
+    "CK-2": "one call tells a consumer whether an event_id is new, fenced by claim number, with a bounded memory",
     # Store-and-forward service
     "SF-1": "a client that posts an event gets its OK after it is persisted",
     "SF-2": "the forwarder delivers to HTTP services at least once",
     "SF-3": "one command starts it; kill -9 and a restart lose nothing",
+    "SF-4": (
+        "an event posted twice under one id is stored once; one event, a batch and CloudEvents are taken; a full "
+        "box answers 429 or 503 with Retry-After"
+    ),
+    "SF-5": (
+        "without tokens it listens on loopback only; a token does only what its scope allows; no secret appears in "
+        "a log, an error or a page"
+    ),
+    "SF-6": "a page shows whether events flow, what fails and why, and its actions ask before they change anything",
     # Data pipeline
-    "SP-1": "a box as a DataFrame",
-    "SP-2": "a DataFrame into a box, idempotent",
-    "SP-3": "a box as a stream: drain and follow",
-    "SP-4": "a stream into a box",
-    "SP-5": "archive",
-    "SP-6": "replay from the archive",
-    "SP-7": "patch",
-    "SP-8": "report",
-    "SP-9": "audit",
-    "SP-10": "on a laptop and on a cluster, without a change of code",
+    "SP-1": (
+        "reading a box as a DataFrame gives each unchanged event once, with typed columns, narrowed by state, "
+        "type, time and columns before it leaves Redis, and changes nothing"
+    ),
+    "SP-2": (
+        "writing a DataFrame puts each row once, however often Spark runs a task; a row that cannot be put ends "
+        "the job or goes to the rejects, and is named"
+    ),
+    "SP-3": (
+        "a drain gives each event to a file sink exactly once, wherever a process is killed, and marks it "
+        "PUBLISHED only after Spark has committed it; follow claims and changes nothing"
+    ),
+    "SP-4": "a stream written into a box puts each row once, also when an epoch is written again",
+    "SP-5": (
+        "an archive run removes an event from Redis only after its copy was read back and compared; killed "
+        "anywhere and run again, nothing is lost or there twice"
+    ),
+    "SP-6": (
+        "a replay from the archive returns the events that meet an SQL condition to PENDING, each once however "
+        "often it is run; one whose unique_key is held or that was superseded is refused"
+    ),
+    "SP-7": (
+        "a patch puts a new event that names the dead one it supersedes; the payload of the dead one stays as it "
+        "was, and a patch that is run again puts nothing twice"
+    ),
+    "SP-8": (
+        "a report's figures over box and archive equal those worked out by hand, and count once what is in both; "
+        "the page loads nothing and escapes foreign text"
+    ),
+    "SP-9": "an audit names the ids of every broken invariant, finds none in a sound box, and changes nothing",
+    "SP-10": "the same code runs on local[*] and on a standalone Spark cluster, and needs no pandas",
     # Design
-    "DC-1": "the layout of the repository",
-    "DC-2": "few packages",
-    "DC-3": "hashes, a sorted set by available_at, Lua claiming under a lease, fenced finalization",
-    "DC-4": "await box.put(event); redbox relay; redbox dead list and replay; benchmarks",
+    "DC-1": "pyproject.toml, README.md, cli.py, redbox/, lua/, tests/ and bench/ are at the top of the repository",
+    "DC-2": (
+        "the core depends on redis, msgspec, anyio, click and rich only; importing redbox imports no optional package"
+    ),
+    "DC-3": (
+        "an event is a Redis hash in a sorted set by available_at; one Lua script moves it to CLAIMED with a lease "
+        "as its score, and settling is refused to all but the holder of the claim"
+    ),
+    "DC-4": (
+        "await box.put(event), redbox relay, redbox dead list, redbox dead replay and make bench work as documented"
+    ),
 }

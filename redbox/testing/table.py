@@ -51,19 +51,24 @@ class Table:
             write(f"{line:6}  {'  '.join(padded)}  {text}")
 
         row("line", list(columns), "what")
-        notes = []
+        notes, open_lines = [], []
         for line, text in REQUIREMENTS.items():
             cells = [self._cell(line, store) for store in columns]
-            proven = any(cell not in ("", "n/a") for cell in cells)
-            if proven or self._everything:
-                row(line, cells if proven else ["open", *cells[1:]], text)
+            if all(cell in ("", "n/a") for cell in cells):
+                open_lines.append(line)
+                if self._everything:
+                    row(line, ["open", *cells[1:]], text)
+            else:
+                row(line, cells, text)
             notes += [
                 f"{line} on {store}: n/a, {self._reasons[line, store]}"
                 for store, cell in zip(columns, cells, strict=True)
                 if cell == "n/a" and (line, store) in self._reasons
             ]
         write("")
-        write("numbers: tests that passed; FAIL: at least one did not; open: no test ran")
+        write("numbers: tests that passed; FAIL: at least one failed; open: no test passed yet, which is not a failure")
+        if self._everything:
+            write(f"{len(REQUIREMENTS) - len(open_lines)} lines have tests; {len(open_lines)} are open")
         for note in notes:
             write(note)
 

