@@ -80,6 +80,8 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )  # fmt: skip
     @functools.wraps(command)
     def with_spark(*args: Any, master: str | None, conf: dict[str, str], **options: Any) -> Any:
+        import redbox.pipeline  # noqa: F401 - raises MissingExtra before the command connects to anything
+
         return command(*args, spark=Spark(master, conf), **options)
 
     return with_spark

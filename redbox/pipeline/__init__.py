@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 try:
+    import pyarrow  # noqa: F401
     import pyspark.sql.datasource  # noqa: F401
 except ImportError as error:
     raise MissingExtra("the pipeline", "pipeline") from error
