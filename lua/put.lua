@@ -125,8 +125,9 @@ for position, at in ipairs(created) do
   end
   if own and (own.ordering or own.unique) then
     if own.ordering then
-      redis.call("HSET", event, "ordering_key", own.ordering)
-      redis.call("ZADD", line_key .. own.ordering, redis.call("HINCRBY", key.counters, "seq", "1"), id)
+      local seq = whole(redis.call("HINCRBY", key.counters, "seq", "1"))
+      redis.call("HSET", event, "ordering_key", own.ordering, "seq", seq)
+      redis.call("ZADD", line_key .. own.ordering, seq, id)
     end
     if own.unique then
       redis.call("HSET", event, "unique_key", own.unique, "unique_scope", own.scope)

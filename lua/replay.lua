@@ -108,7 +108,9 @@ for _, item in ipairs(replayed) do
     if redis.call("ZSCORE", line_key .. ordering, id) then
       redis.call("ZREM", key.blocked, ordering)
     else
-      redis.call("ZADD", line_key .. ordering, redis.call("HINCRBY", key.counters, "seq", 1), id)
+      local seq = redis.call("HINCRBY", key.counters, "seq", 1)
+      redis.call("HSET", event_key .. id, "seq", seq)
+      redis.call("ZADD", line_key .. ordering, seq, id)
     end
   end
   enqueue(id, available_at, attempts, 0, ordering, event[3])

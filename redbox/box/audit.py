@@ -57,7 +57,7 @@ _STATES: Final = frozenset(state.value for state in State)
 _LIVE: Final = frozenset({State.PENDING.value, State.CLAIMED.value})
 _NUMBERS: Final = frozenset(
     {"created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at", "claim", "attempts", "excused",
-     "expiries"}
+     "expiries", "seq"}
 )  # fmt: skip
 _FIELDS: Final = {
     name.encode(): name
@@ -253,6 +253,8 @@ def _lined(event: Seen, index: str) -> Iterator[Found]:
         yield "line", "is live, but not in its line"
     elif live and (event.head == event.event_id) == (index == "waiting"):
         yield "head", "is the head of its line, but waits" if index == "waiting" else f"is in {index} behind the head"
+    if event.place is not None and "seq" in event.fields and event.place != event.number("seq"):
+        yield "line", f"has place {event.place:.0f} in its line, but seq {event.number('seq')}"
     if event.place is not None and event.place > event.places:
         yield "line", f"has place {event.place:.0f} in its line, but only {event.places} were given out"
 

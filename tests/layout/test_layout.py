@@ -71,6 +71,12 @@ async def test_the_stored_box_goes_on(box: Box):
 
 
 async def test_what_is_written_now_is_the_same_layout(box: Box):
+    """But for `seq`, which was added to the hash of an ordered event later: an older version ignores it."""
     await build(box)
     assert await check_invariants(box) == []
-    assert masked(await dump(box)) == masked(stored())
+    written = masked(await dump(box))
+    for name, (kind, value) in written.items():
+        if name.startswith(":e:") and kind == "hash":
+            assert value.pop("seq", None) == (written[f":line:{value['ordering_key']}"][1][name.removeprefix(":e:")]
+                                              if "ordering_key" in value else None)  # fmt: skip
+    assert written == masked(stored())

@@ -109,6 +109,7 @@ BROKEN = [
     ("retries", an_event("DEAD", scores={"dead": NOW, "retries": 1.0}), "score 1 in retries, expected nothing"),
     ("line", in_line(place=None, head="other", index="waiting"), "is live, but not in its line"),
     ("line", in_line(place=6.0), "has place 6 in its line, but only 5 were given out"),
+    ("line", in_line(place=4.0, seq="3"), "has place 4 in its line, but seq 3"),
     ("head", in_line(index="waiting"), "is the head of its line, but waits"),
     ("head", in_line(head="other"), "is in pending behind the head"),
     ("head", in_line("CLAIMED", index="claimed", head="other"), "is in claimed behind the head"),

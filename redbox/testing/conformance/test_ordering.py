@@ -9,6 +9,7 @@ import pytest
 
 from redbox import Box, Claim, Event, Outcome, Phase, State
 from redbox.testing import advance, check_invariants
+from redbox.testing.conformance.steps import fields_of
 
 
 async def put_line(box: Box, count: int, key: str = "a", **fields: Any) -> list[str]:
@@ -166,6 +167,19 @@ async def test_replay_joins_the_tail(box: Box):
         seen += [claim.event.event_type for claim in claims]
         await box.ack(claims)
     assert seen == ["n1", "n2", "n0"]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-1", "OP-4")
+async def test_an_event_keeps_the_number_of_its_place_after_it_has_left_the_line(box: Box):
+    """An archive restores the order of a key by it. A replay to the tail takes a new place."""
+    first, second, third = await put_line(box, 3)
+    await box.put(Event("no.line", event_id="no.line"))
+    await box.ack(await box.claim("relay"))
+    numbers = {event_id: (await fields_of(box, event_id)).get("seq") for event_id in (first, second, third, "no.line")}
+    assert [numbers[event_id] for event_id in (first, second, third, "no.line")] == ["1", "2", "3", None]
+    await box.replay([first])
+    assert (await fields_of(box, first))["seq"] == "4"
     assert await check_invariants(box) == []
 
 
