@@ -17,6 +17,7 @@ from redbox.publishers.base import Publisher
 from redbox.relay.asker import Answer, Asker
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.judge import Judge
+from redbox.relay.ledger import Ledger
 from redbox.relay.policy import Policy
 from redbox.relay.report import Tally
 from redbox.relay.settler import PASSING, Held, Settler, pauses
@@ -55,8 +56,7 @@ class Engine:
         self._tally = tally
         self._asker = Asker(box, name, policy)
         self._waker = Waker(box, self._asker, policy.poll)
-        self._held: dict[int, Held] = {}
-        self._bytes = 0
+        self._ledger = Ledger()
         settler = Settler(box, tally, self._forget, delete=policy.delete, drop=policy.drop)
         self._settler = settler
         self._judge = Judge(policy, breaker, settler, tally)
@@ -79,7 +79,7 @@ class Engine:
     @property
     def in_flight(self) -> int:
         """How many claims it holds."""
-        return len(self._held)
+        return len(self._ledger)
 
     def stop(self) -> None:
         """Claims nothing more; `run` ends when what is under way has ended, or its grace time has."""
@@ -101,12 +101,12 @@ class Engine:
         finally:
             await self._waker.aclose()
             await self._collect()
-            if self._held:
+            if self._ledger:
                 with anyio.move_on_after(CANCEL_GRACE, shield=True):
                     await self._let_go()
-            if self._held:
-                logger.warning("%d claims go back when their leases end", len(self._held))
-                self._tally.unsettled += len(self._held)
+            if self._ledger:
+                logger.warning("%d claims go back when their leases end", len(self._ledger))
+                self._tally.unsettled += len(self._ledger)
         if self._refused is not None:
             raise self._refused
 
@@ -131,7 +131,7 @@ class Engine:
                     self._decide_if_quiet()
                     await self._wait_for(self.workers.thirsty.wait())
                     continue
-            was_empty = not self._held
+            was_empty = not self._ledger
             try:
                 found = await self._claim(room)
             except BoxPaused as refusal:
@@ -171,7 +171,7 @@ class Engine:
             probing = self._breaker is not None and not self._breaker.closed
             if probing:
                 self._breaker.probe()  # type: ignore[union-attr]
-            self._asker.ask(1 if probing else room, holding=len(self._held), size=self._bytes)
+            self._asker.ask(1 if probing else room, holding=len(self._ledger), size=self._ledger.bytes)
         answer = await self._asker.answer()
         packed = answer.packed
         self._ask_ahead(packed)
@@ -201,14 +201,12 @@ class Engine:
             return
         room = self._room(coming=len(packed))
         if room > 0:
-            self._asker.ask(room, holding=len(self._held) + len(packed), size=self._bytes + packed.size)
+            self._asker.ask(room, holding=len(self._ledger) + len(packed), size=self._ledger.bytes + packed.size)
 
     async def _hold(self, answer: Answer) -> list[Held]:
         _, since, deadline = answer
         helds = [Held(claim, since, deadline) for claim in await self._box.unpack(answer.packed)]
-        for held in helds:
-            self._held[held.claim.number] = held
-            self._bytes += len(held.claim.event.payload)
+        self._ledger.add(helds)
         self._tally.claimed += len(helds)
         return helds
 
@@ -247,7 +245,7 @@ class Engine:
     def _room(self, coming: int = 0) -> int:
         """How many events to claim now; 0 to wait until the buffer has shrunk."""
         self.workers.thirsty.clear()
-        if self._bytes >= self._policy.buffer_bytes:
+        if self._ledger.bytes >= self._policy.buffer_bytes:
             self.workers.low = len(self.workers.buffer) // 2
             return 0
         ready = max(1, self.workers.free, min(self._policy.buffer, int(self._speed() * AHEAD)))
@@ -270,7 +268,7 @@ class Engine:
 
         async def hint() -> None:
             try:
-                await self._waker.wait(due_in, room, holding=len(self._held), size=self._bytes)
+                await self._waker.wait(due_in, room, holding=len(self._ledger), size=self._ledger.bytes)
             except PASSING as error:
                 logger.warning("waiting without hints: %s", error)
                 await anyio.sleep(self._policy.poll)
@@ -306,10 +304,8 @@ class Engine:
 
     def _forget(self, batch: list[Held]) -> None:
         """These are settled, or no longer ours."""
-        for held in batch:
-            if self._held.pop(held.claim.number, None) is not None:
-                self._bytes -= len(held.claim.event.payload)
-        if len(self._held) <= self._few_are:
+        self._ledger.remove(batch)
+        if len(self._ledger) <= self._few_are:
             self._few.set()
         if not self.workers.buffer:
             self.workers.thirsty.set()
@@ -318,15 +314,11 @@ class Engine:
         """Until at most so many claims are held. Neither verdicts held back nor a publisher that never lets go of its
         event hold this up."""
         self._few_are = few
-        while self._holding() > few and not self._stopping:
+        while self._ledger.ours > few and not self._stopping:
             self._decide_if_quiet()
             self._few.clear()
             self.workers.thirsty.clear()
             await _first_of(self._few.wait, self.workers.thirsty.wait)
-
-    def _holding(self) -> int:
-        """How many claims are ours still."""
-        return sum(not held.lost for held in self._held.values())
 
     def _give_back(self) -> None:
         """What is not begun goes back untried."""
@@ -338,7 +330,7 @@ class Engine:
         now, lease = asyncio.get_running_loop().time, self._policy.lease
         while True:
             await anyio.sleep(lease / 6)
-            ageing = [held for held in self._held.values() if held.deadline - now() < lease * 2 / 3 and not held.lost]
+            ageing = [held for held in self._ledger if held.deadline - now() < lease * 2 / 3 and not held.lost]
             for first in range(0, len(ageing), BATCH_COUNT):
                 await self._renew(ageing[first : first + BATCH_COUNT])
 
@@ -352,7 +344,7 @@ class Engine:
         for held, ours in zip(batch, renewed, strict=True):
             if ours:
                 held.deadline = asked_at + self._policy.lease
-            elif held.claim.number in self._held:  # not settled meanwhile
+            elif held in self._ledger:  # not settled meanwhile
                 held.lost = True
                 logger.warning("the lease of event %s was lost", held.claim.event_id)
 
@@ -373,7 +365,7 @@ class Engine:
         self._judge.decide()
         with anyio.move_on_after(SETTLE_GRACE):
             self._few_are = 0
-            while self._held:
+            while self._ledger:
                 self._few.clear()
                 await self._few.wait()
 
@@ -382,7 +374,7 @@ class Engine:
         leases end."""
         with suppress(RedboxError):
             await self._settler.settle_all()
-        helds = list(self._held.values())
+        helds = list(self._ledger)
         try:
             back = await self._box.release([held.claim for held in helds])
         except RedboxError as error:

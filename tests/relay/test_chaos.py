@@ -138,7 +138,7 @@ async def test_by_chance(redbox_box: Box, seed: int):
     for relay, task in zip(relays, tasks, strict=True):
         relay.stop()
         assert adds_up(await asyncio.wait_for(task, LIMIT)), relay.summary()
-    assert [(engine._held, engine._bytes) for engine in engines if engine] == [({}, 0)] * 2
+    assert [(len(engine._ledger), engine._ledger.bytes) for engine in engines if engine] == [(0, 0)] * 2
     left = {
         task for task in asyncio.all_tasks() - before if "fakeredis" not in repr(task)
     }  # its waits end by themselves

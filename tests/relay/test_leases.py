@@ -124,7 +124,7 @@ async def test_a_lost_lease_is_fenced_and_told(box: Box):
         await until(lambda: relay.in_flight == 2, "the second was not claimed ahead")
         await box.operate.kill(["e0", "e1"], who="ada", why="not these")
         # the one in the buffer is found out by its renewal
-        await until(lambda: all(held.lost for held in relay._engine._held.values()), "nobody noticed")  # type: ignore[union-attr]
+        await until(lambda: all(held.lost for held in relay._engine._ledger), "nobody noticed")  # type: ignore[union-attr]
         slow.gate.set()
         await until(lambda: relay.in_flight == 0, "they were not forgotten")
     summary = relay.summary()
@@ -142,7 +142,7 @@ async def test_an_event_whose_lease_is_lost_is_not_handed_to_the_dead_letter_tar
     async with running(relay):
         await slow.has_tried(1)
         await redbox_box.operate.release(["e0"], delay=60, who="ada", why="later")
-        await until(lambda: all(held.lost for held in relay._engine._held.values()), "nobody noticed")  # type: ignore[union-attr]
+        await until(lambda: all(held.lost for held in relay._engine._ledger), "nobody noticed")  # type: ignore[union-attr]
         slow.gate.set()
         await until(lambda: relay.summary().fenced == 1, "it was not fenced")
     assert buried.tried == []
