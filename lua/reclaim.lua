@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- reclaim: PENDING → CLAIMED, for members of a stream's batch that were taken from it.
 --
--- Guarantee: only events whose last claim is the one that the batch knows: given back or reaped, and claimed by nobody
--- since. They get a new claim number, under which they stay members; one that has it already keeps it. The others are
--- left alone.
+-- Guarantee: only available events whose last claim is the one that the batch knows: given back or reaped, and claimed by
+-- nobody since. They get a new claim number, under which they stay members; one that has it already keeps it. The other
+-- events are left alone. They stay members of a batch that was cut, which never changes; they leave a batch that is still
+-- open, since nobody has read it. From a paused box nothing is taken back.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    identifier of the stream
@@ -13,18 +14,19 @@
 -- ARGV[5]   batch    number
 -- ARGV[6]   id       then further ids
 --
--- Returns   for each member OK or LEASELOST
--- Errors    NEWERLAYOUT, STREAMTAKEN
+-- Returns   for each id OK, NOTDUE (available only later), LEASELOST, or LEFT (it left the open batch)
+-- Errors    NEWERLAYOUT, PAUSED, STREAMTAKEN
 
 --- @include "keys"
 --- @include "now"
 --- @include "open_box"
 --- @include "touch"
+--- @include "in_chunks"
 --- @include "stream"
 --- @include "whole"
 
 local relay, lease = ARGV[1], tonumber(ARGV[2])
-local _, refusal = open_box()
+local settings, refusal = open_box()
 if refusal then
   return refusal
 end
@@ -33,24 +35,34 @@ if taken_over then
   return taken_over
 end
 local now = now_ms()
-local replies, back = {}, {}
+local cut = tonumber(redis.call("HGET", stream_key .. ARGV[3], "cut") or 0)
+local open = tonumber(ARGV[5]) > cut
+local replies, back, leaving = {}, {}, {}
 for at = 6, #ARGV do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "claim", "attempts", "unique_key", "state", "claimed_by")
   local known = redis.call("ZSCORE", members, id)
-  local free = redis.call("ZSCORE", key.pending, id) or redis.call("ZSCORE", key.suspect, id)
+  local available_at = redis.call("ZSCORE", key.pending, id) or redis.call("ZSCORE", key.suspect, id)
   local same = known and tonumber(event[1] or 0) == tonumber(known)
-  if same and free then
+  local word = "LEASELOST"
+  if same and available_at then
+    word = tonumber(available_at) <= now and "OK" or "NOTDUE"
+  elseif same and event[4] == "CLAIMED" and event[5] == relay then
+    word = "OK"
+  end
+  if word == "OK" and available_at then
     if event[3] then
       redis.call("ZCARD", unique_key .. event[3])
     end
     back[#back + 1] = { id, event }
-    replies[#replies + 1] = "OK"
-  elseif same and event[4] == "CLAIMED" and event[5] == relay then
-    replies[#replies + 1] = "OK"
-  else
-    replies[#replies + 1] = "LEASELOST"
+  elseif word ~= "OK" and known and open then
+    word = "LEFT"
+    leaving[#leaving + 1] = id
   end
+  replies[#replies + 1] = word
+end
+if back[1] and settings.paused then
+  return redis.error_reply("PAUSED the box is paused; resume it to claim again")
 end
 touch()
 
@@ -69,4 +81,5 @@ for _, item in ipairs(back) do
   end
   redis.call("ZADD", members, whole(number), id)
 end
+in_chunks("ZREM", members, leaving)
 return replies

@@ -75,6 +75,7 @@ class Outcome(StrEnum):
     LEASELOST = "LEASELOST"
     UNKNOWN = "UNKNOWN"
     NOTPENDING = "NOTPENDING"
+    NOTDUE = "NOTDUE"
     NOTCLAIMED = "NOTCLAIMED"
     NOTLIVE = "NOTLIVE"
     NOTTERMINAL = "NOTTERMINAL"
@@ -82,6 +83,7 @@ class Outcome(StrEnum):
     BLOCKING = "BLOCKING"
     SUPERSEDED = "SUPERSEDED"
     CONFLICT = "CONFLICT"
+    LEFT = "LEFT"
 
     @property
     def reason(self) -> str:
@@ -94,6 +96,7 @@ _REASONS: Final = {
     Outcome.LEASELOST: "the claim was gone: reaped, settled, or claimed again",
     Outcome.UNKNOWN: "there is no such event",
     Outcome.NOTPENDING: "the event is not PENDING",
+    Outcome.NOTDUE: "the event is available only later",
     Outcome.NOTCLAIMED: "the event is not CLAIMED",
     Outcome.NOTLIVE: "the event is PUBLISHED or DEAD already",
     Outcome.NOTTERMINAL: "the event is neither PUBLISHED nor DEAD",
@@ -101,6 +104,7 @@ _REASONS: Final = {
     Outcome.BLOCKING: "the event is dead and blocks its line",
     Outcome.SUPERSEDED: "another event was put in its place",
     Outcome.CONFLICT: "another live event holds its unique_key",
+    Outcome.LEFT: "the event was taken out of a stream's batch that nobody has read",
 }
 
 #: Script → the transitions it may make. Everything else is refused.

@@ -16,12 +16,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from redbox.box.bulk import batches
-from redbox.errors import BoxPaused, StreamLost, StreamTaken, UsageError
+from redbox.errors import BoxPaused, Refused, StreamLost, StreamTaken, UsageError
 from redbox.pipeline.options import Address
 from redbox.pipeline.patience import patiently
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
@@ -31,12 +31,15 @@ from redbox.store.store import Batch, Fence, Store
 logger = logging.getLogger("redbox")
 
 T = TypeVar("T")
+ASK_AGAIN: Final = 1.0  # seconds between two attempts to take back what is not available
+TELL_AGAIN: Final = 60.0  # seconds between two reports of them
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A stream that drains a box: its name, how much a batch takes, and how long claims hold without a sign of life.
 
-    `patience`: for so many seconds a store that is away is asked again before the query fails.
+    `patience`: how many seconds the query waits, before it fails, for a store that is away, and for events of a batch
+    that it has to repeat and that are not available yet.
     """
 
     at: Address
@@ -67,6 +70,10 @@ class StreamDriver:
         self._cut = self._settled = self._goal = 0
         self._settling: Future[None] | None = None
         self._filling: Future[int] | None = None
+        self._away: dict[int, list[str]] = {}  # members of each batch that are still to be taken back
+        self._in_hand = 0  # how many events it had when it took the stream over
+        self._asked = 0.0  # when taking back was last tried
+        self._told = -TELL_AGAIN  # when it was last reported that some are away
         self._leased: dict[int, float] = {}  # when the leases of a batch were begun or renewed
         self._loop = asyncio.new_event_loop()
         self._parent = os.getppid()
@@ -93,8 +100,10 @@ class StreamDriver:
 
     def next_batch(self, start: int, limit: int, until: int | None) -> int:
         """The number of the batch after `start`: the one that was cut already, or a new one; `start` when there is
-        nothing to claim."""
+        nothing to claim, or when a batch that was cut earlier cannot be taken back yet."""
         self._begin(start)
+        if not self._is_whole(self._cut + 1):
+            return start
         settled = self._settled
         batch = start + 1 if start < self._cut else self._cut_next(limit, until)
         self.settle(start)  # after the cut: so it is done while Spark works on the batch
@@ -117,9 +126,12 @@ class StreamDriver:
         return self._cut
 
     def settle(self, upto: int) -> None:
-        """Everything up to a batch is in the sink for good. It is settled beside what Spark does next."""
+        """Everything up to a batch is in the sink for good. It is settled beside what Spark does next; while a paused
+        box keeps back some of its events, not yet."""
         self._begin(upto)
         self._goal = max(self._goal, upto)
+        if not self._is_whole(upto):
+            return
         if self._settling is not None and self._settling.done():
             self.finish()
         if self._settling is None and self._settled < self._goal:
@@ -134,7 +146,10 @@ class StreamDriver:
                 self._settling = asyncio.run_coroutine_threadsafe(self._settle(), self._loop)
 
     def sizes(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Batches with the numbers of their members."""
+        """Batches with the numbers of their members, all of which are claimed by this stream. Waits, as long as the
+        patience lasts, for those that are not available yet."""
+        self._run(self._wait_for(last))
+        self.settle(first - 1)  # it may have had to wait for the same
 
         async def count_all() -> list[tuple[int, int]]:
             return [(batch, await self._size(batch)) for batch in range(first, last + 1)]
@@ -143,11 +158,17 @@ class StreamDriver:
 
     def _begin(self, position: int) -> None:
         """Takes the stream over when it is first needed, with a checkpoint that fits: whoever has another must not
-        disturb the one who has the right one."""
+        disturb the one who has the right one. Later calls try again to take back what is not in hand yet."""
         if self._holding is None:
             self._run(self._adopt(position))
             self._holding = asyncio.run_coroutine_threadsafe(self._hold(), self._loop)
         self._check(position)
+        if self._away and time.monotonic() - self._asked >= ASK_AGAIN:
+            self._run(self._take_back())
+
+    def _is_whole(self, upto: int) -> bool:
+        """Whether all members of the batches up to this one are in hand."""
+        return not any(batch <= upto for batch in self._away)
 
     def _check(self, position: int) -> None:
         """A checkpoint and a box that belong together are at most one batch apart."""
@@ -207,31 +228,69 @@ class StreamDriver:
         """Takes the stream over, and takes stock of what it has in hand."""
         await self._move("own", position)
         self._check(position)
-        held = back = lost = 0
+        self._goal = max(self._goal, position)
+        self._away, self._in_hand = {}, 0
         for batch in range(self._settled + 1, self._cut + 2):  # the last one may be open: its cut was interrupted
             every = await self._patiently(lambda: self._store.members(self._options.stream, batch, 0, -1))  # noqa: B023
+            self._in_hand += len(every)
             for members in batches(every):
-                gone = await self._renew(members)
-                taken = await self._reclaim(batch, gone) if gone else 0
-                held, back, lost = held + len(members) - len(gone), back + taken, lost + len(gone) - taken
+                if gone := await self._renew(members):
+                    self._away.setdefault(batch, []).extend(event_id for event_id, _ in gone)
+        if self._away:
+            await self._take_back()
+
+    async def _take_back(self) -> None:
+        """Claims again what was only given back. What is not available yet stays away: a batch that Spark may have read
+        must come again as it was, so it waits. Of a batch that is in the sink already nothing is waited for but the
+        end of a pause."""
+        self._asked = time.monotonic()
+        back = lost = 0
+        for batch, ids in list(self._away.items()):
+            later: list[str] = []
+            for some in batches(ids):
+                words = await self._reclaim(batch, some)
+                back, lost = back + words.count(b"OK"), lost + words.count(b"LEASELOST")
+                waits = (b"PAUSED",) if batch <= self._goal else (b"PAUSED", b"NOTDUE")
+                later += [event_id for event_id, word in zip(some, words, strict=True) if word in waits]
+            self._away[batch] = later
+            if not later:
+                del self._away[batch]
         if back:
             logger.warning("stream %s took back %d events whose leases had ended", self._options.stream, back)
-        if lost:
-            told = f"of {held + back + lost:,} that it had in hand: others claimed them after their leases had ended"
-            self._report(lost, told)
+        self._report(lost, f"of {self._in_hand:,} that it had in hand: others claimed them after their leases had ended")
+        if self._away and self._asked - self._told >= TELL_AGAIN:
+            self._told = self._asked
+            logger.warning("%s", self._why_waiting())
+
+    def _why_waiting(self) -> str:
+        count, batch = sum(map(len, self._away.values())), min(self._away)
+        return (
+            f"stream {self._options.stream!r} waits for {count:,} events of batch {batch} and later ones: they were "
+            "released, and the box is paused or they are available only later; resume the box, or reschedule them"
+        )
+
+    async def _wait_for(self, upto: int) -> None:
+        deadline = time.monotonic() + self._options.patience
+        while not self._is_whole(upto):
+            if time.monotonic() + ASK_AGAIN > deadline:
+                raise Refused(f"{self._why_waiting()}. The query can be started again at any time")
+            await asyncio.sleep(ASK_AGAIN)
+            await self._take_back()
 
     async def _renew(self, members: list[Fence]) -> list[Fence]:
         """Those that were not ours any more."""
         _, *words = await self._patiently(lambda: self._store.renew(self._relay, self._lease, members))
         return [member for member, word in zip(members, words, strict=True) if word != b"OK"]
 
-    async def _reclaim(self, batch: int, gone: list[Fence]) -> int:
-        """How many could be taken back."""
-        ids = [event_id for event_id, _ in gone]
-        words: list[bytes] = await self._patiently(
-            lambda: self._store.reclaim(self._batch(batch), self._relay, self._lease, ids)
-        )
-        return sum(word == b"OK" for word in words)
+    async def _reclaim(self, batch: int, ids: list[str]) -> list[bytes]:
+        """What became of each: OK, LEASELOST, NOTDUE, LEFT or PAUSED."""
+        try:
+            words: list[bytes] = await self._patiently(
+                lambda: self._store.reclaim(self._batch(batch), self._relay, self._lease, ids)
+            )
+        except BoxPaused:
+            return [b"PAUSED"] * len(ids)
+        return words
 
     async def _move(self, action: str, batch: int) -> None:
         cut, settled = await self._patiently(

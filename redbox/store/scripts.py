@@ -49,7 +49,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     ),
     "stream": Signature(("action", "name", "owner", "batch"), errors=("NEWERLAYOUT", "STREAMTAKEN")),
     "reclaim": Signature(
-        ("relay", "lease", "stream", "owner", "batch"), ("id",), errors=("NEWERLAYOUT", "STREAMTAKEN")
+        ("relay", "lease", "stream", "owner", "batch"), ("id",), errors=("NEWERLAYOUT", "PAUSED", "STREAMTAKEN")
     ),
     "retry": Signature(("relay",), ("id", "number", "delay", "excuse", "error")),
     "kill": Signature(("relay", "who", "why", "drop"), ("id", "number", "error")),

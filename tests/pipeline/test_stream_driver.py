@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from redbox import Event, Phase, keys
-from redbox.errors import StoreError, StreamTaken, UsageError
+from redbox.errors import Refused, StoreError, StreamTaken, UsageError
+from redbox.pipeline import stream_driver
 from redbox.pipeline.drain import DrainReader, stream_options
 from redbox.pipeline.options import Address
 from redbox.pipeline.schema import SCHEMA
@@ -98,6 +99,56 @@ def test_a_process_that_was_replaced_is_fenced(redis_played: Played):
             assert new.next_batch(1, 10, None) == 2
             new.finish()
             assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 10
+
+
+def operate(played: Played, action: str, *arguments: Any, **options: Any) -> None:
+    played.run(getattr(played.box.operate, action)(*arguments, who="ada", why="a test", **options))
+
+
+@pytest.mark.req("EM-12")
+def test_a_batch_waits_for_what_was_released_with_a_delay_and_comes_again_as_it_was(
+    redis_played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(stream_driver, "ASK_AGAIN", 0.0)
+    fill(redis_played, 8)
+    with driven(redis_played) as old:
+        assert old.next_batch(0, 5, None) == 1
+        holds(lambda: len(members(redis_played, 2)) == 3)
+    batch = {event_id for event_id, _ in members(redis_played, 1)}
+    operate(redis_played, "release", ["e01", "e06"], delay=3600)
+    with driven(redis_played, patience=0) as new:
+        assert new.next_batch(0, 5, None) == 0
+        assert "'lake' waits for 1 events of batch 1" in caplog.text
+        with pytest.raises(Refused, match="available only later; resume the box, or reschedule them"):
+            new.sizes(1, 1)
+        assert claimed(redis_played) == 6
+        assert {event_id for event_id, _ in members(redis_played, 2)} == {"e05", "e07"}  # nobody has read it
+        operate(redis_played, "reschedule", ["e01"])
+        assert new.next_batch(0, 5, None) == 1
+        assert new.sizes(1, 1) == [(1, 5)]
+        assert {event_id for event_id, _ in members(redis_played, 1)} == batch
+        assert new.next_batch(1, 5, None) == 2
+        assert new.next_batch(2, 5, None) == 2
+    stats = redis_played.run(redis_played.box.stats())
+    assert (stats.phases[Phase.COMPLETED], stats.phases[Phase.RETRY_SCHEDULED]) == (7, 1)
+    assert redis_played.run(check_invariants(redis_played.box)) == []
+
+
+@pytest.mark.req("RO-3")
+def test_what_is_to_be_settled_waits_for_a_paused_box(redis_played: Played, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stream_driver, "ASK_AGAIN", 0.0)
+    fill(redis_played, 3)
+    with driven(redis_played) as old:
+        assert old.next_batch(0, 5, None) == 1
+    operate(redis_played, "release", ["e01"])
+    operate(redis_played, "pause")
+    with driven(redis_played) as new:
+        assert new.next_batch(1, 5, None) == 1  # the batch is in the sink
+        new.finish()
+        assert len(members(redis_played, 1)) == 3
+        operate(redis_played, "resume")
+        assert new.next_batch(1, 5, None) == 1
+    assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 3
 
 
 def test_one_with_another_checkpoint_is_refused_and_disturbs_nobody(redis_played: Played):

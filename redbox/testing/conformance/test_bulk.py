@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from redbox import Box, Event, Phase, State
+from redbox import Box, Event, Outcome, Phase, State, keys
 from redbox.errors import BoxPaused, StreamTaken
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import bury, claim_one, contents, expire, known, publish
+from redbox.testing.conformance.steps import bury, claim_one, contents, expire, fields_of, known, publish
 
 RELAY = "stream:lake"
 LEASE = 60_000
@@ -174,6 +174,7 @@ async def test_what_was_given_back_is_taken_back_and_what_others_took_is_not(box
     await box._store.release(RELAY, [("released", held["released"])])
     await advance(box, minutes=2)
     assert await box.reap() == ["reaped"]
+    await box._store.stream("cut", "lake", "me", 1)
     words = dict(zip(every, await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, every), strict=True))
     assert words == {"taken": b"LEASELOST", "reaped": b"OK", "released": b"OK", "held": b"OK"}
     again = dict(await members(box, 1))
@@ -208,6 +209,76 @@ async def test_only_members_are_taken_back(box: Box):
     await own(box)
     assert await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, ["stranger"]) == [b"LEASELOST"]
     assert (await known(box, "stranger")).state is State.PENDING
+
+
+async def reclaim(box: Box, *ids: str) -> list[bytes]:
+    words: list[bytes] = await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, ids)
+    return words
+
+
+@pytest.mark.req("SP-3", "EM-12")
+async def test_what_is_due_later_is_not_taken_back_before(box: Box):
+    await box.put_many([Event("n", event_id=each) for each in ("delayed", "suspect", "released")])
+    await own(box)
+    await cut(box, 1)
+    await box._store.stream("cut", "lake", "me", 1)
+    before = await members(box, 1)
+    await box._store.exchange([("HSET", keys.event(box.name, "suspect"), "expiries", "2")])
+    assert {*await box.operate.release(["delayed", "suspect"], delay=3600, who="ada", why="a test")} == {Outcome.OK}
+    await box.operate.release(["released"], who="ada", why="a test")
+    assert (await box.stats()).suspects == 1
+    assert await reclaim(box, "delayed", "suspect", "released") == [b"NOTDUE", b"NOTDUE", b"OK"]
+    assert {(await known(box, each)).state for each in ("delayed", "suspect")} == {State.PENDING}
+    assert {each for each, _ in await members(box, 1)} == {each for each, _ in before}
+    await advance(box, minutes=59)
+    assert await reclaim(box, "delayed", "suspect") == [b"NOTDUE", b"NOTDUE"]
+    await advance(box, minutes=1)
+    assert await reclaim(box, "delayed", "suspect") == [b"OK", b"OK"]
+    assert (await box.stats()).suspects == 0
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SP-3")
+async def test_the_marks_of_an_earlier_claim_end_when_it_is_taken_back(box: Box):
+    await box.put(Event("n", event_id="a"))
+    await own(box)
+    await cut(box, 1)
+    await expire(box)
+    await box._store.exchange([("HSET", keys.event(box.name, "a"), "alone", "1", "exhausted", "1")])
+    assert await reclaim(box, "a") == [b"OK"]
+    assert not {"alone", "exhausted"} & {*await fields_of(box, "a")}
+
+
+@pytest.mark.req("SP-3", "RO-3")
+async def test_from_a_paused_box_nothing_is_taken_back(box: Box):
+    await filled(box, 2)
+    await own(box)
+    await cut(box, 1)
+    await box._store.stream("cut", "lake", "me", 1)
+    await box.operate.release(["e0"], who="ada", why="a test")
+    await box.operate.pause(who="ada", why="a test")
+    before = await contents(box)
+    with pytest.raises(BoxPaused):
+        await reclaim(box, "e0", "e1")
+    assert await contents(box) == before
+    assert await reclaim(box, "e1") == [b"OK"]  # it was not taken away
+    await box.operate.resume(who="ada", why="a test")
+    assert await reclaim(box, "e0", "e1") == [b"OK", b"OK"]
+
+
+@pytest.mark.req("SP-3")
+async def test_what_cannot_be_taken_back_leaves_a_batch_that_is_open(box: Box):
+    every = await filled(box, 3)
+    await own(box)
+    await cut(box, 1)
+    await box.operate.release(["e0"], delay=3600, who="ada", why="a test")
+    await box.operate.release(["e1"], who="ada", why="a test")
+    await claim_one(box)
+    assert await reclaim(box, *every) == [b"LEFT", b"LEFT", b"OK"]
+    assert [each for each, _ in await members(box, 1)] == ["e2"]
+    assert (await known(box, "e0")).state is State.PENDING
+    assert (await known(box, "e1")).claimed_by == "relay-1"
+    assert await check_invariants(box) == []
 
 
 # --- slices ----------------------------------------------------------------------------------------------------

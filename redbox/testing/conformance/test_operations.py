@@ -1021,6 +1021,7 @@ def test_outcomes_have_reasons_in_words():
         "the claim was gone: reaped, settled, or claimed again",
         "there is no such event",
         "the event is not PENDING",
+        "the event is available only later",
         "the event is not CLAIMED",
         "the event is PUBLISHED or DEAD already",
         "the event is neither PUBLISHED nor DEAD",
@@ -1028,4 +1029,5 @@ def test_outcomes_have_reasons_in_words():
         "the event is dead and blocks its line",
         "another event was put in its place",
         "another live event holds its unique_key",
+        "the event was taken out of a stream's batch that nobody has read",
     }
