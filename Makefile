@@ -24,11 +24,11 @@ format: $(VENV)/.dev  ## format the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-conformance: $(VENV)/.dev servers  ## the requirements, and the tests that prove them on each store
-	@$(BIN)/python -m pytest -q --redbox-table
+conformance: $(VENV)/.dev servers  ## the requirements and docs/specification.md, with the tests that prove them on each store
+	@$(BIN)/python -m pytest -q --redbox-table --specification
 
-mutants: $(VENV)/.dev  ## break the scripts one defect at a time; the suite must notice each
-	@$(BIN)/python -m tests.mutants
+mutants: $(VENV)/.dev servers  ## break scripts and Python one defect at a time; MUTANTS='lua', 'python' or names
+	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 torture: $(VENV)/.dev  ## the state machine, at length and at random
 	@REDBOX_EXAMPLES=$${REDBOX_EXAMPLES:-1000} REDBOX_STEPS=$${REDBOX_STEPS:-80} $(BIN)/python -m pytest tests/stateful

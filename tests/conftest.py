@@ -11,6 +11,19 @@ import pytest
 from tests import servers
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--specification", action="store_true", help="fail unless every test named in docs/specification.md passed"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--specification"):
+        from tests.statement import Statement
+
+        config.pluginmanager.register(Statement(), "redbox-specification")
+
+
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     """Debian's Redis 7."""

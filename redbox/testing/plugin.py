@@ -32,16 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("all", "proven"),
         help="print the requirements with the tests that prove them: all of them, or only those that were looked at",
     )
-    group.addoption("--redbox-lua", help="a directory with the Lua scripts to use instead of redbox's own")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "req(*ids): the requirement lines that a test proves")
     config.addinivalue_line("markers", "needs(feature): what a store must have for this test: server, replicas, ...")
-    if config.getoption("--redbox-lua"):
-        from redbox.testing.mutated import use_scripts
-
-        use_scripts(config.getoption("--redbox-lua"))
     if config.getoption("--redbox-table"):
         from redbox.testing.table import Table
 

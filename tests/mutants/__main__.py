@@ -1,71 +1,103 @@
-"""Runs the suite once per mutant: `python -m tests.mutants [NAME...]`. Ends with 1 when a mutant survives."""
+"""Runs the tests once per mutant: `python -m tests.mutants [lua] [python] [NAME...]`. Exits with 1 if one survives."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.python import PYTHON_MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
-SUITE = ["--pyargs", "redbox.testing.conformance", "tests/unit/test_exact_times.py"]
+COPIED = ("redbox", "lua", "tests", "docs", "README.md", "pyproject.toml")
+CATALOGUES = {"lua": MUTANTS, "python": PYTHON_MUTANTS}
 WORKERS = 2
-LIMIT = 300
+TEST_LIMIT = 60  # seconds for one test: a defect may make it hang
+LIMIT = 600  # seconds for the tests of one mutant
+FAILED = 1  # pytest: tests ran, and some failed
 
 
-def patched(mutant: Mutant, directory: Path) -> Path:
-    """A copy of the scripts with the one defect."""
-    lua = directory / "lua"
-    shutil.copytree(ROOT / "lua", lua)
-    script = lua / mutant.file
-    text = script.read_text()
-    if text.count(mutant.old) != 1:
-        raise SystemExit(
-            f"{mutant.name}: {mutant.old!r} stands {text.count(mutant.old)} times in {mutant.file}, not once"
-        )
-    script.write_text(text.replace(mutant.old, mutant.new))
-    return lua
+def copy_of_the_project(directory: Path, mutant: Mutant | None) -> None:
+    """Everything that the tests need, with the one defect."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, directory / name)
+        else:
+            shutil.copy2(source, directory / name)
+    if mutant is not None:
+        path = directory / mutant.path
+        text = path.read_text()
+        if text.count(mutant.old) != 1:
+            raise SystemExit(
+                f"{mutant.name}: {mutant.old!r} occurs {text.count(mutant.old)} times in {mutant.path}, not once"
+            )
+        path.write_text(text.replace(mutant.old, mutant.new))
 
 
-def killed_by(mutant: Mutant | None) -> str | None:
-    """The test that noticed the defect, or None when none did."""
-    with tempfile.TemporaryDirectory(prefix="redbox-mutant-") as directory:
-        lua = patched(mutant, Path(directory)) if mutant else ROOT / "lua"
+def killed_by(mutant: Mutant | None, tests: Sequence[str]) -> str | None:
+    """The test that noticed the defect, or None if all passed."""
+    with tempfile.TemporaryDirectory(prefix="redbox-mutant-") as name:
+        directory = Path(name)
+        copy_of_the_project(directory, mutant)
         command = [
             sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "--tb=no",
-            "--redbox-lua", str(lua), *SUITE,
+            f"--timeout={TEST_LIMIT}", *tests,
         ]  # fmt: skip
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env={**os.environ, "PYTHONPATH": name},  # also for processes that tests start
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
         if done.returncode == 0:
             return None
-        for line in done.stdout.splitlines():
-            if line.startswith(("FAILED", "ERROR")):
-                return line.split("::")[-1].split(" - ")[0]
-        raise SystemExit(f"the suite did not run:\n{done.stdout}\n{done.stderr}")
+        if done.returncode == FAILED:
+            for line in done.stdout.splitlines():
+                if line.startswith(("FAILED", "ERROR")):
+                    return line.split("::")[-1].split(" - ")[0]
+        raise SystemExit(f"{mutant and mutant.name}: the tests did not run:\n{done.stdout}\n{done.stderr}")
+
+
+def wanted(arguments: Sequence[str]) -> list[Mutant]:
+    """All mutants, those of a catalogue, or those named."""
+    everything = [mutant for catalogue in CATALOGUES.values() for mutant in catalogue]
+    known = {mutant.name for mutant in everything} | set(CATALOGUES)
+    if unknown := [name for name in arguments if name not in known]:
+        raise SystemExit(f"no such mutant or catalogue: {', '.join(unknown)}")
+    named = {mutant.name for name in arguments for mutant in CATALOGUES.get(name, ())} | set(arguments)
+    return [mutant for mutant in everything if not arguments or mutant.name in named]
 
 
 def main() -> int:
-    wanted = [mutant for mutant in MUTANTS if not sys.argv[1:] or mutant.name in sys.argv[1:]]
-    if killed_by(None) is not None:
-        print("the suite fails on the scripts as they are; mend that first")
-        return 1
+    mutants = wanted(sys.argv[1:])
     survivors = []
     started = time.monotonic()
     with ThreadPoolExecutor(WORKERS) as pool:
-        running = {pool.submit(killed_by, mutant): mutant for mutant in wanted}
+        suites = list(dict.fromkeys(mutant.tests for mutant in mutants))
+        for tests, noticed in zip(suites, pool.map(lambda tests: killed_by(None, tests), suites), strict=True):
+            if noticed is not None:
+                print(f"{noticed} of {' '.join(tests)} fails without any mutant; mend that first")
+                return 1
+        running = {pool.submit(killed_by, mutant, mutant.tests): mutant for mutant in mutants}
         for count, future in enumerate(as_completed(running), 1):
             mutant, noticed = running[future], future.result()
             if noticed is None:
                 survivors.append(mutant)
-            print(f"{count:3}/{len(wanted)}  {'SURVIVED' if noticed is None else 'killed  '}  {mutant.name}"
+            print(f"{count:3}/{len(mutants)}  {'SURVIVED' if noticed is None else 'killed  '}  {mutant.name}"
                   f"{'' if noticed is None else f'  by {noticed}'}", flush=True)  # fmt: skip
     took = time.monotonic() - started
-    print(f"{len(wanted) - len(survivors)} of {len(wanted)} mutants killed in {took:.0f} s")
+    print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants killed in {took:.0f} s")
     return 1 if survivors else 0
 
 

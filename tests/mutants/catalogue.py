@@ -1,15 +1,25 @@
-"""One defect at a time: what is replaced in which script. Each must turn the suite red."""
+"""One defect at a time: what is replaced in which script. Each must make a test fail."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+#: What a mutant of a script is run against: the conformance suite in memory, where a run takes seconds.
+SUITE = ("--pyargs", "redbox.testing.conformance", "tests/unit/test_exact_times.py")
+
 
 class Mutant(NamedTuple):
+    """`file` is below `lua/`, or a path from the top. `tests`: where a real server or another suite is needed."""
+
     name: str
     file: str
     old: str
     new: str
+    tests: tuple[str, ...] = SUITE
+
+    @property
+    def path(self) -> str:
+        return f"lua/{self.file}" if self.file.endswith(".lua") else self.file
 
 
 MUTANTS = [

@@ -107,6 +107,7 @@ async def test_one_that_swallows_its_end(redbox_box: Box, then: str):
         (ValueError("a\x00b"), "a\x00b"),
     ],
 )
+@pytest.mark.req("PC-4")
 @pytest.mark.parametrize("plain", [False, True])
 async def test_whatever_it_raises(redbox_box: Box, error: BaseException, words: str, plain: bool):
     await put(redbox_box, 3)

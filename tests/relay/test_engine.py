@@ -89,6 +89,7 @@ async def test_all_retries_at_once_then_another_way(redbox_box: Box):
     assert (target.tried, other.taken, summary.dead) == (["e0"] * 3, ["e0"], 1)
 
 
+@pytest.mark.req("PL-5")
 async def test_an_event_dies_with_its_last_attempt_and_not_a_claim_later(redbox_box: Box):
     await put(redbox_box, 1)
     summary = await drained(Relay(redbox_box, Target(raises=ValueError("last words")), attempts=1))
@@ -120,6 +121,7 @@ async def test_expiries_alone_use_up_attempts(redbox_box: Box):
     assert target.tried == []
 
 
+@pytest.mark.req("PL-5")
 @pytest.mark.parametrize("when", ["put", "scheduled", "replayed", "retried"])
 async def test_too_old(redbox_box: Box, when: str):
     """The age counts from when it was due: put, scheduled for, or replayed."""

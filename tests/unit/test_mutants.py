@@ -1,4 +1,4 @@
-"""The catalogue of mutants fits the scripts as they are; `make mutants` runs it."""
+"""The catalogues of mutants fit the code as it is; `make mutants` runs them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,31 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.python import PYTHON_MUTANTS
 
-LUA = Path(__file__).resolve().parents[2] / "lua"
+ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *PYTHON_MUTANTS], ids=lambda mutant: mutant.name)
 def test_it_can_be_applied(mutant: Mutant):
-    assert (LUA / mutant.file).read_text().count(mutant.old) == 1
+    assert (ROOT / mutant.path).read_text().count(mutant.old) == 1
     assert mutant.old != mutant.new
 
 
+def test_what_it_makes_is_python():
+    """A mutant that cannot be imported is noticed by every test, and shows nothing."""
+    for mutant in PYTHON_MUTANTS:
+        compile((ROOT / mutant.path).read_text().replace(mutant.old, mutant.new), mutant.path, "exec")
+
+
+def test_the_tests_they_name_exist():
+    names = {name for mutant in (*MUTANTS, *PYTHON_MUTANTS) for name in mutant.tests if ".py" in name}
+    assert [name for name in names if not (ROOT / name.partition("::")[0]).is_file()] == []
+    assert [mutant.name for mutant in (*MUTANTS, *PYTHON_MUTANTS) if not names.intersection(mutant.tests)] == []
+
+
 def test_there_are_enough_of_them():
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 25
+    names = [mutant.name for mutant in (*MUTANTS, *PYTHON_MUTANTS)]
+    assert len(set(names)) == len(names)
+    assert len(MUTANTS) >= 190
+    assert len(PYTHON_MUTANTS) >= 40

@@ -1,0 +1,148 @@
+"""Defects in the Python of relay, store and box, each with the tests that have to notice it.
+
+Name few and fast tests, so that a mutant takes seconds. Where memory cannot tell, name tests with a real server.
+"""
+
+from __future__ import annotations
+
+from tests.mutants.catalogue import Mutant
+
+ENGINE = ("tests/relay/test_engine.py",)
+ENDS = ("tests/relay/test_ends.py",)
+LEASES = ("tests/relay/test_leases.py",)
+IDLE = ("tests/relay/test_idle.py",)
+IN_RELAY = ("tests/relay/test_breaker_in_relay.py",)
+BAD_PUBLISHERS = ("tests/relay/test_bad_publishers.py",)
+BREAKER = ("tests/unit/test_breaker.py",)
+BACKOFF = ("tests/unit/test_backoff.py",)
+EVENTS = ("tests/contract/test_events.py", "-k", "memory")
+OPERATIONS = ("tests/contract/test_operations.py", "-k", "memory")
+UNIQUENESS = ("tests/contract/test_uniqueness.py", "-k", "memory")
+STORE = ("tests/contract/test_store.py", "-k", "memory")
+# Real servers from here on.
+DURABILITY = ("tests/integration/test_durability.py",)
+FAULTS = ("tests/integration/test_server_faults.py",)
+LANE = ("tests/integration/test_lane.py",)
+LINE = ("tests/integration/test_line.py",)
+TRANSACTION = ("tests/integration/test_transaction.py",)
+WAITING = ("tests/relay/test_waiting.py",)
+CLUSTER = ("tests/integration/test_cluster.py",)
+HARD = ("tests/integration/test_hard_cases.py",)
+
+PYTHON_MUTANTS = [
+    # what becomes of an event
+    Mutant("a target's wish to wait is ignored", "redbox/relay/judge.py", "return _bounded(asked)", "return 0.0", ENGINE),
+    Mutant("the Retry-After of a target that is down is ignored", "redbox/relay/judge.py", "asked = error.delay if isinstance(error, RetryLater | Unavailable) else 0.0", "asked = error.delay if isinstance(error, RetryLater) else 0.0", ENGINE),
+    Mutant("one attempt more than allowed", "redbox/relay/judge.py", "held.claim.failures + 1 >= attempts", "held.claim.failures >= attempts", ENGINE),
+    Mutant("an event that is too old is published", "redbox/relay/judge.py", "if limit is not None and age > limit * 1000:", "if False:", ENGINE),
+    Mutant("an exhausted event is published", "redbox/relay/judge.py", "if claim.exhausted:", "if False:", ENGINE),
+    Mutant("failures count while the breaker is open", "redbox/relay/judge.py", "self._again(held, error, excuse=True)  # while", "self._again(held, error, excuse=False)  # while", IN_RELAY),
+    Mutant("a rejection is final at once", "redbox/relay/judge.py", "elif self._breaker is not None and isinstance(error, Reject | Unavailable):", "elif False:", IN_RELAY),
+    Mutant("an attempt that was interrupted counts", "redbox/relay/judge.py", "self._settler.retry(held, 0.0, error, excuse=True)", "self._settler.retry(held, 0.0, error, excuse=False)", ENDS),
+    Mutant("the dead-letter target is passed over", "redbox/relay/judge.py", "if self.on_death is None:", "if True:", BAD_PUBLISHERS),
+    Mutant("an event dies although the dead-letter target failed", "redbox/relay/judge.py", 'self._again(held, NotPublished(f"the dead-letter target did not take it: {words}"), excuse=False)', "self._settler.kill(held, words)", BAD_PUBLISHERS),
+    Mutant("the backoff counts a failure twice", "redbox/relay/judge.py", "max(1, claim.failures + 1)", "claim.failures + 2", ENGINE),
+    Mutant("a backoff function that fails means at once", "redbox/relay/judge.py", "delay = BROKEN_BACKOFF_DELAY", "delay = 0.0", BAD_PUBLISHERS),
+    Mutant("a success leaves verdicts undecided", "redbox/relay/judge.py", "            if self._verdicts:\n                self.decide()\n", "", IN_RELAY),
+    # the breaker
+    Mutant("opens one time too late when the target is down", "redbox/relay/breaker.py", "if self._down >= unavailable:", "if self._down > unavailable:", BREAKER),
+    Mutant("opens one failure too late", "redbox/relay/breaker.py", "if len(self._failed) >= failures:", "if len(self._failed) > failures:", BREAKER),
+    Mutant("opens one rejection too late", "redbox/relay/breaker.py", "if self._rejected[error.kind] >= rejections:", "if self._rejected[error.kind] > rejections:", BREAKER),
+    Mutant("rejections of all kinds are one kind", "redbox/relay/breaker.py", "if self._rejected[error.kind] >= rejections:", "if self._rejected.total() >= rejections:", BREAKER),
+    Mutant("one event opens the breaker by itself", "redbox/relay/breaker.py", "self._failed.add(event_id)", 'self._failed.add(f"{event_id}{len(self._failed)}")', BREAKER),
+    Mutant("a success forgets nothing", "redbox/relay/breaker.py", "        if self._down or self._failed or self._rejected:\n            self._forget()\n", "", BREAKER),
+    Mutant("the pause between probes stays the same", "redbox/relay/breaker.py", "self._pause = min(2 * self._pause, self._longest)", "pass", BREAKER),
+    Mutant("the pause between probes has no bound", "redbox/relay/breaker.py", "min(2 * self._pause, self._longest)", "2 * self._pause", BREAKER),
+    Mutant("the pause stays long after the breaker closed", "redbox/relay/breaker.py", '"", self._first_pause', '"", self._pause', BREAKER),
+    Mutant("a late failure begins the pause anew", "redbox/relay/breaker.py", "if self.circuit is Circuit.OPEN:  # was", "if False:  # was", BREAKER),
+    # settling
+    Mutant("a claim that was gone counts as settled", "redbox/relay/settler.py", "strict=True) if done]", "strict=True)]", LEASES),
+    Mutant("settling goes on after the lease has ended", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if False:", ("tests/relay/test_bad_stores.py",)),
+    Mutant("settling is not repeated", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if True:", ("tests/relay/test_bad_stores.py",)),
+    Mutant("published events are kept that are to be removed", "redbox/relay/settler.py", "delete=self._delete)", "delete=False)", ENGINE),
+    Mutant("dead events are kept that are to be removed", "redbox/relay/settler.py", "drop=self._drop", "drop=False", ENGINE),
+    Mutant("one delay for all retries of a batch", "redbox/relay/settler.py", "delay=[how.delay for _, how in batch]", "delay=batch[0][1].delay", ENGINE),
+    Mutant("one excuse for all retries of a batch", "redbox/relay/settler.py", "excuse=[how.excuse for _, how in batch]", "excuse=batch[0][1].excuse", ENGINE),
+    Mutant("one reason for all deaths of a batch", "redbox/relay/settler.py", "reason=[reason for _, reason in batch]", "reason=batch[0][1]", ENGINE),
+    Mutant("a settlement without its durability counts as not made", "redbox/relay/settler.py", "                settled = batch\n", "                settled = []\n", ("tests/relay/test_bad_stores.py",)),
+    # claiming, holding, ending
+    Mutant("the buffer is not bounded in bytes", "redbox/relay/engine.py", "if self._bytes >= self._policy.buffer_bytes:", "if False:", ENGINE),
+    Mutant("a claim brings more bytes than there is room for", "redbox/relay/asker.py", "max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - size))", "max_bytes=BATCH_BYTES", ENGINE),
+    Mutant("the store does not learn what the relay holds", "redbox/relay/asker.py", "holding=holding,", "holding=0,", LEASES),
+    Mutant("the store does not learn the limit of attempts", "redbox/relay/asker.py", "attempts=self._policy.attempts", "attempts=None", ENGINE),
+    Mutant("leases are not renewed", "redbox/relay/engine.py", "await self._renew(ageing[first : first + BATCH_COUNT])", "pass", LEASES),
+    Mutant("a renewed lease keeps its old end", "redbox/relay/engine.py", "            if ours:\n                held.deadline = asked_at + self._policy.lease", "            if ours:\n                pass", LEASES),
+    Mutant("a lost lease is not noticed", "redbox/relay/engine.py", "                held.lost = True\n", "                pass\n", LEASES),
+    Mutant("published after its lease may have ended", "redbox/relay/workers.py", "if held.lost or moment >= held.deadline:\n                self._settler", "if held.lost:\n                self._settler", LEASES),
+    Mutant("published although its lease was lost", "redbox/relay/workers.py", "if held.lost or moment >= held.deadline:\n                self._settler", "if moment >= held.deadline:\n                self._settler", LEASES),
+    Mutant("a suspect is published in company", "redbox/relay/engine.py", "        await self._until_few(1)\n", "", LEASES),
+    Mutant("more is claimed while a suspect is published", "redbox/relay/engine.py", "        self.workers.add([held])\n        await self._until_few(0)\n", "        self.workers.add([held])\n", LEASES),
+    Mutant("claims that arrive when the breaker is open are published", "redbox/relay/engine.py", "elif self._stopping or self._is_open():  # since", "elif self._stopping:  # since", IN_RELAY),
+    Mutant("a probe is as many as there is room for", "redbox/relay/engine.py", "self._asker.ask(1 if probing else room,", "self._asker.ask(room,", IN_RELAY),
+    Mutant("events not begun stay claimed when the relay stops", "redbox/relay/engine.py", "        for held in self.workers.take_back():\n            self._settler.release(held)\n", "", ENDS),
+    Mutant("a drain waits for ever for a store that is away", "redbox/relay/engine.py", "if drain and pause > DRAIN_PATIENCE:", "if False:", ENDS),
+    Mutant("a drain forgets the claims of dead relays", "redbox/relay/relay.py", "            await Reaper(self._box).run_once()\n", "", ENDS),
+    Mutant("a drain of a paused box is a success", "redbox/relay/engine.py", "                    self._refused = refusal", "                    pass", ENDS),
+    Mutant("outcomes that do not fit are believed", "redbox/relay/workers.py", "if len(outcomes) != len(chunk):", "if False:", BAD_PUBLISHERS),
+    Mutant("the dead-letter target is not told why", "redbox/relay/workers.py", "{**event.headers, REASON_HEADER: reason}", "event.headers", BAD_PUBLISHERS),
+    Mutant("a dead-letter target that rejects keeps the event alive", "redbox/relay/workers.py", "            self._judge.buried(held, error)\n", "            self._judge.unburied(held, error)\n", BAD_PUBLISHERS),
+    # services
+    Mutant("the reaper stops after one step", "redbox/relay/services.py", "if len(ids) < BATCH_COUNT:", "if True:", IDLE),
+    Mutant("a service ends when the store is away", "redbox/relay/services.py", '            logger.warning("%s: %s", type(service).__name__.lower(), error)\n', "            raise\n", IDLE),
+    Mutant("a relay never leaves the list", "redbox/relay/services.py", "fresh=0, leaving=True)", "fresh=0)", IDLE),
+    Mutant("a namesake is announced again and again", "redbox/relay/services.py", "if other and not self._warned:", "if other:", IDLE),
+    Mutant("every delivery takes no time", "redbox/relay/report.py", "self.counts[bisect_left(BUCKETS, seconds)] += 1", "self.counts[0] += 1", ("tests/unit/test_metrics.py",)),
+    Mutant("latency leaves out the time before the claim", "redbox/relay/report.py", "max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for", "held_for", ("tests/unit/test_metrics.py",)),
+    # backoff
+    Mutant("the first retry waits twice the base", "redbox/backoff.py", "2.0 ** min(attempts - 1, 64)", "2.0 ** min(attempts, 64)", BACKOFF),
+    Mutant("the backoff has no cap", "redbox/backoff.py", "min(longest, first * 2.0", "max(first, first * 2.0", BACKOFF),
+    Mutant("no jitter", "redbox/backoff.py", "random.uniform(0, most) if jitter else most", "most", BACKOFF),
+    # what is stored
+    Mutant("headers are not stored", "redbox/store/codec.py", "dict(sorted(event.headers.items())) if event.headers else {}", "{}", EVENTS),
+    Mutant("the partition key is not stored", "redbox/store/codec.py", "            event.partition_key,\n", "            None,\n", EVENTS),
+    Mutant("metadata is not stored", "redbox/store/codec.py", "told, scope = dict(metadata),", "told, scope = dict[str, str](),", EVENTS),
+    Mutant("the content type is not stored", "redbox/store/codec.py", "            _TYPE_NUMBERS.get(content_type, content_type),\n", "            0,\n", EVENTS),
+    Mutant("metadata makes another event", "redbox/store/codec.py", "return event.event_id, event.event_type, body, len(body) - end, _options(event)", "return event.event_id, event.event_type, body, len(body), _options(event)", EVENTS),
+    Mutant("a delay is lost on its way", "redbox/store/codec.py", "available = f\"+{duration_ms(event.delay, 'delay')}\"", 'available = ""', EVENTS),
+    Mutant("an event is due a moment later", "redbox/store/codec.py", "    if available_at <= now:\n        return Phase.AVAILABLE", "    if available_at < now:\n        return Phase.AVAILABLE", ("tests/unit/test_exact_times.py",)),
+    Mutant("what a newer version wrote is read all the same", "redbox/store/codec.py", "if version > BODY_VERSION or (", "if (", FAULTS),
+    Mutant("a payload over the limit is taken", "redbox/store/codec.py", "if len(payload) > max_payload:", "if False:", EVENTS),
+    Mutant("a put that found its event says that it created it", "redbox/box/receipts.py", "return Receipt(event.event_id, False, level.name)", "return Receipt(event.event_id, True, level.name)", EVENTS),
+    Mutant("a batch is not bounded in bytes", "redbox/box/receipts.py", " or size + length > BATCH_BYTES", "", STORE),
+    Mutant("who holds the unique key is not told", "redbox/box/receipts.py", "holder = refusal.holder if isinstance(refusal, Conflict) else None", "holder = None", UNIQUENESS),
+    # settling through the box
+    Mutant("settled for several relays, answered in another order", "redbox/box/lifecycle.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
+    Mutant("a renewal answers for its neighbour", "redbox/box/lifecycle.py", "alone=alone))[1:]", "alone=alone))[:-1]", LEASES),
+    Mutant("operators need no name", "redbox/box/operate.py", "        if not who:\n", "        if False:\n", OPERATIONS),
+    # coalesced puts
+    Mutant("ordered puts share the server with others", "redbox/box/lane.py", "alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)", "alone = False", LANE),
+    Mutant("three calls at once", "redbox/box/lane.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", LANE),
+    Mutant("a call is not bounded in bytes", "redbox/box/lane.py", "if batch and size > BATCH_BYTES:", "if False:", LANE),
+    Mutant("a put that was cancelled in time is sent", "redbox/box/lane.py", "            if not answer.done():  # cancelled", "            if True:  # cancelled", LANE),
+    Mutant("later puts go first", "redbox/box/lane.py", "self._queue.append((arguments, answer))", "self._queue.appendleft((arguments, answer))", LANE),
+    Mutant("callers share one exception", "redbox/box/lane.py", "own = copy.copy(error)", "own = error", LANE),
+    # durability, on servers with replicas and a disk
+    Mutant("every durability is reached", "redbox/store/durability.py", "return (reply[0] if isinstance(reply, list) else int(reply)) >= self.wanted", "return True", DURABILITY),
+    Mutant("one replica fewer will do", "redbox/store/durability.py", "patience), durability.replicas)", "patience), durability.replicas - 1)", DURABILITY),
+    Mutant("an error confirms", "redbox/store/durability.py", "        if isinstance(reply, Exception):\n            return False\n", "        if isinstance(reply, Exception):\n            return True\n", ("tests/unit/test_durability.py",)),
+    Mutant("a WAITAOF that does not wait is believed", "redbox/store/durability.py", "(probe > 0 and took < PROBE_SHORTEST)", "False", ("tests/unit/test_durability.py",)),
+    Mutant("a confirmation is not looked at", "redbox/store/store.py", "if trailer and not confirmation.reached(replies[1]):", "if False:", DURABILITY),
+    Mutant("an id that was there needs no confirmation", "redbox/store/store.py", "if reply in (CREATED, EXISTS) else reply for reply", "if reply == CREATED else reply for reply", DURABILITY),
+    Mutant("a transaction needs no confirmation", "redbox/store/transact.py", "if confirmation.command is not None and not confirmation.reached(replies[-1]):", "if False:", TRANSACTION),
+    # faults of connections and servers
+    Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True)", "durability=durability)", FAULTS),
+    Mutant("a claim is repeated", "redbox/store/store.py", "holding, *ANY_TIME, *NO_BATCH))", "holding, *ANY_TIME, *NO_BATCH), repeat=True)", FAULTS),
+    Mutant("an ack is repeated", "redbox/store/store.py", "*_flat(claims)), durability=durability)\n\n    async def stream", "*_flat(claims)), durability=durability, repeat=True)\n\n    async def stream", FAULTS),
+    Mutant("a flushed script is an error", "redbox/store/store.py", "for way in (by_sha, by_text):", "for way in (by_sha, by_sha):", FAULTS),
+    Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", FAULTS),
+    Mutant("a failover is not waited for", "redbox/store/store.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", HARD),
+    Mutant("closing does not wait for puts", "redbox/store/store.py", "        while self._under_way:\n", "        while False:\n", HARD),
+    Mutant("a push answers a question", "redbox/store/line.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
+    Mutant("a silent server is waited for", "redbox/store/line.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
+    Mutant("a connection to a former master is kept", "redbox/store/line.py", "            self.left = True  # after", "            pass  # after", LINE),
+    Mutant("a slot that has moved is not followed", "redbox/store/wire.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", CLUSTER),
+    # transactions
+    Mutant("a unique key is not watched", "redbox/store/transact.py", "    watched += [keys.unique(box, unique) for unique in unique_keys]\n", "", TRANSACTION),
+    Mutant("a refused event commits the rest", "redbox/store/transact.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),
+    Mutant("a failing command of the caller goes unnoticed", "redbox/box/transaction.py", "            if isinstance(reply, Exception):\n", "            if False:\n", TRANSACTION),
+]  # fmt: skip
