@@ -66,7 +66,7 @@ PYTHON_MUTANTS = [
     Mutant("one reason for all deaths of a batch", "redbox/relay/settler.py", "reason=[reason for _, reason in batch]", "reason=batch[0][1]", ENGINE),
     Mutant("a settlement without its durability counts as not made", "redbox/relay/settler.py", "                settled = batch\n", "                settled = []\n", ("tests/relay/test_bad_stores.py",)),
     # claiming, holding, ending
-    Mutant("the buffer is not bounded in bytes", "redbox/relay/engine.py", "if self._bytes >= self._policy.buffer_bytes:", "if False:", ENGINE),
+    Mutant("the buffer is not bounded in bytes", "redbox/relay/engine.py", "if self._ledger.bytes >= self._policy.buffer_bytes:", "if False:", ENGINE),
     Mutant("a claim brings more bytes than there is room for", "redbox/relay/asker.py", "max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - size))", "max_bytes=BATCH_BYTES", ENGINE),
     Mutant("the store does not learn what the relay holds", "redbox/relay/asker.py", "holding=holding,", "holding=0,", LEASES),
     Mutant("the store does not learn the limit of attempts", "redbox/relay/asker.py", "attempts=self._policy.attempts", "attempts=None", ENGINE),
