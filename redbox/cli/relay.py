@@ -60,7 +60,7 @@ METRICS_HOST: Final = "127.0.0.1"
     help="Run the relays of this redbox.toml, instead of one --to.",
 )  # fmt: skip
 @click.option(
-    "--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics and /healthz there."
+    "--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve /metrics, /livez and /readyz there."
 )
 @click.option("--metrics-host", metavar="HOST", help=f"On which address.  [default: {METRICS_HOST}]")
 @click.option("--log", type=click.Choice(["text", "json"]), help="How to log, on stderr.  [default: text]")

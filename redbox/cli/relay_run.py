@@ -105,7 +105,7 @@ class RelayRun:
             from redbox.relay.monitor import Monitor
 
             monitor = await stack.enter_async_context(Monitor(self._relays, self._watch.port, self._watch.host))
-            logger.info("metrics on %s/metrics, health on %s/healthz", monitor.url, monitor.url)
+            logger.info("metrics on %s/metrics, health on %s/livez and /readyz", monitor.url, monitor.url)
 
     async def _run(self) -> None:
         async with anyio.create_task_group() as beside:

@@ -1,4 +1,8 @@
-"""A small HTTP server beside the relays: `/metrics` for Prometheus, `/healthz` for whoever restarts processes."""
+"""A small HTTP server beside the relays.
+
+`/metrics` is for Prometheus. `/livez` says that the process is alive and never asks the store. `/readyz` says whether
+every relay runs and its store answers; `/healthz` is another name for it.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ MAX_REQUEST: Final = 8192
 REQUEST_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 10.0
 MAX_CONNECTIONS: Final = 32
+PATHS: Final = ("/metrics", "/livez", "/readyz", "/healthz")
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -109,20 +114,23 @@ class Monitor:
     async def _answer(self, method: str, path: str) -> Answer:
         if not method:
             return _text(HTTPStatus.BAD_REQUEST, "this is not a request\n")
-        if path not in ("/metrics", "/healthz"):
-            return _text(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz\n")
+        if path not in PATHS:
+            return _text(HTTPStatus.NOT_FOUND, f"the paths are {', '.join(PATHS)}\n")
         if method not in ("GET", "HEAD"):
             return _text(HTTPStatus.METHOD_NOT_ALLOWED, "GET it\n")
         if path == "/metrics":
             return Answer(HTTPStatus.OK, metrics.CONTENT_TYPE, (await metrics.scrape(self._relays)).encode())
+        if path == "/livez":
+            return Answer(HTTPStatus.OK, JSON, b'{"status":"ok"}\n')
         healthy, report = await health(self._relays)
         status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
         return Answer(status, JSON, msgspec.json.encode(report) + b"\n")
 
 
 async def health(relays: Sequence[Relay]) -> tuple[bool, dict[str, Any]]:
-    """Whether all relays run and their stores answer. An open breaker is told, and is no illness: what is down is the
-    target, and a restart would not mend it."""
+    """Whether all relays run and their stores answer, with a report on each relay.
+
+    An open breaker is reported, but counts as healthy: the target is down, not the relay."""
     problems = await asyncio.gather(*(_problem(relay) for relay in relays))
     reports = [
         {

@@ -209,13 +209,14 @@ def fetch(address: str) -> tuple[int, str]:
 def test_metrics_health_and_stats_while_it_runs(url: str, relay: Callable[..., Running]):
     put(url, "1", "2", "3")
     running = relay("--to", "null:", "--metrics-port", "0", "--name", "r1")
-    running.says("/healthz")
+    running.says("/readyz")
     address = running.log.partition("metrics on ")[2].partition("/metrics")[0]
     until(
         lambda: 'redbox_events_total{box="default",relay="r1",outcome="published"} 3' in fetch(f"{address}/metrics")[1]
     )
     assert 'redbox_store_up{box="default",store="embedded:./data"} 1' in fetch(f"{address}/metrics")[1]
-    status, body = fetch(f"{address}/healthz")
+    assert fetch(f"{address}/livez")[0] == 200
+    status, body = fetch(f"{address}/readyz")
     assert (status, json.loads(body)["status"]) == (200, "ok")
     assert fetch(f"{address}/nothing")[0] == 404
 

@@ -12,6 +12,7 @@ import pytest
 from redbox.cli.app import cli
 from redbox.cli.config import load, open_relays
 from redbox.cli.relay_settings import RelaySettings
+from redbox.relay import monitor
 from redbox.store import embedded
 from tests.docs.test_readme import environment
 from tests.servers import valkey_binary
@@ -76,3 +77,11 @@ def test_the_table_of_options_is_complete():
     there = {name for param in command.params for name in param.opts}
     assert there == documented & there
     assert {name for name in documented if name.startswith("--")} <= there
+
+
+def test_kubernetes_restarts_by_liveness_only():
+    """Redis being down must not restart a relay that waits for it."""
+    (snippet,) = [block for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL) if "livenessProbe" in block]
+    probes = re.findall(r"(\w+)Probe:\n  httpGet: { path: (/\w+),", snippet)
+    assert probes == [("liveness", "/livez"), ("readiness", "/readyz")]
+    assert {path for _, path in probes} < set(monitor.PATHS)

@@ -224,6 +224,27 @@ async def test_healthy_while_it_runs_and_the_store_answers(redbox_box: Box, monk
             assert (status, json.loads(body)["relays"][0]["problem"]) == (503, "the store has gone")
 
 
+async def test_a_process_whose_store_is_gone_is_alive_and_not_ready(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    """A restart would not bring the store back; so what restarts processes asks /livez, which never asks the store."""
+
+    async def fail() -> None:
+        raise StoreUnavailable("the store has gone")
+
+    relay = Relay(redbox_box, publish, name="r1")
+    async with Monitor([relay], 0) as served:
+        assert (await get(served.port, "/livez"))[0] == 200  # it is starting, or ending
+        async with relay:
+            await until(lambda: relay.running)
+            answers = [await get(served.port, path) for path in ("/livez", "/readyz", "/healthz")]
+            assert [status for status, _, _ in answers] == [200, 200, 200]
+            assert answers[1][2] == answers[2][2]
+            monkeypatch.setattr(redbox_box, "settings", fail)
+            answers = [await get(served.port, path) for path in ("/livez", "/readyz", "/healthz")]
+    assert [status for status, _, _ in answers] == [200, 503, 503]
+    assert json.loads(answers[0][2]) == {"status": "ok"}
+    assert json.loads(answers[1][2])["relays"][0]["problem"] == "the store has gone"
+
+
 @pytest.mark.req("RF-4")
 async def test_an_open_breaker_is_told_and_is_no_illness(redbox_box: Box):
     async def down(event: Event) -> None:
