@@ -15,24 +15,40 @@ from redbox.errors import (
     Conflict,
     DurabilityNotReached,
     DurabilityUnsupported,
+    EmbeddedServerFailed,
+    ForeignKey,
     IdReused,
     InvalidEvent,
+    InvalidSetting,
+    InvalidURL,
+    MissingExtra,
+    NewerEvent,
+    NewerLayout,
+    NotPublished,
     PartlyCommitted,
+    PayloadTooLarge,
     RedboxError,
+    Refused,
     Reject,
     RetryLater,
     StoreError,
     StoreFull,
     StoreUnavailable,
+    StreamLost,
+    StreamTaken,
     TransactionFailed,
     Unavailable,
+    UnknownBox,
     UsageError,
 )
 
 if _typing.TYPE_CHECKING:
     from redbox.backoff import Backoff
     from redbox.box import Box
+    from redbox.box.reports import Page, Replayed, Stats, Swept
     from redbox.events import Claim, Event, Outcome, Phase, Receipt, Record, State, UniqueScope
+    from redbox.publishers.base import Publisher
+    from redbox.publishers.registry import open_publisher
     from redbox.relay import Breaker, Relay, Summary
     from redbox.settings import Settings
 
@@ -49,29 +65,48 @@ __all__ = [
     "Conflict",
     "DurabilityNotReached",
     "DurabilityUnsupported",
+    "EmbeddedServerFailed",
     "Event",
+    "ForeignKey",
     "IdReused",
     "InvalidEvent",
+    "InvalidSetting",
+    "InvalidURL",
+    "MissingExtra",
+    "NewerEvent",
+    "NewerLayout",
+    "NotPublished",
     "Outcome",
+    "Page",
     "PartlyCommitted",
+    "PayloadTooLarge",
     "Phase",
+    "Publisher",
     "Receipt",
     "Record",
     "RedboxError",
+    "Refused",
     "Reject",
     "Relay",
+    "Replayed",
     "RetryLater",
     "Settings",
     "State",
+    "Stats",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
+    "StreamLost",
+    "StreamTaken",
     "Summary",
+    "Swept",
     "TransactionFailed",
     "Unavailable",
     "UniqueScope",
+    "UnknownBox",
     "UsageError",
     "__version__",
+    "open_publisher",
 ]
 
 # Imported together when the first of them is used: redis-py and msgspec take a third of a second, and `redbox --help`
@@ -79,7 +114,10 @@ __all__ = [
 _HOMES = {
     "redbox.backoff": ("Backoff",),
     "redbox.box": ("Box",),
+    "redbox.box.reports": ("Page", "Replayed", "Stats", "Swept"),
     "redbox.events": ("Claim", "Event", "Outcome", "Phase", "Receipt", "Record", "State", "UniqueScope"),
+    "redbox.publishers.base": ("Publisher",),
+    "redbox.publishers.registry": ("open_publisher",),
     "redbox.relay": ("Breaker", "Relay", "Summary"),
     "redbox.settings": ("Settings",),
 }

@@ -19,9 +19,12 @@ from collections.abc import Coroutine, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec import Struct
+
 from redbox.box import Box as AsyncBox
+from redbox.box.box import OnBatchConflict, OnConflict, default_url
 from redbox.errors import UsageError
-from redbox.events import Receipt, Record
+from redbox.events import Event, Receipt, Record
 from redbox.settings import PAGE_LIMIT
 
 
@@ -46,9 +49,9 @@ class Box:
     """A blocking view of a box: put, put_many, get and list."""
 
     def __init__(self, url: str | None, options: dict[str, Any]) -> None:
-        self._url = url
+        self._url = url if options.get("client") is not None else default_url(url)
         self._options = options
-        self._box = AsyncBox.open(url, **options)
+        self._box = AsyncBox.open(self._url, **options)
         self._closed = False
         self._fresh()
 
@@ -61,6 +64,9 @@ class Box:
     def open(cls, url: str | None = None, **options: Any) -> Self:
         """As `redbox.Box.open`; no I/O happens yet."""
         return cls(url, options)
+
+    def __repr__(self) -> str:
+        return repr(self._box)
 
     def __enter__(self) -> Self:
         self._running()
@@ -81,13 +87,20 @@ class Box:
                 self._loop.stop()
             self._loop = None
 
-    def put(self, event: Any, **options: Any) -> Receipt:
-        return self._call("put", event, **options)  # type: ignore[no-any-return]
+    def put(
+        self, event: Event | Struct, *, on_conflict: OnConflict = "raise", durability: str | None = None
+    ) -> Receipt:
+        """As `redbox.Box.put`."""
+        return self._call("put", event, on_conflict=on_conflict, durability=durability)  # type: ignore[no-any-return]
 
-    def put_many(self, events: Iterable[Any], **options: Any) -> list[Receipt]:
-        return self._call("put_many", events, **options)  # type: ignore[no-any-return]
+    def put_many(
+        self, events: Iterable[Event | Struct], *, on_conflict: OnBatchConflict = "raise", durability: str | None = None
+    ) -> list[Receipt]:
+        """As `redbox.Box.put_many`."""
+        return self._call("put_many", events, on_conflict=on_conflict, durability=durability)  # type: ignore[no-any-return]
 
     def get(self, event_id: str) -> Record | None:
+        """As `redbox.Box.get`."""
         return self._call("get", event_id)  # type: ignore[no-any-return]
 
     def list(self, **filters: Any) -> Iterator[Record]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from msgspec import Struct
 
@@ -47,7 +48,19 @@ Duration = float | timedelta
 Reason = str | BaseException
 OnConflict = Literal["raise", "skip"]
 OnBatchConflict = Literal["raise", "skip", "all_or_nothing"]
+URL_VARIABLE: Final = "REDBOX_URL"
 _UNSET: Any = object()
+
+
+def default_url(url: str | None) -> str:
+    """The given URL, or that of the environment."""
+    found = os.environ.get(URL_VARIABLE) if url is None else url
+    if found is None or found == "":
+        raise UsageError(
+            "no store: give a URL such as 'redis://localhost:6379/0' or client=your_redis, or set the environment "
+            f"variable {URL_VARIABLE}"
+        )
+    return found
 
 
 class Box(Lifecycle):
@@ -74,12 +87,16 @@ class Box(Lifecycle):
     ) -> Box:
         """A box by URL, or on a `redis.asyncio` client of the application's own. No I/O happens yet.
 
+        Without either, the URL is that of the environment variable REDBOX_URL.
+
         Of a client's connections the box keeps one, a relay that waits one more; a transaction takes one for a moment.
 
         `durability`: what a put waits for: "server" (as the server is configured), "fsync" or "replicas=N".
         """
-        if (url is None) == (client is None):
-            raise UsageError("give either a URL such as 'redis://localhost:6379/0' or client=your_redis")
+        if client is None:
+            url = default_url(url)
+        elif url is not None:
+            raise UsageError("give either a URL such as 'redis://localhost:6379/0' or client=your_redis, not both")
         if not 0 < max_payload <= BATCH_BYTES:
             raise UsageError(f"max_payload must be between 1 and {BATCH_BYTES} bytes")
         endpoint = connect.from_url(url) if url is not None else connect.from_client(client)
@@ -122,7 +139,9 @@ class Box(Lifecycle):
 
     # --- putting -------------------------------------------------------------------------------------------------
 
-    async def put(self, event: Any, *, on_conflict: OnConflict = "raise", durability: str | None = None) -> Receipt:
+    async def put(
+        self, event: Event | Struct, *, on_conflict: OnConflict = "raise", durability: str | None = None
+    ) -> Receipt:
         """Stores an event; returns when it is persisted. Concurrent puts share one round trip.
 
         Putting an id again with the same content changes nothing and is told by `created=False`.
@@ -148,7 +167,7 @@ class Box(Lifecycle):
             raise
 
     async def put_many(
-        self, events: Iterable[Any], *, on_conflict: OnBatchConflict = "raise", durability: str | None = None
+        self, events: Iterable[Event | Struct], *, on_conflict: OnBatchConflict = "raise", durability: str | None = None
     ) -> list[Receipt]:
         """Stores events in the order given; returns a receipt for each.
 

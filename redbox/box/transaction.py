@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
+from msgspec import Struct
 from redis.asyncio import ConnectionPool
 from redis.asyncio.client import Pipeline
 
@@ -77,7 +78,7 @@ class Transaction:
         self.results: list[Any] = []
         self.receipts: list[Receipt] = []
 
-    def put(self, event: Any) -> str:
+    def put(self, event: Event | Struct) -> str:
         """Adds an event; returns its id. It is validated here and written when the block ends."""
         if not self.redis.open:
             raise UsageError(OUTSIDE)

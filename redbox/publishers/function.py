@@ -14,12 +14,15 @@ import anyio
 import anyio.to_thread
 
 from redbox.errors import NotPublished, UsageError
-from redbox.events import Claim
+from redbox.events import Claim, Event
 from redbox.publishers.base import Publisher
 from redbox.publishers.options import positive_int
 
 THREADS: Final = 40
 _UNLIMITED: Final = float("inf")
+
+#: A function that publishes: async or plain, of the event, or of the event and its claim.
+Handler = Callable[[Event], Any] | Callable[[Event, Claim], Any]
 
 
 class FunctionPublisher(Publisher):

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final, NamedTuple
 
 from redbox.errors import InvalidURL, MissingExtra, UsageError
 from redbox.publishers.base import Publisher
-from redbox.publishers.function import FunctionPublisher
+from redbox.publishers.function import FunctionPublisher, Handler
 
 GROUP: Final = "redbox.publishers"
 
 #: Called with the URL and the options as keyword arguments; usually a class.
 Factory = Callable[..., Publisher]
+
+#: What a relay publishes to: a URL, a function of (event) or (event, claim), or a publisher.
+Target = str | Publisher | Handler
 
 
 class Place(NamedTuple):
@@ -38,8 +41,11 @@ SCHEMES: Final = {
 }
 
 
-def open_publisher(target: str | Callable[..., Any] | Publisher, **options: Any) -> Publisher:
-    """The publisher for a URL, for a function, or the given one; what cannot be right is refused here."""
+def open_publisher(target: Target, **options: Any) -> Publisher:
+    """Returns the publisher for a URL or a function, or the given publisher. Does no I/O.
+
+    `options` are those of the target; docs/publishers.md lists them. An invalid target or option raises UsageError.
+    """
     if isinstance(target, Publisher):
         if options:
             raise UsageError("options are for URLs and functions; a publisher is taken as it is")
@@ -55,6 +61,15 @@ def open_publisher(target: str | Callable[..., Any] | Publisher, **options: Any)
         _check_options("a function", FunctionPublisher, options)
         return FunctionPublisher(target, **options)
     raise UsageError(f"a target is a URL, a function or a Publisher, not {type(target).__name__}")
+
+
+def open_target(argument: str, target: Target, options: Mapping[str, Any] | None) -> Publisher:
+    """`open_publisher` with the options in a mapping; `argument` is the name under which the caller gave them."""
+    if options is None:
+        return open_publisher(target)
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        raise UsageError(f"{argument} must be a mapping of option names to values, such as {{'timeout': 5}}")
+    return open_publisher(target, **options)
 
 
 def secret_options(url: str) -> frozenset[str]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -19,8 +19,7 @@ from redbox.backoff import Backoff
 from redbox.box import Box
 from redbox.box.lifecycle import check_relay
 from redbox.errors import UsageError
-from redbox.publishers.base import Publisher
-from redbox.publishers.registry import open_publisher
+from redbox.publishers.registry import Target, open_target
 from redbox.relay import policy as defaults
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.engine import Engine
@@ -32,14 +31,14 @@ from redbox.settings import LEASE
 logger = logging.getLogger("redbox.relay")
 
 Duration = float | timedelta
-Target = Publisher | Callable[..., Any] | str
 LEAVE_GRACE = 2.0
 
 
 class Relay:
     """Claims events of a box, publishes each, and settles it by what became of it.
 
-    `publish`: an async or plain function of (event) or (event, claim), a Publisher, or a URL. What it raises decides:
+    `publish`: an async or plain function of (event) or (event, claim), a Publisher, or a URL. `options`: the options of
+    that URL or function, such as `{"secret": ...}`; `dead_options`: those of `dead_to`. What `publish` raises decides:
     nothing → PUBLISHED, `Reject` → DEAD, `RetryLater` → again, not before; anything else → again, as `backoff` says.
 
     `attempts`: after so many failures an event dies; None for never. `max_age`: it also dies when it is not published
@@ -55,6 +54,7 @@ class Relay:
         box: Box,
         publish: Target,
         *,
+        options: Mapping[str, Any] | None = None,
         name: str | None = None,
         backoff: Backoff | None = None,
         attempts: int | None = defaults.ATTEMPTS,
@@ -70,14 +70,17 @@ class Relay:
         on_success: Literal["keep", "delete"] = "keep",
         on_dead: Literal["keep", "drop"] = "keep",
         dead_to: Target | None = None,
+        dead_options: Mapping[str, Any] | None = None,
         breaker: Breaker | Literal["default"] | None = "default",
         reap_every: float | None = REAP_EVERY,
         sweep_every: float | None = SWEEP_EVERY,
         beat_every: float | None = BEAT_EVERY,
     ) -> None:
         self._box = box
-        self._publisher = open_publisher(publish)
-        self._dead = None if dead_to is None else open_publisher(dead_to)
+        self._publisher = open_target("options", publish, options)
+        if dead_to is None and dead_options:
+            raise UsageError("dead_options are for dead_to, which is not given")
+        self._dead = None if dead_to is None else open_target("dead_options", dead_to, dead_options)
         self._policy = check_policy(
             backoff=backoff,
             attempts=attempts,

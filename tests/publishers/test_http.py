@@ -9,10 +9,12 @@ import logging
 import socket
 import ssl
 import time
+from typing import Any
 
 import httpx
 import pytest
 
+from redbox import Box, Event, Relay
 from redbox.errors import InvalidURL, NotPublished, Reject, RetryLater, Unavailable, UsageError
 from redbox.publishers.registry import open_publisher
 from tests.publishers.claims import new_claim
@@ -33,6 +35,40 @@ async def failure(target: Target, reply: Reply, **options) -> NotPublished:
                 await publisher.publish(new_claim())
     assert len(target.requests) == before + 1
     return caught.value
+
+
+# --- from a relay in Python ---------------------------------------------------------------------------------------
+
+
+async def test_a_relay_in_python_takes_the_options_of_its_targets(redbox_box: Box):
+    """The same as `-o secret=...` and `--dead-option authorization=...` on the command line."""
+    await redbox_box.put_many([Event("a", event_id="good"), Event("a", event_id="bad")])
+    async with http_target() as target, http_target() as dead:
+        target.reply = lambda request: Reply(400 if request.header("ce-id") == "bad" else 200)
+        relay = Relay(
+            redbox_box, target.url, options={"secret": SECRET, "timeout": 5}, breaker=None,
+            dead_to=dead.url, dead_options={"authorization": "Bearer x"},
+        )  # fmt: skip
+        summary = await relay.drain()
+    assert (summary.published, summary.dead) == (1, 1)
+    assert all((request.header("webhook-signature") or "").startswith("v1,") for request in target.requests)
+    assert [request.header("authorization") for request in dead.requests] == ["Bearer x"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"options": {"colour": "red"}}, "https: has no option 'colour'; it has cloudevents, source, secret"),
+        ({"options": "secret"}, "options must be a mapping of option names to values"),
+        ({"options": {1: "x"}}, "options must be a mapping of option names to values"),
+        ({"options": {"timeout": "soon"}}, "timeout must be a number of seconds above 0, not 'soon'"),
+        ({"dead_options": {"timeout": 1}}, "dead_options are for dead_to, which is not given"),
+        ({"dead_to": "null:", "dead_options": ["a"]}, "dead_options must be a mapping"),
+    ],
+)
+async def test_options_of_a_relay_that_cannot_be_right(redbox_box: Box, arguments: dict[str, Any], problem: str):
+    with pytest.raises(UsageError, match=problem):
+        Relay(redbox_box, "https://shop.example/hook", **arguments)
 
 
 # --- what is sent ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import redis.asyncio
 from redbox import Box
 from redbox.errors import InvalidURL, MissingExtra, StoreUnavailable, UsageError
 from redbox.store import connect
+from redbox.sync import Box as SyncBox
 
 pytestmark = pytest.mark.usefixtures("redbox_runner")
 
@@ -175,14 +176,6 @@ def test_memory_without_fakeredis_prints_the_pip_command(monkeypatch: pytest.Mon
 # --- clients ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("url", "client"), [(None, None), ("memory:", fakeredis.FakeAsyncRedis())], ids=["neither", "both"]
-)
-def test_either_a_url_or_a_client(url: str | None, client: Any):
-    with pytest.raises(UsageError, match="either a URL such as 'redis://localhost:6379/0' or client="):
-        Box.open(url, client=client)
-
-
 def test_a_client_that_blocks_is_refused():
     with redis.Redis() as client, pytest.raises(UsageError, match=r"redis\.asyncio client, not redis\.client\.Redis"):
         Box.open(client=client)
@@ -218,3 +211,27 @@ async def test_the_description_of_a_client_tells_nothing_secret():
 def test_max_payload_is_bounded(max_payload: int):
     with pytest.raises(UsageError, match="max_payload"):
         Box.open("memory:", max_payload=max_payload)
+
+
+# --- the environment -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Box, SyncBox])
+def test_without_a_url_the_environment_names_the_store(kind: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("REDBOX_URL", "redis://:hunter2@db.example:6380/2")
+    assert "redis://***@db.example:6380/2" in repr(kind.open(name="orders"))
+    assert "memory:" in repr(kind.open("memory:"))
+    assert "FakeRedis" in repr(kind.open(client=fakeredis.FakeAsyncRedis()))
+    with pytest.raises(UsageError, match=r"give either a URL .* or client=your_redis, not both"):
+        kind.open("memory:", client=fakeredis.FakeAsyncRedis())
+
+
+@pytest.mark.parametrize("kind", [Box, SyncBox])
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_any_url_the_error_names_the_variable(kind: Any, value: str | None, monkeypatch: pytest.MonkeyPatch):
+    if value is None:
+        monkeypatch.delenv("REDBOX_URL", raising=False)
+    else:
+        monkeypatch.setenv("REDBOX_URL", value)
+    with pytest.raises(UsageError, match=r"give a URL .* or set the environment variable REDBOX_URL"):
+        kind.open()

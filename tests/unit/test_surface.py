@@ -28,29 +28,48 @@ def test_what_redbox_exports():
         "Conflict",
         "DurabilityNotReached",
         "DurabilityUnsupported",
+        "EmbeddedServerFailed",
         "Event",
+        "ForeignKey",
         "IdReused",
         "InvalidEvent",
+        "InvalidSetting",
+        "InvalidURL",
+        "MissingExtra",
+        "NewerEvent",
+        "NewerLayout",
+        "NotPublished",
         "Outcome",
+        "Page",
         "PartlyCommitted",
+        "PayloadTooLarge",
         "Phase",
+        "Publisher",
         "Receipt",
         "Record",
         "RedboxError",
+        "Refused",
         "Reject",
         "Relay",
+        "Replayed",
         "RetryLater",
         "Settings",
         "State",
+        "Stats",
         "StoreError",
         "StoreFull",
         "StoreUnavailable",
+        "StreamLost",
+        "StreamTaken",
         "Summary",
+        "Swept",
         "TransactionFailed",
         "Unavailable",
         "UniqueScope",
+        "UnknownBox",
         "UsageError",
         "__version__",
+        "open_publisher",
     ]
     assert all(hasattr(redbox, name) for name in redbox.__all__)
 
@@ -60,7 +79,8 @@ def test_nothing_else_is_public():
         value = getattr(redbox, name)
         return not name.startswith("_") and not isinstance(value, ModuleType)
 
-    assert sorted(name for name in vars(redbox) if is_part(name)) == redbox.__all__[:-1]
+    found = sorted(name for name in vars(redbox) if is_part(name))
+    assert found == [name for name in redbox.__all__ if name != "__version__"]
 
 
 def test_the_version_is_a_version():
@@ -169,6 +189,10 @@ def drawn() -> dict[str, str | None]:
             path[depth:] = [match[2]]
             found[match[2]] = path[depth - 1] if depth else None
     return found
+
+
+def test_every_exception_can_be_imported_from_redbox():
+    assert [name for name in exceptions() if name not in redbox.__all__] == []
 
 
 def test_the_tree_in_the_docstring_is_the_tree():
