@@ -77,7 +77,7 @@ for _, item in ipairs(settled) do
   if reason ~= "" then
     redis.call("HSET", event_key .. id, "last_error", reason)
   end
-  redis.call("HDEL", event_key .. id, "expiries")
+  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "expiries")
   redis.call("ZREM", key.claimed, id)
   redis.call("ZADD", key.dead, now, id)
   redis.call("ZREM", key.pending, id)

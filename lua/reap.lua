@@ -48,6 +48,7 @@ for position, item in ipairs(expired) do
   remember(id, now, event[3], "expired", event[2], why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", now + delay, "last_error", why,
     "expiries", expiries)
+  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")
   if not event[10] and not event[9] then
     redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
   end

@@ -71,6 +71,7 @@ for _, item in ipairs(settled) do
   local available_at = delay == "" and (event[9] or event[11]) or now + tonumber(delay)
   remember(id, now, event[3], "released", operator and who or event[2], why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at)
+  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")
   if not event[10] then
     redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
   end

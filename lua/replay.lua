@@ -99,7 +99,8 @@ for _, item in ipairs(replayed) do
   end
   remember(id, now, event[8], "replayed", who, why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "due_at", available_at)
-  redis.call("HDEL", event_key .. id, "published_at", "died_at", "expiries", "alone", "exhausted", "superseded_by", "archived")
+  redis.call("HDEL", event_key .. id, "published_at", "died_at", "claimed_at", "claimed_by", "expiries", "alone", "exhausted",
+    "superseded_by", "archived")
   if reset then
     redis.call("HDEL", event_key .. id, "attempts", "excused", "last_error")
   end

@@ -55,7 +55,7 @@ for _, item in ipairs(settled) do
   local id, available_at, why = ARGV[at], now + tonumber(ARGV[at + 2]), ARGV[at + 4]
   remember(id, now, event[3], "retried", relay, why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "last_error", why)
-  redis.call("HDEL", event_key .. id, "expiries")
+  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "expiries")
   if ARGV[at + 3] == "1" and not event[8] then
     redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
   end

@@ -27,6 +27,15 @@ def masked(data: Any) -> Any:
     return MOMENT.sub("T", data)
 
 
+def without_ended_claims(data: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Earlier versions left these two fields in the hash when a claim ended without a success."""
+    for name, (_, value) in data.items():
+        if name.startswith(":e:") and value["state"] in ("PENDING", "DEAD"):
+            value.pop("claimed_at", None)
+            value.pop("claimed_by", None)
+    return data
+
+
 async def test_the_stored_box_is_sound_and_reads_as_it_was(box: Box):
     await restore(box, stored())
     assert await check_invariants(box) == []
@@ -79,4 +88,4 @@ async def test_what_is_written_now_is_the_same_layout(box: Box):
         if name.startswith(":e:") and kind == "hash":
             assert value.pop("seq", None) == (written[f":line:{value['ordering_key']}"][1][name.removeprefix(":e:")]
                                               if "ordering_key" in value else None)  # fmt: skip
-    assert written == masked(stored())
+    assert written == masked(without_ended_claims(stored()))

@@ -334,6 +334,9 @@ async def test_state_and_claim_fields_along_a_whole_life(box: Box):
         claim = (record.claimed_by, record.claimed_at is not None)
         assert claim == (("r", True) if stored["state"] == "CLAIMED" else (None, False))
         assert (record.lease_until is not None) == (stored["state"] == "CLAIMED")
+        if stored["state"] != "PUBLISHED":  # a success leaves them, so that the hot path stays short
+            kept = {"claimed_at", "claimed_by"} & stored.keys()
+            assert kept == ({"claimed_at", "claimed_by"} if stored["state"] == "CLAIMED" else set())
         seen.append(stored["state"])
         assert await check_invariants(box) == []
 
