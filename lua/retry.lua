@@ -2,8 +2,8 @@
 -- retry: CLAIMED → PENDING, after a failure.
 --
 -- Guarantee: fenced; a claim that is gone changes nothing. The attempt was counted when it was claimed; one that the
--- caller excuses, since it proves nothing against the event, does not use up the limit. The delay is the caller's: the
--- store has no retry policy.
+-- caller excuses, since it proves nothing against the event, does not use up the limit. The delay is the caller's, but
+-- at least a millisecond, so that available_at is always after now.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    identifier of the caller
@@ -52,7 +52,7 @@ touch()
 
 for _, item in ipairs(settled) do
   local at, event = item[1], item[2]
-  local id, available_at, why = ARGV[at], now + tonumber(ARGV[at + 2]), ARGV[at + 4]
+  local id, available_at, why = ARGV[at], now + math.max(1, tonumber(ARGV[at + 2])), ARGV[at + 4]
   remember(id, now, event[3], "retried", relay, why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "last_error", why)
   redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "expiries")

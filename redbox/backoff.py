@@ -28,6 +28,7 @@ class Backoff:
             raise UsageError("Backoff takes a function of (event, attempts, error); see also Backoff.exponential")
         self._delay = delay
         self._description = description
+        self.immediate = False  # it never waits
 
     @classmethod
     def exponential(cls, base: Duration = BASE, *, cap: Duration = CAP, jitter: bool = True) -> Backoff:
@@ -44,9 +45,11 @@ class Backoff:
 
     @classmethod
     def fixed(cls, delay: Duration) -> Backoff:
-        """The same delay each time; 0 tries again at once."""
+        """The same delay each time; 0 tries again at once, and needs a limit of attempts."""
         every = seconds(delay, "delay")
-        return cls(lambda _event, _attempts, _error: every, f"fixed:{every:g}s")
+        policy = cls(lambda _event, _attempts, _error: every, f"fixed:{every:g}s")
+        policy.immediate = every == 0
+        return policy
 
     def __call__(self, event: Event, attempts: int, error: BaseException) -> float:
         return seconds(self._delay(event, attempts, error), "delay")

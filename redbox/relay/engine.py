@@ -21,7 +21,7 @@ from redbox.relay.ledger import Ledger
 from redbox.relay.policy import Policy
 from redbox.relay.report import Tally
 from redbox.relay.settler import PASSING, Held, Settler, pauses
-from redbox.relay.wake import Waker
+from redbox.relay.wake import SOON, Waker
 from redbox.relay.workers import Workers
 from redbox.settings import BATCH_COUNT
 
@@ -159,7 +159,7 @@ class Engine:
             if found.more_in == 0 or found.suspect:  # after one suspect may come the next
                 continue
             if drain:
-                if was_empty and not len(found):
+                if was_empty and not len(found) and not await _due_soon(found.more_in):
                     return
                 await self._until_few(0)
             else:
@@ -383,6 +383,14 @@ class Engine:
         self._forget(helds)
         self._tally.released += sum(back)
         self._tally.fenced += len(back) - sum(back)
+
+
+async def _due_soon(due_in: float | None) -> bool:
+    """Waits for an event due within milliseconds, as after a retry without a delay; False when there is none."""
+    if due_in is None or due_in > SOON:
+        return False
+    await anyio.sleep(due_in)
+    return True
 
 
 async def _first_of(*waits: Callable[[], Awaitable[Any]]) -> None:

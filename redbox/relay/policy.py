@@ -65,6 +65,8 @@ def check_policy(
     for name, count in (("concurrency", concurrency), ("batch", batch), ("buffer", buffer), ("attempts", attempts)):
         if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
             raise UsageError(f"{name} must be a whole number of at least 1, not {count!r}")
+    if attempts is None and backoff is not None and backoff.immediate:
+        raise UsageError("retries without a delay need a limit of attempts: give one, or a delay such as 1 s")
     if batch > BATCH_COUNT:
         raise UsageError(f"batch must be at most {BATCH_COUNT}")
     if buffer_bytes < 1:

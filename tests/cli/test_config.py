@@ -129,6 +129,10 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         (ONE + "retry = '${NOT_SET}'", "relay 1 (box orders): retry: the environment variable NOT_SET is not set"),
         (ONE + "attempts = 0", "relay 1 (box orders): attempts: give a whole number from 1 on, or unlimited"),
         (ONE + "attempts = []", 'relay 1 (box orders): attempts: a whole number from 1 on, or "unlimited"'),
+        (
+            ONE + "retry = 'fixed:0'\nattempts = 'unlimited'",
+            "relay 1 (box orders): retries without a delay need a limit",
+        ),
         (ONE + "lease = 'long'", "relay 1 (box orders): lease: 'long' is not a duration; give a number of seconds"),
         (ONE + "lease = -1", "relay 1 (box orders): lease: '-1.0' is not a duration"),
         (ONE + "lease = 0", "relay 1 (box orders): lease must be at least a millisecond"),

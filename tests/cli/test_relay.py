@@ -211,6 +211,7 @@ def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
         ("--to null: --dead-option a=1", "Invalid value for '--dead-option': there is no dead_to"),
         ("--to null: --retry often", "Invalid value for '--retry': 'often' is not a retry policy; write fixed:10m"),
         ("--to null: --attempts 0", "Invalid value for '--attempts': give a whole number from 1 on, or unlimited"),
+        ("--to null: --retry fixed:0 --attempts unlimited", "retries without a delay need a limit of attempts"),
         ("--to null: --lease long", "Invalid value for '--lease': 'long' is not a duration"),
         ("--to null: --batch 5000", "Invalid value for '--batch': 5000 is not in the range 1<=x<=1000"),
         ("--to null: --metrics-host ::", "--metrics-host without --metrics-port serves nothing"),

@@ -422,7 +422,7 @@ async def test_many_orders_many_relays_and_acknowledgements_that_get_lost(
 
     events = [changed(f"{order}-{step}", str(order)) for step in range(steps) for order in range(orders)]
     await redbox_box.put_many(events)
-    relays = [Relay(redbox_box, publish, backoff=Backoff.fixed(0), attempts=None, breaker=None) for _ in range(3)]
+    relays = [Relay(redbox_box, publish, backoff=Backoff.fixed(0.001), attempts=None, breaker=None) for _ in range(3)]
     async with asyncio.timeout(LIMIT):
         while (await redbox_box.stats()).phases[Phase.COMPLETED] < len(events):
             await asyncio.gather(*(relay.drain() for relay in relays))

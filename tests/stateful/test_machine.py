@@ -143,6 +143,7 @@ class BoxMachine(RuleBasedStateMachine):
         handed, claim = self.some_claim(data)
         item = self.model.held(handed)
         assert self.run(self.box.retry(claim, error="failed", delay=delay)) == [item is not None]
+        self.run(advance(self.box, milliseconds=1))  # without a delay it is available a millisecond later
         if item:
             self.model.retry(item, delay, "failed")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redbox import Backoff, Event, UsageError
+from redbox import Backoff, Box, Event, Relay, UsageError
 from redbox.backoff import BASE, CAP, LONGEST
 
 EVENT = Event("n")
@@ -58,6 +58,14 @@ def test_a_function_of_your_own():
 
     assert delays(Backoff(delay), 1, 7) == [1.0, 7.0]
     assert seen == [(EVENT, 1, ERROR), (EVENT, 7, ERROR)]
+
+
+@pytest.mark.req("RF-1")
+def test_retries_without_a_delay_need_a_limit_of_attempts():
+    with pytest.raises(UsageError, match="retries without a delay need a limit of attempts"):
+        Relay(Box.open("memory:"), print, backoff=Backoff.fixed(0), attempts=None, max_age=60)
+    Relay(Box.open("memory:"), print, backoff=Backoff.fixed(0), attempts=3)
+    Relay(Box.open("memory:"), print, backoff=Backoff.fixed(0.001), attempts=None)
 
 
 def test_durations_may_be_timedeltas():

@@ -50,6 +50,13 @@ async def bury(box: Box, *events: Event, reason: str = "rejected") -> list[str]:
     return ids
 
 
+async def fail(box: Box, claims: Claim | list[Claim], **options: Any) -> list[bool]:
+    """Fails without a delay; the millisecond until the events are available again has passed."""
+    settled = await box.retry(claims, **options)
+    await advance(box, milliseconds=1)
+    return settled
+
+
 async def expire(box: Box, **options: Any) -> list[str]:
     """Lets every lease end, and reaps."""
     await advance(box, minutes=10)

@@ -19,6 +19,7 @@ from redbox.testing.conformance.steps import (
     claim_one,
     contents,
     expire,
+    fail,
     fields_of,
     known,
     publish,
@@ -261,7 +262,7 @@ async def test_payloads_are_stored_byte_for_byte(box: Box):
         assert {type(claim.event.payload) for claim in claims} == {bytes}
         return claims
 
-    await box.retry(await claimed(), error="503")
+    await fail(box, await claimed(), error="503")
     claims = await claimed()
     await box.ack(claims)
     records = [await known(box, claim.event_id) for claim in claims]
@@ -343,7 +344,7 @@ async def test_state_and_claim_fields_along_a_whole_life(box: Box):
     await look()
     claim = await claim_one(box, "r")
     await look()
-    await box.retry(claim, error="503")
+    await fail(box, claim, error="503")
     await look()
     await box.release(await claim_one(box, "r"))
     await look()
@@ -505,7 +506,7 @@ async def test_attempts_are_counted_in_the_claim(box: Box):
     claim = await claim_one(box)
     assert (tally(claim), claim.failures) == ((1, 0), 0)
     assert tally(await known(box, event_id)) == (1, 0)
-    await box.retry(claim, error="503")
+    await fail(box, claim, error="503")
     assert tally(await known(box, event_id)) == (1, 0)
     claim = await claim_one(box)
     assert (tally(claim), claim.failures) == ((2, 0), 1)
@@ -525,7 +526,7 @@ async def test_what_is_given_back_is_excused(box: Box):
     assert tally(await known(box, claim.event_id)) == (2, 2)
     claim = await claim_one(box, attempts=1)
     assert (tally(claim), claim.exhausted) == ((3, 2), False)
-    await box.retry(claim, error="503")
+    await fail(box, claim, error="503")
     claim = await claim_one(box, attempts=1)
     assert (tally(claim), claim.exhausted, claim.failures) == ((3, 2), True, 1)
     assert await check_invariants(box) == []
@@ -566,7 +567,7 @@ async def test_what_the_relay_holds_already_is_company(box: Box, holding: int, e
 @pytest.mark.req("EM-10")
 async def test_company_is_of_one_claim_not_of_the_next(box: Box):
     claim = await put_and_claim(box, holding=1)
-    await box.retry(claim, error="503")
+    await fail(box, claim, error="503")
     await claim_one(box)
     await expire(box)
     assert tally(await known(box, claim.event_id)) == (2, 0)
@@ -575,7 +576,7 @@ async def test_company_is_of_one_claim_not_of_the_next(box: Box):
 @pytest.mark.req("EM-10")
 async def test_a_failure_in_company_counts(box: Box):
     claim = await put_and_claim(box, holding=3)
-    await box.retry(claim, error="503")
+    await fail(box, claim, error="503")
     assert tally(await known(box, claim.event_id)) == (1, 0)
 
 
@@ -585,7 +586,7 @@ async def test_attempts_are_used_up_at_the_limit_and_not_before(box: Box):
     for failures in range(3):
         claim = await claim_one(box, attempts=3)
         assert (claim.attempts, claim.exhausted, claim.failures) == (failures + 1, False, failures)
-        await box.retry(claim, error="503")
+        await fail(box, claim, error="503")
     claim = await claim_one(box, attempts=3)
     assert (claim.attempts, claim.exhausted, claim.failures) == (3, True, 3)
     assert tally(await known(box, claim.event_id)) == (3, 0)
@@ -595,7 +596,7 @@ async def test_attempts_are_used_up_at_the_limit_and_not_before(box: Box):
 @pytest.mark.parametrize("how", ["release", "operator", "expiry alone", "expiry in company", "retry"])
 async def test_the_exhausted_stay_exhausted_and_are_not_counted_again(box: Box, how: str):
     claim = await put_and_claim(box)
-    await box.retry(claim, error="503")
+    await fail(box, claim, error="503")
     for _ in range(3):
         claim = await claim_one(box, attempts=1, holding=1 if how == "expiry in company" else 0)
         assert (tally(claim), claim.exhausted) == ((1, 0), True)
@@ -604,7 +605,7 @@ async def test_the_exhausted_stay_exhausted_and_are_not_counted_again(box: Box, 
         elif how == "operator":
             assert await box.operate.release([claim.event_id], who="ada", why="x") == [Outcome.OK]
         elif how == "retry":
-            assert await box.retry(claim, error="no dead-letter target") == [True]
+            assert await fail(box, claim, error="no dead-letter target") == [True]
         else:
             assert await expire(box) == [claim.event_id]
         assert tally(await known(box, claim.event_id)) == (1, 0)
@@ -617,7 +618,7 @@ async def test_the_exhausted_stay_exhausted_and_are_not_counted_again(box: Box, 
 async def test_an_exhausted_claim_leaves_no_mark_on_the_next(box: Box):
     """After an exhausted claim, a counted one that is given back is excused again."""
     claim = await put_and_claim(box)
-    await box.retry(claim, error="503")
+    await fail(box, claim, error="503")
     await box.release(await claim_one(box, attempts=1))
     await box.release(await claim_one(box, attempts=5))
     assert tally(await known(box, claim.event_id)) == (2, 1)
@@ -661,9 +662,9 @@ async def test_an_event_of_a_newer_redbox_is_given_back_unburned(box: Box, writt
 async def test_last_error_is_updated_on_every_failure(box: Box):
     claim = await put_and_claim(box)
     assert (await known(box, claim.event_id)).last_error is None
-    await box.retry(claim, error="503 first")
+    await fail(box, claim, error="503 first")
     assert (await known(box, claim.event_id)).last_error == "503 first"
-    await box.retry(await claim_one(box), error="Zoë said no: ×\n\tline 2")
+    await fail(box, await claim_one(box), error="Zoë said no: ×\n\tline 2")
     assert (await known(box, claim.event_id)).last_error == "Zoë said no: ×\n\tline 2"
     await claim_one(box, "relay-9")
     await expire(box)
@@ -677,7 +678,7 @@ async def test_last_error_is_updated_on_every_failure(box: Box):
 @pytest.mark.req("EM-11")
 async def test_killed_without_a_reason_keeps_the_last_error(box: Box):
     claim = await put_and_claim(box)
-    await box.retry(claim, error="503")
+    await fail(box, claim, error="503")
     await box.kill(await claim_one(box))
     assert (await known(box, claim.event_id)).last_error == "503"
 
@@ -706,7 +707,7 @@ async def test_last_error_is_bounded(box: Box, how: str):
     claim = await put_and_claim(box)
     text = "é" * 5000
     if how == "retry":
-        await box.retry(claim, error=text)
+        await fail(box, claim, error=text)
     elif how == "kill":
         await box.kill(claim, reason=text)
     else:
@@ -719,8 +720,8 @@ async def test_last_error_is_bounded(box: Box, how: str):
 @pytest.mark.req("EM-11", "EM-14")
 async def test_errors_in_the_history_are_cut_short_and_stay_readable(box: Box):
     claim = await put_and_claim(box)
-    await box.retry(claim, error="a\tb\n" + "x" * 5000)
-    await box.retry(await claim_one(box), error="x" * 199 + "é" * 10)
+    await fail(box, claim, error="a\tb\n" + "x" * 5000)
+    await fail(box, await claim_one(box), error="x" * 199 + "é" * 10)
     first, second = (await known(box, claim.event_id)).history
     assert first.error == "a\tb\n" + "x" * 196
     assert second.error[:199] == "x" * 199
@@ -731,7 +732,7 @@ async def test_errors_in_the_history_are_cut_short_and_stay_readable(box: Box):
 async def test_an_error_that_is_not_clean_text_does_not_keep_a_relay_from_settling(box: Box):
     """Texts of exceptions may hold lone surrogates: file names and headers that were not UTF-8."""
     claim = await put_and_claim(box)
-    assert await box.retry(claim, error="no such file: caf\udce9") == [True]
+    assert await fail(box, claim, error="no such file: caf\udce9") == [True]
     assert str((await known(box, claim.event_id)).last_error).startswith("no such file: caf")
 
 
@@ -886,7 +887,7 @@ async def test_every_outcome_is_told_with_when_by_whom_and_why(box: Box):
     before = await store_time(box)
     claim = await claim_one(box, "relay-1")
     numbers.append(claim.number)
-    await box.retry(claim, error="503")
+    await fail(box, claim, error="503")
     claim = await claim_one(box, "relay-2")
     numbers.append(claim.number)
     await box.release(claim)
@@ -927,7 +928,7 @@ async def test_every_outcome_is_told_with_when_by_whom_and_why(box: Box):
 async def test_the_history_holds_the_last_eight(box: Box):
     await box.put(Event("n", event_id="one"))
     for n in range(1, 12):
-        await box.retry(await claim_one(box, f"relay-{n}"), error=f"failure {n}")
+        await fail(box, await claim_one(box, f"relay-{n}"), error=f"failure {n}")
     history = (await known(box, "one")).history
     assert [(attempt.number, attempt.by, attempt.error) for attempt in history] == [
         (n, f"relay-{n}", f"failure {n}") for n in (4, 5, 6, 7, 8, 9, 10, 11)
@@ -986,6 +987,7 @@ async def test_nothing_changes_the_immutable_part(box: Box):
     await box.release(await claimed())
     await same()
     await box.retry(await claimed(), error="503")
+    await box.operate.reschedule(["one"], who="ada", why="at once")
     await same()
     claim = await claimed()
     await box._store.exchange([("ZADD", keys.claimed(box.name), 1, "one")])  # advance() would move created_at

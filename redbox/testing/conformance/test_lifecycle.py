@@ -12,6 +12,7 @@ import pytest
 
 from redbox import Box, BoxPaused, Claim, Event, Outcome, Phase, Record, State, keys
 from redbox.testing import advance, check_invariants
+from redbox.testing.conformance.steps import fail
 
 
 async def claim_one(box: Box, relay: str = "relay-1", **options) -> Claim:
@@ -126,6 +127,14 @@ async def test_failure_makes_it_pending_with_a_delay(box: Box):
     assert await check_invariants(box) == []
 
 
+@pytest.mark.req("PL-4", "RF-1")
+async def test_a_retry_without_a_delay_is_available_a_millisecond_later(box: Box):
+    claim = await put_and_claim(box)
+    await box.retry(claim, error="503", delay=0)
+    record = await look(box, claim)
+    assert record.available_at - record.history[-1].at == timedelta(milliseconds=1)
+
+
 @pytest.mark.req("PL-4", "SC-7")
 async def test_expiry_makes_it_pending_at_once(box: Box):
     claim = await put_and_claim(box, lease=30)
@@ -182,11 +191,11 @@ async def test_used_up_attempts_are_handed_out_to_be_buried(box: Box):
     for attempt in (1, 2):
         claim = await claim_one(box, attempts=2)
         assert (claim.attempts, claim.exhausted, claim.failures) == (attempt, False, attempt - 1)
-        await box.retry(claim, error=f"failure {attempt}")
+        await fail(box, claim, error=f"failure {attempt}")
     # A relay without a limit, or with a higher one, would still try it: the limit is the relay's.
     claim = await claim_one(box, attempts=3)
     assert (claim.attempts, claim.exhausted) == (3, False)
-    await box.retry(claim, error="failure 3")
+    await fail(box, claim, error="failure 3")
     claim = await claim_one(box, attempts=2)
     assert (claim.attempts, claim.exhausted, claim.failures) == (3, True, 3)
     await box.kill(claim, reason="attempts used up")
@@ -380,7 +389,7 @@ async def test_a_suspect_that_fails_in_the_open_is_ordinary_again(box: Box):
     assert await box.release(suspect) == [True]
     suspect = await claim_one(box)
     assert suspect.suspect  # given back unstarted, it proved nothing
-    await box.retry(suspect, error="503")
+    await fail(box, suspect, error="503")
     record = await look(box, suspect)
     assert (record.expiries, record.suspect) == (0, False)
     assert not (await claim_one(box)).suspect

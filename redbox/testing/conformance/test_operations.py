@@ -18,6 +18,7 @@ from redbox.testing.conformance.steps import (
     claim_one,
     contents,
     expire,
+    fail,
     fields_of,
     known,
     publish,
@@ -358,7 +359,7 @@ async def test_replay_one(box: Box, make: Callable[..., Any]):
 async def test_a_replay_may_keep_attempts_and_last_error(box: Box):
     claim = await put_and_claim(box)
     await box.release(claim)
-    await box.retry(await claim_one(box), error="503")
+    await fail(box, await claim_one(box), error="503")
     await box.kill(await claim_one(box), reason="422")
     await box.replay([claim.event_id], reset=False)
     record = await known(box, claim.event_id)
@@ -391,12 +392,12 @@ async def test_a_replay_clears_the_marks_of_the_last_claim(box: Box):
     for _ in range(2):
         (claim,) = await box.claim("relay", attempts=1)
         if not claim.exhausted:
-            await box.retry(claim)
+            await fail(box, claim)
     assert claim.exhausted
     await box.kill(claim)
     await box.replay(["a"])
     (claim,) = await box.claim("relay", attempts=1, holding=1)
-    await box.retry(claim, excuse=True)
+    await fail(box, claim, excuse=True)
     (claim,) = await box.claim("relay", attempts=1, holding=1, lease=1)
     assert not claim.exhausted
     await advance(box, seconds=2)
@@ -888,7 +889,7 @@ async def test_pause_stops_claims_and_nothing_else(box: Box):
     assert await contents(box) == before
     assert (await box.put(Event("n"))).created
     assert await box.renew(claims[0]) == [True]
-    assert await box.ack(claims[0]) == await box.retry(claims[1]) == await box.kill(claims[2]) == [True]
+    assert await box.ack(claims[0]) == await fail(box, claims[1]) == await box.kill(claims[2]) == [True]
     assert await box.release(claims[3]) == [True]
     assert await expire(box) == [claims[4].event_id]
     assert (await box.replay([claims[0].event_id])).replayed == 1
@@ -958,7 +959,7 @@ async def test_the_time_of_a_reschedule_is_recorded(box: Box):
 async def test_what_relays_do_is_not_the_log_of_operators(box: Box):
     claim = await put_and_claim(box)
     await box.release(claim)
-    await box.retry(await claim_one(box))
+    await fail(box, await claim_one(box))
     await box.ack(await claim_one(box))
     await bury(box, Event("n"))
     await put_and_claim(box)

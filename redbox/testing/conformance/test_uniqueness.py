@@ -16,6 +16,7 @@ from redbox.testing.conformance.steps import (
     claim_one,
     contents,
     expire,
+    fail,
     known,
     publish,
     put_and_claim,
@@ -100,7 +101,7 @@ async def test_every_phase_at_once_with_those_that_wait_apart(box: Box):
     await bury(box, *(Event("dead") for _ in range(5)))
     await box.put_many([Event("failed") for _ in range(7)])
     failed = await box.claim("relay-1")
-    await box.retry(failed, error="503", delay=[60, 60, 60, 60, 0, 0, 0])
+    await fail(box, failed, error="503", delay=[60, 60, 60, 60, 0, 0, 0])
     await box.put_many([Event("scheduled", delay=60) for _ in range(8)])
     await box.put_many([Event("line", ordering_key="o", delay=n) for n in (0, 60, 0)])
     await box.put_many([Event("held", ordering_key="p", delay=n) for n in (60, 0)])
@@ -789,7 +790,7 @@ async def test_delete_on_success(box: Box, how: str):
     await box.put_many([Event("n", event_id="a", ordering_key="o", unique_key="k"),
                         Event("n", event_id="b", ordering_key="o")])  # fmt: skip
     claim = await claim_one(box)
-    await box.retry(claim, error="503")  # so that there is a history to remove as well
+    await fail(box, claim, error="503")  # so that there is a history to remove as well
     assert await box.ack(await claim_one(box), delete=how == "argument") == [True]
     assert await box.get("a") is None
     assert not [key for key in await contents(box) if key.endswith((":a", ":k"))]
