@@ -108,6 +108,11 @@ def wake(box: str) -> str:
     return f"{prefix(box)}:wake"
 
 
+def wait(box: str, name: str) -> str:
+    """List: holds a token, for a short time, when this one wait should end."""
+    return f"{prefix(box)}:wait:{name}"
+
+
 def relays(box: str) -> str:
     """Sorted set: relay → when it was last heard of."""
     return f"{prefix(box)}:relays"

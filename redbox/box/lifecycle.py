@@ -124,10 +124,15 @@ class Lifecycle:
             number += 1
         return claims
 
-    async def can_unblock(self) -> bool:
-        """Whether a wait can be ended before its time: then one exchange can wait and claim."""
+    async def can_end_wait(self) -> bool:
+        """Whether a wait can be ended early: then one exchange can wait and claim."""
         self._ensure_open()
-        return await self._store.can_unblock()
+        return await self._store.can_end_wait()
+
+    async def end_wait(self, wait: Wait) -> None:
+        """Ends the wait of a `claim_packed` early; its claim is then carried out and answered."""
+        wait.over = True
+        await self._store.end_wait(wait.name)
 
     async def wait_for_hint(self, longest: float) -> bool:
         """Until something may have become available, at most so many seconds; False without a hint. Hints may get

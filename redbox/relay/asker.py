@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final, NamedTuple
 
 from redbox.box import Box
 from redbox.box.lifecycle import Packed
+from redbox.errors import RedboxError
 from redbox.relay.policy import Policy
 from redbox.settings import BATCH_BYTES
 from redbox.store.line import Wait
 
-AGAIN: Final = 0.02
+logger = logging.getLogger("redbox.relay")
+
+#: How long ending a wait may take, in seconds. While the server's writes are paused, it takes until they are resumed.
+END_LIMIT: Final = 0.4
+#: How long the last claim of a relay may take when the relay ends, in seconds.
+LAST_CLAIM_LIMIT: Final = 1.0
 #: What a wait may use up of the leases that it brings, since it is not told when it ended.
 WAIT_SHARE: Final = 1 / 6
 
@@ -47,7 +54,7 @@ class Asker:
         latest.
         """
         self._asked_at = asyncio.get_running_loop().time()
-        self._wait = Wait(endable=True) if wait else None
+        self._wait = Wait() if wait else None
         self._asking = asyncio.ensure_future(
             self._box.claim_packed(
                 self._name,
@@ -61,18 +68,46 @@ class Asker:
             )
         )
 
-    async def answered(self, within: float | None) -> None:
-        """Until there is an answer; a question that waits is told to do so no longer than this."""
+    @property
+    def ready(self) -> bool:
+        """Whether the answer is here."""
+        return self._asking is not None and self._asking.done()
+
+    async def answered(self, within: float | None = None) -> None:
+        """Waits for the answer; after `within` seconds, a blocking wait is ended."""
         assert self._asking is not None
         done, _ = await asyncio.wait((self._asking,), timeout=within)
         if not done:
-            await self.hurry()
+            await self._end_wait()
 
-    async def hurry(self) -> None:
-        """Has a question that waits answered now."""
-        while self._wait is not None and self._asking is not None and not self._asking.done():
-            await self._wait.end()
-            await asyncio.wait((self._asking,), timeout=AGAIN)
+    async def _end_wait(self) -> bool:
+        """Ends a blocking wait early, so that the answer comes now; False if the server did not do so in time."""
+        if self._wait is None or self.ready:
+            return True
+        try:
+            async with asyncio.timeout(END_LIMIT):
+                await self._box.end_wait(self._wait)
+        except (TimeoutError, RedboxError) as error:
+            logger.debug("a wait was not ended: %s", error)
+            return False
+        return True
+
+    async def end(self) -> Answer | None:
+        """Ends the question, and returns its answer if that comes soon.
+
+        While the server's writes are paused, a wait cannot be ended: then its connection is closed. A claim that is
+        carried out all the same returns to PENDING when its lease ends.
+        """
+        assert self._asking is not None
+        if await self._end_wait():
+            await asyncio.wait((self._asking,), timeout=LAST_CLAIM_LIMIT)
+        if self.ready:
+            return await self.answer()
+        logger.warning("a claim was not answered; if it is carried out, its events wait until their leases end")
+        abandoned, self._asking = self._asking, None
+        abandoned.cancel()
+        await asyncio.wait((abandoned,))
+        return None
 
     async def answer(self) -> Answer:
         assert self._asking is not None

@@ -134,6 +134,8 @@ class Engine:
             was_empty = not self._ledger
             try:
                 found = await self._claim(room)
+                if found is None:
+                    return
             except BoxPaused as refusal:
                 if drain:
                     self._refused = refusal  # to be told when what is under way has ended
@@ -165,13 +167,17 @@ class Engine:
             else:
                 await self._wait_for_more(found.more_in)
 
-    async def _claim(self, room: int) -> Packed:
-        """Claims up to `room` events, unless some are on their way already, and has them published."""
+    async def _claim(self, room: int) -> Packed | None:
+        """Claims up to `room` events, unless some are on their way already, and has them published; None when the
+        relay was stopped before the store answered."""
         if not self._asker.under_way:
             probing = self._breaker is not None and not self._breaker.closed
             if probing:
                 self._breaker.probe()  # type: ignore[union-attr]
             self._asker.ask(1 if probing else room, holding=len(self._ledger), size=self._ledger.bytes)
+        await self._wait_for(self._asker.answered())
+        if not self._asker.ready:
+            return None
         answer = await self._asker.answer()
         packed = answer.packed
         self._ask_ahead(packed)
@@ -213,9 +219,9 @@ class Engine:
     async def _collect(self) -> list[Held]:
         """What is still on its way from the store is held too, to be given back."""
         if self._asker.under_way:
-            with anyio.move_on_after(CANCEL_GRACE, shield=True), suppress(RedboxError, asyncio.CancelledError):
-                await self._asker.hurry()
-                return await self._hold(await self._asker.answer())
+            with anyio.CancelScope(shield=True), suppress(RedboxError, asyncio.CancelledError):
+                answer = await self._asker.end()
+                return [] if answer is None else await self._hold(answer)
         return []
 
     def _is_open(self) -> bool:

@@ -31,7 +31,7 @@ from redbox.settings import LEASE
 logger = logging.getLogger("redbox.relay")
 
 Duration = float | timedelta
-LEAVE_GRACE = 2.0
+LEAVE_GRACE = 0.5
 
 
 class Relay:

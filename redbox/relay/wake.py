@@ -35,7 +35,7 @@ class Waker:
             await asyncio.sleep(due_in)
             return
         if self._can_claim is None:
-            self._can_claim = await self._box.can_unblock()
+            self._can_claim = await self._box.can_end_wait()
         if self._can_claim:
             self._asker.ask(limit, holding=holding, size=size, wait=True)
             await self._asker.answered(due_in)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from functools import partial
 from typing import Any, Final, NamedTuple, Self
+from uuid import uuid4
 
 import anyio
 import hiredis
@@ -21,7 +20,6 @@ from redis.exceptions import (
     DataError,
     InvalidResponse,
     ReadOnlyError,
-    RedisError,
     TimeoutError,
 )
 
@@ -76,8 +74,6 @@ class Line(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
         #: Whether new exchanges need another line: this one is broken, or leads to a server that became a replica.
         self.left = False
-        #: By which the server knows it, where a wait may be ended.
-        self.number: int | None = None
 
     @classmethod
     def over(cls, connection: Any) -> Self | None:
@@ -192,26 +188,14 @@ class Line(asyncio.Protocol):
 
 
 class Wait:
-    """An exchange that may block. `endable`: somebody may want to end that."""
+    """An exchange that may block, on a connection of its own; to cancel it closes that connection.
 
-    def __init__(self, *, endable: bool = False) -> None:
-        self.endable = endable
-        self._over = False
-        self._unblock: Callable[[], Awaitable[Any]] | None = None
+    `name` is unique: it names the key of this wait, into which a token is pushed to end it early.
+    """
 
-    def begin(self, unblock: Callable[[], Awaitable[Any]]) -> None:
-        """It goes out now, unless it is over already."""
-        if self._over:
-            raise NotConnected("the wait was ended before it began")
-        self._unblock = unblock
-
-    async def end(self) -> None:
-        """What blocks ends as if its time were over, and what was sent after it is carried out. To be told again until
-        there is an answer: it may come too early."""
-        self._over = True
-        if self._unblock is not None:
-            with suppress(RedisError, OSError):
-                await self._unblock()
+    def __init__(self) -> None:
+        self.name = uuid4().hex
+        self.over = False  # commands that were not sent yet will not be sent
 
 
 class Way(NamedTuple):
@@ -227,8 +211,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._shared: dict[str, tuple[Line, Way]] = {}
-        # Apart, since an end that comes too late must not meet somebody else's wait.
-        self._idle: dict[tuple[str, bool], list[tuple[Line, Way]]] = {}
+        self._idle: dict[str, list[tuple[Line, Way]]] = {}
         self._leaving: list[tuple[Line, Way]] = []
         self._opening = asyncio.Lock()
 
@@ -256,37 +239,38 @@ class Lines:
                 self._shared[way.where] = opened, way
             return opened
 
-    async def can_unblock(self, way: Way) -> bool:
-        """Whether a wait there can be ended: not without a socket, nor where the user may not say CLIENT UNBLOCK."""
-        line = await self._take(way, endable=True)
+    async def can_end_wait(self, way: Way) -> bool:
+        """Whether a wait there can be ended early: not without a socket."""
+        line = await self._take(way)
         if line is None:
             return False
-        await self._put_back(line, way, endable=True)
-        return line.number is not None
+        await self._put_back(line, way)
+        return True
 
     async def _wait(self, way: Way, commands: Sequence[Command], wait: Wait) -> list[Any] | None:
-        line = await self._take(way, endable=wait.endable)
+        line = await self._take(way)
         if line is None:
             return None
         try:
-            wait.begin(partial(self.exchange, way, [("CLIENT", "UNBLOCK", line.number or 0)]))
+            if wait.over:
+                raise NotConnected("the wait was ended before it began")
             return await line.exchange(commands)
         except BaseException:
             line.close()  # nobody reads what it would still be told
             raise
         finally:
             with anyio.CancelScope(shield=True):
-                await self._put_back(line, way, endable=wait.endable)
+                await self._put_back(line, way)
 
-    async def _put_back(self, line: Line, way: Way, *, endable: bool) -> None:
-        idle = self._idle.setdefault((way.where, endable), [])
+    async def _put_back(self, line: Line, way: Way) -> None:
+        idle = self._idle.setdefault(way.where, [])
         if line.left or len(idle) >= IDLE:
             await _close(line, way)
         else:
             idle.append((line, way))
 
-    async def _take(self, way: Way, *, endable: bool) -> Line | None:
-        idle = self._idle.get((way.where, endable), [])
+    async def _take(self, way: Way) -> Line | None:
+        idle = self._idle.get(way.where, [])
         while idle:
             line, opened_by = idle.pop()
             if not line.left:
@@ -295,14 +279,6 @@ class Lines:
         opened = await _open(way)
         if opened is not None and opened.patience is None:
             opened.patience = WAIT_PATIENCE
-        if opened is not None and endable:
-            try:
-                number, unblocked = await opened.exchange([("CLIENT", "ID"), ("CLIENT", "UNBLOCK", 0)])
-            except BaseException:
-                with anyio.CancelScope(shield=True):
-                    await _close(opened, way)
-                raise
-            opened.number = number if isinstance(number, int) and isinstance(unblocked, int) else None
         return opened
 
     async def close(self) -> None:

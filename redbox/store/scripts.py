@@ -61,6 +61,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "mark": Signature(("field",), ("id", "number", "value")),
     "note": Signature(("action", "who", "why", "count", "detail"), ("id",)),
     "lock": Signature(("job", "action", "token", "holds")),
+    "end_wait": Signature(("wait", "keep")),
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
     "beat": Signature(("relay", "instance", "fresh", "forget", "leaving"), ("field", "value")),
     "configure": Signature(("action", "who", "why", "limit"), ("field", "value")),

@@ -54,6 +54,8 @@ UNCONFIRMED: Final = b"UNCONFIRMED"  # instead of CREATED or EXISTS, when the du
 Fence = tuple[str, int]  # event id, claim number
 Batch = tuple[str, str, int]  # of a stream: its name, who holds it, number
 NO_BATCH: Final = ("", "", "")
+#: How long a token that ends a wait is kept, in ms: it may arrive before the wait does.
+TOKEN_KEPT_MS: Final = 10_000
 ANY_TIME: Final = ("",)
 Fields = dict[bytes, bytes]
 Mark = Literal["superseded_by", "archived"]
@@ -98,7 +100,7 @@ class Store:
     async def claim_when_hinted(self, longest: float, wait: Wait, *arguments: Any) -> Replies:
         """Claims as soon as there is a hint, the time is over, or the wait is ended: in the server, in one exchange."""
         script = await self.script("claim")
-        waiting = ("BLPOP", keys.wake(self.box), await self._bounded(longest))
+        waiting = ("BLPOP", keys.wake(self.box), keys.wait(self.box, wait.name), await self._bounded(longest))
         arguments = (*arguments, *ANY_TIME, *NO_BATCH)
         claiming = ("EVALSHA", script.sha, 1, self._meta, *arguments)
         _, reply = await self._exchange([waiting, claiming], repeat=False, writes=True, wait=wait)
@@ -108,12 +110,16 @@ class Store:
             raise self.translate(reply, maybe=False) from reply
         return reply
 
-    async def can_unblock(self) -> bool:
-        """Whether a wait on this server can be ended before its time."""
+    async def end_wait(self, wait: str) -> None:
+        """Ends a wait early, by its name; one that is over already leaves nothing behind."""
+        await self._run("end_wait", (wait, TOKEN_KEPT_MS))
+
+    async def can_end_wait(self) -> bool:
+        """Whether a wait on this server can be ended early."""
         wire = await self.wire()
         self._under_way += 1
         try:
-            return await wire.can_unblock(self._meta)
+            return await wire.can_end_wait(self._meta)
         except (RedisError, OSError) as error:
             raise self.translate(error, maybe=False) from error
         finally:

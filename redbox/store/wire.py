@@ -62,8 +62,8 @@ class Wire(Protocol):
         """Sends the commands on one connection and returns a reply for each; an error reply is returned as its
         exception, a broken connection is raised. `wait`: one of them may block, so nobody else may be behind it."""
 
-    async def can_unblock(self, key: str) -> bool:
-        """Whether a wait can be ended before its time."""
+    async def can_end_wait(self, key: str) -> bool:
+        """Whether a wait can be ended early."""
 
     def session(self, key: str) -> AbstractAsyncContextManager[Talk]:
         """One connection for several exchanges, as a transaction needs; redirections are the caller's to follow."""
@@ -153,8 +153,8 @@ class SingleWire:
     async def _revive(self) -> None:
         """After a broken connection: where the server is ours, it is started again if it is gone."""
 
-    async def can_unblock(self, key: str) -> bool:  # noqa: ARG002  # one server holds every key
-        return await self._lines.can_unblock(self._way)
+    async def can_end_wait(self, key: str) -> bool:  # noqa: ARG002  # one server holds every key
+        return await self._lines.can_end_wait(self._way)
 
     async def exchange(self, key: str, commands: Sequence[Command], wait: Wait | None = None) -> list[Any]:
         if not self._lineless:
@@ -206,9 +206,9 @@ class ClusterWire:
                 await self._client.nodes_manager.initialize()
                 self._stale = False
 
-    async def can_unblock(self, key: str) -> bool:
+    async def can_end_wait(self, key: str) -> bool:
         await self._refresh()
-        return await self._lines.can_unblock(self._way(key))
+        return await self._lines.can_end_wait(self._way(key))
 
     async def exchange(self, key: str, commands: Sequence[Command], wait: Wait | None = None) -> list[Any]:
         await self._refresh()

@@ -242,6 +242,8 @@ MUTANTS = [
     Mutant("a lock that was lost is kept", "lock.lua", '(holder or action ~= "take")', "holder"),
     Mutant("a lock is never given back", "lock.lua", 'redis.call("DEL", where)', ""),
     Mutant("picked without a place", "pick.lua", "if score then", "if true then"),
+    Mutant("a token that ends a wait stays for ever", "end_wait.lua", 'redis.call("PEXPIRE", token, keep)', ""),
+    Mutant("ending a wait hints instead", "end_wait.lua", 'redis.call("RPUSH", token, "1")', 'redis.call("RPUSH", key.wake, "1")'),
     # what the checker is told
     Mutant("an event's places are those of the first", "examine.lua", "found[position][at]", "found[position][1]"),
     Mutant("the checker sees no history", "examine.lua", 'redis.call("LLEN", history_key .. id)', "0"),

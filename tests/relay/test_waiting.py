@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from redbox import Backoff, Box, Breaker, Event, Relay, State, Unavailable
+from redbox import Backoff, Box, Breaker, Event, Relay, State, Unavailable, keys
 from redbox.relay import Circuit
 from redbox.store.line import Wait
 from redbox.testing.plugin import new_box_name
@@ -174,14 +174,12 @@ async def test_a_paused_box_is_taken_up_again(box: Box, client: redis.Redis):
         await target.has_taken(3)
 
 
-async def test_where_a_wait_cannot_be_ended_the_relay_waits_first_and_claims_then(
-    server: servers.Server, client: redis.Redis
-):
-    rules = ("on", ">secret", "~*", "&*", "+@all", "-client|id", "-client|unblock")
+async def test_a_user_without_client_commands_can_relay(server: servers.Server, client: redis.Redis):
+    rules = ("on", ">secret", "~{redbox:*", "&*", "+@all", "-client|id", "-client|unblock", "-client|kill")
     client.execute_command("ACL", "SETUSER", "guest", *rules)
     target = Target()
     async with Box.open(f"redis://guest:secret@{server.host}:{server.port}/0", name=new_box_name()) as box:
-        assert not await box.can_unblock()
+        assert await box.can_end_wait()
         async with running(Relay(box, target)):
             await is_waiting(client)
             await box.put(Event("n"))
@@ -194,26 +192,39 @@ async def test_where_a_wait_cannot_be_ended_the_relay_waits_first_and_claims_the
 
 async def test_a_wait_that_is_over_does_not_begin(box: Box):
     wait = Wait()
-    await wait.end()
+    await box.end_wait(wait)
     with pytest.raises(Exception, match="ended before it began"):
         await box.claim_packed("relay", limit=1, lease=30, attempts=None, holding=0, longest=5, wait=wait)
 
 
 async def test_a_wait_is_ended_from_elsewhere(box: Box, client: redis.Redis):
-    wait = Wait(endable=True)
+    wait = Wait()
     options: dict[str, Any] = {"limit": 1, "lease": 30, "attempts": None, "holding": 0, "longest": 2.4, "wait": wait}
     waiting = asyncio.create_task(box.claim_packed("relay", **options))
     await is_waiting(client)
     began = time.monotonic()
-    await wait.end()
+    await box.end_wait(wait)
     assert len(await waiting) == 0
     assert time.monotonic() - began < 0.5
+
+
+async def test_ending_one_wait_does_not_end_another(box: Box, client: redis.Redis):
+    waits = [Wait(), Wait()]
+    options: dict[str, Any] = {"limit": 1, "lease": 30, "attempts": None, "holding": 0, "longest": 2.4}
+    first, second = [asyncio.create_task(box.claim_packed("relay", **options, wait=wait)) for wait in waits]
+    await until(lambda: client.info("clients")["blocked_clients"] == 2, "they do not wait")  # type: ignore[index]
+    await box.end_wait(waits[0])
+    await first
+    assert not second.done()
+    await box.end_wait(waits[1])
+    await second
+    assert list(client.scan_iter(f"{keys.prefix(box.name)}:wait:*")) == []
 
 
 async def test_on_a_cluster(cluster_url: str):
     target = Target()
     async with Box.open(cluster_url, name=new_box_name()) as box:
-        assert await box.can_unblock()
+        assert await box.can_end_wait()
         async with running(Relay(box, target, poll=30)):
             for number in range(5):
                 await asyncio.sleep(0.05)

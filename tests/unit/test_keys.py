@@ -21,9 +21,9 @@ def lua() -> dict[str, Any]:
     runtime = lupa.LuaRuntime()
     runtime.globals().KEYS = runtime.table(keys.meta(BOX))
     text = (lua_root() / "include" / "keys.lua").read_text()
-    told = "{ key, event_key, body_key, history_key, line_key, unique_key, relay_key }"
+    told = "{ key, event_key, body_key, history_key, line_key, unique_key, relay_key, wait_key }"
     run = runtime.execute(f"{text}\nreturn {told}")
-    names = ("key", "event", "body", "history", "line", "unique", "relay")
+    names = ("key", "event", "body", "history", "line", "unique", "relay", "wait")
     return dict(zip(names, run.values(), strict=True))
 
 
@@ -46,6 +46,7 @@ def test_the_keys_of_an_event_are_the_same(lua: dict[str, Any]):
     assert lua["history"] + "id" == keys.history(BOX, "id")
     assert lua["line"] + "user:42" == keys.line(BOX, "user:42")
     assert lua["unique"] + "user:42" == keys.unique(BOX, "user:42")
+    assert lua["wait"] + "abc" == keys.wait(BOX, "abc")
     assert lua["relay"] + "relay-1" == keys.relay(BOX, "relay-1")
 
 

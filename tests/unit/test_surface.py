@@ -117,9 +117,10 @@ def test_box():
         "ack",
         "aclose",
         "beat",
-        "can_unblock",
+        "can_end_wait",
         "claim",
         "claim_packed",
+        "end_wait",
         "exists",
         "get",
         "kill",
@@ -157,7 +158,7 @@ def test_the_box_for_code_that_is_not_async():
 def test_only_what_reads_best_without_a_name_is_positional(cls: type):
     """Options can then be added, reordered and deprecated without breaking a caller."""
     allowed = {"self", "cls", "url", "event", "events", "event_id", "relay", "claims", "ids", "limit"}
-    allowed |= {"instance", "about", "longest", "packed"}  # of what relays use
+    allowed |= {"instance", "about", "longest", "packed", "wait"}  # of what relays use
     for name in public(cls):
         member = inspect.getattr_static(cls, name)
         if isinstance(member, property):

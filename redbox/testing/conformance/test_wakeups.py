@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from redbox import Box, Claim, Event
+from redbox import Box, Claim, Event, keys
+from redbox.store.line import Wait
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, expire, fail, known, publish, put_and_claim
 
@@ -34,6 +35,25 @@ async def two_expiries(box: Box, *events: Event) -> None:
     for _ in range(2):
         assert len(await box.claim("relay-1")) == len(events)
         await expire(box)
+
+
+# --- ending a wait ---------------------------------------------------------------------------------------------
+
+
+async def test_a_token_ends_one_wait_and_does_not_stay(box: Box):
+    """It is found by a wait that begins later; if none does, it is removed by itself."""
+    wait, other = Wait(), Wait()
+    await box.end_wait(wait)
+    store = box._store
+    mine, others = keys.wait(box.name, wait.name), keys.wait(box.name, other.name)
+    left, exists, hints = await store.exchange([("PTTL", mine), ("EXISTS", others), ("LLEN", keys.wake(box.name))])
+    assert 0 < left <= 10_000
+    assert (exists, hints) == (0, 0)
+    began = time.monotonic()
+    assert (await store.exchange([("BLPOP", mine, 5)]))[0][0].decode() == mine
+    assert time.monotonic() - began < 2
+    assert await store.exchange([("EXISTS", mine)]) == [0]
+    assert not await box.exists()
 
 
 # --- hints -----------------------------------------------------------------------------------------------------
