@@ -33,6 +33,14 @@ ERROR_LENGTH: Final = 2000
 LONGEST_DELAY: Final = timedelta(days=3660)
 LAST_YEAR: Final = 9000
 RESERVED_HEADERS: Final = ("redbox-", "ce-", "webhook-")
+#: Header names that HTTP uses between two hops, or that its client sets: an HTTP target could never get an event's own.
+HTTP_HEADERS: Final = frozenset(
+    {
+        "connection", "content-length", "content-type", "expect", "host", "http2-settings", "keep-alive",
+        "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding",
+        "upgrade",
+    }
+)  # fmt: skip
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -408,5 +416,8 @@ def _check_headers(headers: Any) -> None:
             raise InvalidEvent(
                 "headers", f"{name!r} is reserved; names must not begin with {', '.join(RESERVED_HEADERS)}"
             )
+        if name.lower() in HTTP_HEADERS:
+            instead = "use the field content_type" if name.lower() == "content-type" else "leave it out"
+            raise InvalidEvent("headers", f"{name!r} is set by HTTP itself and cannot be passed on; {instead}")
         if _CONTROL.search(text):
             raise InvalidEvent("headers", f"the value of {name!r} must not hold line breaks or control characters")

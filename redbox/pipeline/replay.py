@@ -14,7 +14,7 @@ from redbox.box import Box
 from redbox.box.bulk import batches
 from redbox.box.operate import operator_name
 from redbox.errors import UsageError
-from redbox.events import Event
+from redbox.events import Event, stored_event
 from redbox.pipeline.archive_files import read_archive
 from redbox.pipeline.connection import Connection, connected, opened
 from redbox.pipeline.noted import Noted
@@ -142,5 +142,7 @@ def _send(connection: Connection, box: Box, run: Callable[..., Any], rows: list[
 
 
 def _event(row: dict[str, Any]) -> Event:
+    """The archived event as it was put. It is not validated again: rules may have become stricter since."""
     given = {name: row[name] for name in _KEPT if row[name] is not None}
-    return Event(given.pop("event_type"), given.pop("payload"), **given)
+    event: Event = stored_event(**given)
+    return event

@@ -257,7 +257,9 @@ class StreamDriver:
                 del self._away[batch]
         if back:
             logger.warning("stream %s took back %d events whose leases had ended", self._options.stream, back)
-        self._report(lost, f"of {self._in_hand:,} that it had in hand: others claimed them after their leases had ended")
+        self._report(
+            lost, f"of {self._in_hand:,} that it had in hand: others claimed them after their leases had ended"
+        )
         if self._away and self._asked - self._told >= TELL_AGAIN:
             self._told = self._asked
             logger.warning("%s", self._why_waiting())

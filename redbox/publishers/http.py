@@ -20,7 +20,7 @@ import httpx
 
 from redbox import __version__
 from redbox.errors import InvalidURL, NotPublished, Unavailable, UsageError
-from redbox.events import Claim
+from redbox.events import HTTP_HEADERS, Claim
 from redbox.publishers import cloudevents
 from redbox.publishers.base import Publisher, passed_on
 from redbox.publishers.http_answers import outcome
@@ -33,11 +33,6 @@ KEEP_SECONDS: Final = 4.0  # less than the 5 s after which many servers close an
 BODY_BYTES: Final = 4096
 BODY_SECONDS: Final = 1.0
 
-#: Names that belong to the exchange itself, from one hop to the next: an event's own would break it.
-NOT_PASSED_ON: Final = frozenset(
-    {"connection", "content-length", "content-type", "expect", "host", "keep-alive", "proxy-authenticate",
-     "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
-)  # fmt: skip
 _USER_AGENT: Final = f"redbox/{__version__}".encode()
 _DISCONNECTED: Final = "disconnected without sending a response"
 
@@ -161,7 +156,9 @@ class HTTPPublisher(Publisher):
         own = []
         for name, text in passed_on(claim).items():
             lower = name.lower()
-            if lower in NOT_PASSED_ON or (lower == "authorization" and b"authorization" in headers):
+            if lower in HTTP_HEADERS or (  # refused by put, but an earlier version may have stored it
+                lower == "authorization" and b"authorization" in headers
+            ):
                 continue
             headers.pop(lower.encode(), None)
             own.append((name.encode(), text.strip(" \t").encode()))  # spaces around a value are no part of it in HTTP

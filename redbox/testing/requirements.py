@@ -17,7 +17,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "EM-6": "partition_key reaches the publisher and has no effect on order",
     "EM-7": "ordering_key puts events into a line (see OP)",
     "EM-8": "metadata stays inside and carries the trace context of the span that called put",
-    "EM-9": "headers are delivered as they are; reserved names are refused at put",
+    "EM-9": "headers are delivered as they are; reserved names, and those that HTTP sets itself, are refused at put",
     "EM-10": "attempts is counted in the claim and never decreases; attempts that prove nothing are excused",
     "EM-11": "last_error is updated on every failure, bounded, readable",
     "EM-12": "no event is claimed before its available_at, given as a delay or a moment",

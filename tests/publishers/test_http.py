@@ -16,6 +16,7 @@ import pytest
 
 from redbox import Box, Event, Relay
 from redbox.errors import InvalidURL, NotPublished, Reject, RetryLater, Unavailable, UsageError
+from redbox.events import HTTP_HEADERS
 from redbox.publishers.registry import open_publisher
 from tests.publishers.claims import new_claim
 from tests.publishers.conftest import opened
@@ -166,7 +167,7 @@ def test_a_signature_by_hand():
 
 @pytest.mark.req("EM-9")
 async def test_headers_that_would_break_the_exchange_are_left_out(redbox_runner):
-    names = ("Host", "Content-Length", "Transfer-Encoding", "Connection", "CONTENT-TYPE", "TE", "Upgrade", "Expect")
+    names = [name.title() for name in HTTP_HEADERS]  # put refuses them, but an earlier version stored them
     async with http_target() as target, opened(target.url) as publisher:
         await publisher.publish(new_claim(headers={**dict.fromkeys(names, "chunked"), "x-kept": " \tspaces "}))
         await publisher.publish(new_claim(headers={"User-Agent": "shop/1"}, content_type="text/ä "))

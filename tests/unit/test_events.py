@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from redbox import Event, InvalidEvent, UniqueScope
-from redbox.events import as_event, duration_ms, from_ms, to_ms
+from redbox.events import HTTP_HEADERS, RESERVED_HEADERS, as_event, duration_ms, from_ms, to_ms
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -99,6 +100,22 @@ def test_a_reserved_header_is_refused_in_any_case(name: str):
     error = refusal("user.created", headers={name: "x"})
     assert error.field == "headers"
     assert f"{name!r} is reserved" in str(error)
+
+
+@pytest.mark.req("EM-9")
+@pytest.mark.parametrize("name", sorted(HTTP_HEADERS))
+def test_a_header_that_http_sets_itself_is_refused_in_any_case(name: str):
+    """An HTTP target could never get it, and it would be dropped silently."""
+    for written in (name, name.upper(), name.title()):
+        error = refusal("user.created", headers={"x-tenant": "1", written: "x"})
+        assert error.field == "headers"
+        assert f"{written!r} is set by HTTP itself" in str(error)
+    assert "use the field content_type" in str(refusal("user.created", headers={"Content-Type": "text/plain"}))
+
+
+def test_the_documents_name_every_header_that_is_refused():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "publishers.md").read_text().lower()
+    assert [name for name in (*HTTP_HEADERS, *RESERVED_HEADERS) if f"`{name}`" not in text] == []
 
 
 @pytest.mark.req("EM-9")
