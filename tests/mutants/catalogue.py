@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 #: What a mutant of a script is run against: the conformance suite in memory, where a run takes seconds.
 SUITE = ("--pyargs", "redbox.testing.conformance", "tests/unit/test_exact_times.py")
+#: Where only a real server can tell.
+FAULTS = ("tests/integration/test_server_faults.py", "-k", "full_server or read_only")
+CLUSTER = ("tests/integration/test_cluster.py",)
 
 
 class Mutant(NamedTuple):
@@ -253,4 +256,14 @@ MUTANTS = [
     Mutant("the checker sees no blocked line", "examine_keys.lua", 'blocked = redis.call("ZSCORE", key.blocked, name)', "blocked = false"),
     Mutant("the checker sees the beginning of a line", "examine_keys.lua", '< redis.call("ZCARD", members) and 1 or 0', "< 0 and 1 or 0"),
     Mutant("the checker takes a member's own key for the one it is in", "examine_keys.lua", "event[1], event[2] }", "event[1], event[1] and name }"),
+    # with a real server: what it does by the first line of a script, and while a slot moves
+    Mutant("a full server takes events", "put.lua", "#!lua\n", "#!lua flags=allow-oom\n", FAULTS),
+    Mutant("a full server takes replays", "replay.lua", "#!lua\n", "#!lua flags=allow-oom\n", FAULTS),
+    Mutant("a full server gives no claims", "claim.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
+    Mutant("a full server cannot be acknowledged to", "ack.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
+    Mutant("a full server takes no failures", "retry.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
+    Mutant("a full server keeps expired claims", "reap.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
+    Mutant("a full server cannot be swept", "sweep.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
+    Mutant("a replica cannot be read", "get.lua", "#!lua flags=no-writes\n", "#!lua flags=allow-oom\n", FAULTS),
+    Mutant("a moving slot leaves half a step", "include/touch.lua", "    redis.call(look, key[name])\n", "", CLUSTER),
 ]  # fmt: skip

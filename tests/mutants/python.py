@@ -7,27 +7,34 @@ from __future__ import annotations
 
 from tests.mutants.catalogue import Mutant
 
-ENGINE = ("tests/relay/test_engine.py",)
-ENDS = ("tests/relay/test_ends.py",)
-LEASES = ("tests/relay/test_leases.py",)
-IDLE = ("tests/relay/test_idle.py",)
-IN_RELAY = ("tests/relay/test_breaker_in_relay.py",)
-BAD_PUBLISHERS = ("tests/relay/test_bad_publishers.py",)
+#: Of tests that run on every store, those in memory: enough for most defects, and faster.
+IN_MEMORY = ("-k", "not embedded and not redis and not cluster")
+
+ENGINE = ("tests/relay/test_engine.py", *IN_MEMORY)
+ENDS = ("tests/relay/test_ends.py", *IN_MEMORY)
+LEASES = ("tests/relay/test_leases.py", *IN_MEMORY)
+IDLE = ("tests/relay/test_idle.py", *IN_MEMORY)
+BREAKER_IN_RELAY = ("tests/relay/test_breaker_in_relay.py", *IN_MEMORY)
+BAD_PUBLISHERS = ("tests/relay/test_bad_publishers.py", *IN_MEMORY)
+BAD_STORES = ("tests/relay/test_bad_stores.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
 BACKOFF = ("tests/unit/test_backoff.py",)
-EVENTS = ("tests/contract/test_events.py", "-k", "memory")
-OPERATIONS = ("tests/contract/test_operations.py", "-k", "memory")
-UNIQUENESS = ("tests/contract/test_uniqueness.py", "-k", "memory")
-STORE = ("tests/contract/test_store.py", "-k", "memory")
-# Real servers from here on.
+METRICS = ("tests/unit/test_metrics.py",)
+EXACT_TIMES = ("tests/unit/test_exact_times.py",)
+PROBES = ("tests/unit/test_durability.py",)
+EVENTS = ("tests/contract/test_events.py", *IN_MEMORY)
+OPERATIONS = ("tests/contract/test_operations.py", *IN_MEMORY)
+UNIQUENESS = ("tests/contract/test_uniqueness.py", *IN_MEMORY)
+STORE = ("tests/contract/test_store.py", *IN_MEMORY)
+LANE = ("tests/integration/test_lane.py", *IN_MEMORY)
+# With real servers:
 DURABILITY = ("tests/integration/test_durability.py",)
 FAULTS = ("tests/integration/test_server_faults.py",)
-LANE = ("tests/integration/test_lane.py",)
 LINE = ("tests/integration/test_line.py",)
 TRANSACTION = ("tests/integration/test_transaction.py",)
 WAITING = ("tests/relay/test_waiting.py",)
 CLUSTER = ("tests/integration/test_cluster.py",)
-HARD = ("tests/integration/test_hard_cases.py",)
+HARD_CASES = ("tests/integration/test_hard_cases.py",)
 
 PYTHON_MUTANTS = [
     # what becomes of an event
@@ -36,14 +43,14 @@ PYTHON_MUTANTS = [
     Mutant("one attempt more than allowed", "redbox/relay/judge.py", "held.claim.failures + 1 >= attempts", "held.claim.failures >= attempts", ENGINE),
     Mutant("an event that is too old is published", "redbox/relay/judge.py", "if limit is not None and age > limit * 1000:", "if False:", ENGINE),
     Mutant("an exhausted event is published", "redbox/relay/judge.py", "if claim.exhausted:", "if False:", ENGINE),
-    Mutant("failures count while the breaker is open", "redbox/relay/judge.py", "self._again(held, error, excuse=True)  # while", "self._again(held, error, excuse=False)  # while", IN_RELAY),
-    Mutant("a rejection is final at once", "redbox/relay/judge.py", "elif self._breaker is not None and isinstance(error, Reject | Unavailable):", "elif False:", IN_RELAY),
+    Mutant("failures count while the breaker is open", "redbox/relay/judge.py", "self._again(held, error, excuse=True)  # while", "self._again(held, error, excuse=False)  # while", BREAKER_IN_RELAY),
+    Mutant("a rejection is final at once", "redbox/relay/judge.py", "elif self._breaker is not None and isinstance(error, Reject | Unavailable):", "elif False:", BREAKER_IN_RELAY),
     Mutant("an attempt that was interrupted counts", "redbox/relay/judge.py", "self._settler.retry(held, 0.0, error, excuse=True)", "self._settler.retry(held, 0.0, error, excuse=False)", ENDS),
     Mutant("the dead-letter target is passed over", "redbox/relay/judge.py", "if self.on_death is None:", "if True:", BAD_PUBLISHERS),
     Mutant("an event dies although the dead-letter target failed", "redbox/relay/judge.py", 'self._again(held, NotPublished(f"the dead-letter target did not take it: {words}"), excuse=False)', "self._settler.kill(held, words)", BAD_PUBLISHERS),
     Mutant("the backoff counts a failure twice", "redbox/relay/judge.py", "max(1, claim.failures + 1)", "claim.failures + 2", ENGINE),
     Mutant("a backoff function that fails means at once", "redbox/relay/judge.py", "delay = BROKEN_BACKOFF_DELAY", "delay = 0.0", BAD_PUBLISHERS),
-    Mutant("a success leaves verdicts undecided", "redbox/relay/judge.py", "            if self._verdicts:\n                self.decide()\n", "", IN_RELAY),
+    Mutant("a success leaves verdicts undecided", "redbox/relay/judge.py", "            if self._verdicts:\n                self.decide()\n", "", BREAKER_IN_RELAY),
     # the breaker
     Mutant("opens one time too late when the target is down", "redbox/relay/breaker.py", "if self._down >= unavailable:", "if self._down > unavailable:", BREAKER),
     Mutant("opens one failure too late", "redbox/relay/breaker.py", "if len(self._failed) >= failures:", "if len(self._failed) > failures:", BREAKER),
@@ -57,14 +64,14 @@ PYTHON_MUTANTS = [
     Mutant("a late failure begins the pause anew", "redbox/relay/breaker.py", "if self.circuit is Circuit.OPEN:  # was", "if False:  # was", BREAKER),
     # settling
     Mutant("a claim that was gone counts as settled", "redbox/relay/settler.py", "strict=True) if done]", "strict=True)]", LEASES),
-    Mutant("settling goes on after the lease has ended", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if False:", ("tests/relay/test_bad_stores.py",)),
-    Mutant("settling is not repeated", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if True:", ("tests/relay/test_bad_stores.py",)),
+    Mutant("settling goes on after the lease has ended", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if False:", BAD_STORES),
+    Mutant("settling is not repeated", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if True:", BAD_STORES),
     Mutant("published events are kept that are to be removed", "redbox/relay/settler.py", "delete=self._delete)", "delete=False)", ENGINE),
     Mutant("dead events are kept that are to be removed", "redbox/relay/settler.py", "drop=self._drop", "drop=False", ENGINE),
     Mutant("one delay for all retries of a batch", "redbox/relay/settler.py", "delay=[how.delay for _, how in batch]", "delay=batch[0][1].delay", ENGINE),
     Mutant("one excuse for all retries of a batch", "redbox/relay/settler.py", "excuse=[how.excuse for _, how in batch]", "excuse=batch[0][1].excuse", ENGINE),
     Mutant("one reason for all deaths of a batch", "redbox/relay/settler.py", "reason=[reason for _, reason in batch]", "reason=batch[0][1]", ENGINE),
-    Mutant("a settlement without its durability counts as not made", "redbox/relay/settler.py", "                settled = batch\n", "                settled = []\n", ("tests/relay/test_bad_stores.py",)),
+    Mutant("a settlement without its durability counts as not made", "redbox/relay/settler.py", "                settled = batch\n", "                settled = []\n", BAD_STORES),
     # claiming, holding, ending
     Mutant("the buffer is not bounded in bytes", "redbox/relay/engine.py", "if self._ledger.bytes >= self._policy.buffer_bytes:", "if False:", ENGINE),
     Mutant("a claim brings more bytes than there is room for", "redbox/relay/asker.py", "max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - size))", "max_bytes=BATCH_BYTES", ENGINE),
@@ -77,8 +84,8 @@ PYTHON_MUTANTS = [
     Mutant("published although its lease was lost", "redbox/relay/workers.py", "if held.lost or moment >= held.deadline:\n                self._settler", "if moment >= held.deadline:\n                self._settler", LEASES),
     Mutant("a suspect is published in company", "redbox/relay/engine.py", "        await self._until_few(1)\n", "", LEASES),
     Mutant("more is claimed while a suspect is published", "redbox/relay/engine.py", "        self.workers.add([held])\n        await self._until_few(0)\n", "        self.workers.add([held])\n", LEASES),
-    Mutant("claims that arrive when the breaker is open are published", "redbox/relay/engine.py", "elif self._stopping or self._is_open():  # since", "elif self._stopping:  # since", IN_RELAY),
-    Mutant("a probe is as many as there is room for", "redbox/relay/engine.py", "self._asker.ask(1 if probing else room,", "self._asker.ask(room,", IN_RELAY),
+    Mutant("claims that arrive when the breaker is open are published", "redbox/relay/engine.py", "elif self._stopping or self._is_open():  # since", "elif self._stopping:  # since", BREAKER_IN_RELAY),
+    Mutant("a probe is as many as there is room for", "redbox/relay/engine.py", "self._asker.ask(1 if probing else room,", "self._asker.ask(room,", BREAKER_IN_RELAY),
     Mutant("events not begun stay claimed when the relay stops", "redbox/relay/engine.py", "        for held in self.workers.take_back():\n            self._settler.release(held)\n", "", ENDS),
     Mutant("a drain waits for ever for a store that is away", "redbox/relay/engine.py", "if drain and pause > DRAIN_PATIENCE:", "if False:", ENDS),
     Mutant("a drain forgets the claims of dead relays", "redbox/relay/relay.py", "            await Reaper(self._box).run_once()\n", "", ENDS),
@@ -91,8 +98,8 @@ PYTHON_MUTANTS = [
     Mutant("a service ends when the store is away", "redbox/relay/services.py", '            logger.warning("%s: %s", type(service).__name__.lower(), error)\n', "            raise\n", IDLE),
     Mutant("a relay never leaves the list", "redbox/relay/services.py", "fresh=0, leaving=True)", "fresh=0)", IDLE),
     Mutant("a namesake is announced again and again", "redbox/relay/services.py", "if other and not self._warned:", "if other:", IDLE),
-    Mutant("every delivery takes no time", "redbox/relay/report.py", "self.counts[bisect_left(BUCKETS, seconds)] += 1", "self.counts[0] += 1", ("tests/unit/test_metrics.py",)),
-    Mutant("latency leaves out the time before the claim", "redbox/relay/report.py", "max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for", "held_for", ("tests/unit/test_metrics.py",)),
+    Mutant("every delivery takes no time", "redbox/relay/report.py", "self.counts[bisect_left(BUCKETS, seconds)] += 1", "self.counts[0] += 1", METRICS),
+    Mutant("latency leaves out the time before the claim", "redbox/relay/report.py", "max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for", "held_for", METRICS),
     # backoff
     Mutant("the first retry waits twice the base", "redbox/backoff.py", "2.0 ** min(attempts - 1, 64)", "2.0 ** min(attempts, 64)", BACKOFF),
     Mutant("the backoff has no cap", "redbox/backoff.py", "min(longest, first * 2.0", "max(first, first * 2.0", BACKOFF),
@@ -104,7 +111,7 @@ PYTHON_MUTANTS = [
     Mutant("the content type is not stored", "redbox/store/codec.py", "            _TYPE_NUMBERS.get(content_type, content_type),\n", "            0,\n", EVENTS),
     Mutant("metadata makes another event", "redbox/store/codec.py", "return event.event_id, event.event_type, body, len(body) - end, _options(event)", "return event.event_id, event.event_type, body, len(body), _options(event)", EVENTS),
     Mutant("a delay is lost on its way", "redbox/store/codec.py", "available = f\"+{duration_ms(event.delay, 'delay')}\"", 'available = ""', EVENTS),
-    Mutant("an event is due a moment later", "redbox/store/codec.py", "    if available_at <= now:\n        return Phase.AVAILABLE", "    if available_at < now:\n        return Phase.AVAILABLE", ("tests/unit/test_exact_times.py",)),
+    Mutant("an event is due a moment later", "redbox/store/codec.py", "    if available_at <= now:\n        return Phase.AVAILABLE", "    if available_at < now:\n        return Phase.AVAILABLE", EXACT_TIMES),
     Mutant("what a newer version wrote is read all the same", "redbox/store/codec.py", "if version > BODY_VERSION or (", "if (", FAULTS),
     Mutant("a payload over the limit is taken", "redbox/store/codec.py", "if len(payload) > max_payload:", "if False:", EVENTS),
     Mutant("a put that found its event says that it created it", "redbox/box/receipts.py", "return Receipt(event.event_id, False, level.name)", "return Receipt(event.event_id, True, level.name)", EVENTS),
@@ -124,8 +131,8 @@ PYTHON_MUTANTS = [
     # durability, on servers with replicas and a disk
     Mutant("every durability is reached", "redbox/store/durability.py", "return (reply[0] if isinstance(reply, list) else int(reply)) >= self.wanted", "return True", DURABILITY),
     Mutant("one replica fewer will do", "redbox/store/durability.py", "patience), durability.replicas)", "patience), durability.replicas - 1)", DURABILITY),
-    Mutant("an error confirms", "redbox/store/durability.py", "        if isinstance(reply, Exception):\n            return False\n", "        if isinstance(reply, Exception):\n            return True\n", ("tests/unit/test_durability.py",)),
-    Mutant("a WAITAOF that does not wait is believed", "redbox/store/durability.py", "(probe > 0 and took < PROBE_SHORTEST)", "False", ("tests/unit/test_durability.py",)),
+    Mutant("an error confirms", "redbox/store/durability.py", "        if isinstance(reply, Exception):\n            return False\n", "        if isinstance(reply, Exception):\n            return True\n", PROBES),
+    Mutant("a WAITAOF that does not wait is believed", "redbox/store/durability.py", "(probe > 0 and took < PROBE_SHORTEST)", "False", PROBES),
     Mutant("a confirmation is not looked at", "redbox/store/store.py", "if trailer and not confirmation.reached(replies[1]):", "if False:", DURABILITY),
     Mutant("an id that was there needs no confirmation", "redbox/store/store.py", "if reply in (CREATED, EXISTS) else reply for reply", "if reply == CREATED else reply for reply", DURABILITY),
     Mutant("a transaction needs no confirmation", "redbox/store/transact.py", "if confirmation.command is not None and not confirmation.reached(replies[-1]):", "if False:", TRANSACTION),
@@ -135,8 +142,8 @@ PYTHON_MUTANTS = [
     Mutant("an ack is repeated", "redbox/store/store.py", "*_flat(claims)), durability=durability)\n\n    async def stream", "*_flat(claims)), durability=durability, repeat=True)\n\n    async def stream", FAULTS),
     Mutant("a flushed script is an error", "redbox/store/store.py", "for way in (by_sha, by_text):", "for way in (by_sha, by_sha):", FAULTS),
     Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", FAULTS),
-    Mutant("a failover is not waited for", "redbox/store/store.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", HARD),
-    Mutant("closing does not wait for puts", "redbox/store/store.py", "        while self._under_way:\n", "        while False:\n", HARD),
+    Mutant("a failover is not waited for", "redbox/store/store.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", HARD_CASES),
+    Mutant("closing does not wait for puts", "redbox/store/store.py", "        while self._under_way:\n", "        while False:\n", HARD_CASES),
     Mutant("a push answers a question", "redbox/store/line.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
     Mutant("a silent server is waited for", "redbox/store/line.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
     Mutant("a connection to a former master is kept", "redbox/store/line.py", "            self.left = True  # after", "            pass  # after", LINE),

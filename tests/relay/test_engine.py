@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from redbox import Backoff, Box, Claim, Event, Phase, Reject, Relay, RetryLater, State
+from redbox import Backoff, Box, Claim, Event, Phase, Reject, Relay, RetryLater, State, Unavailable
 from redbox.testing import advance
 from tests.relay.steps import Target, adds_up, drained, in_order, known, put, running, states, until
 
@@ -52,6 +52,18 @@ async def test_not_before_the_target_wants_it(redbox_box: Box):
     record = await known(redbox_box)
     assert record.available_at - (await redbox_box.stats()).at > timedelta(seconds=490)
     assert (record.last_error, record.attempts) == ("busy", 1)
+
+
+@pytest.mark.req("PC-4")
+async def test_a_target_that_is_down_may_say_for_how_long(redbox_box: Box):
+    """As a 503 with Retry-After does. The longer of its wish and the backoff counts."""
+    for number, (asked, backoff) in enumerate(((500, 0), (0, 500))):
+        await redbox_box.put(Event("n", event_id=f"e{number}"))
+        target = Target(raises=Unavailable("down", delay=asked))
+        await drained(Relay(redbox_box, target, backoff=Backoff.fixed(backoff), attempts=3))
+        record = await known(redbox_box, f"e{number}")
+        assert record.available_at - (await redbox_box.stats()).at > timedelta(seconds=490)
+        assert (record.last_error, record.attempts) == ("down", 1)
 
 
 @pytest.mark.req("PC-4")

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from redbox import Box, Claim, Conflict, Event, IdReused, Outcome, Phase, State, keys
@@ -838,3 +839,20 @@ async def test_reading_never_creates_a_box(box: Box):
     assert (await box.sweep(keep_published=0, keep_dead=0)).published == 0
     assert await box.operate.kill(["one"], who="ada", why="x") == [Outcome.UNKNOWN]
     assert not await box.exists()
+
+
+@pytest.mark.req("DC-3")
+async def test_an_event_is_a_hash_whose_place_is_a_score(box: Box):
+    """PENDING is scored by available_at, CLAIMED by the end of the lease; another relay cannot settle the claim."""
+    await box.put(Event("user.created", event_id="one", delay=60))
+    store, name = box._store, box.name
+    event, pending, claimed = keys.event(name, "one"), keys.pending(name), keys.claimed(name)
+    record = await known(box, "one")
+    kind, score = await store.exchange([("TYPE", event), ("ZSCORE", pending, "one")])
+    assert (kind, float(score)) == (b"hash", record.available_at.timestamp() * 1000)
+    await advance(box, minutes=2)
+    claim = await claim_one(box, lease=30.0)
+    before, score = await store.exchange([("ZSCORE", pending, "one"), ("ZSCORE", claimed, "one")])
+    assert (before, float(score)) == (None, claim.lease_until_ms)
+    assert await box.ack(msgspec.structs.replace(claim, claimed_by="relay-2")) == [False]
+    assert await box.ack(claim) == [True]
