@@ -6,9 +6,10 @@ A publisher chooses what becomes of an event by what it raises: nothing (the tar
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from redbox.events import Claim
 
@@ -35,6 +36,20 @@ class Publisher(ABC):
     @abstractmethod
     def target(self) -> str:
         """Where it publishes to, in words without secrets; for logs."""
+
+    def at_once(self, concurrency: int) -> int:
+        """How many events it takes at once from a relay that would give it `concurrency`; called before `open`.
+
+        The relay gives it no more: the other events wait in the relay's buffer, where no time limit runs.
+        """
+        return concurrency
+
+    def unfinished(self) -> asyncio.Future[Any] | None:
+        """What a cancelled `publish` of the current task left running, such as a thread; None for nothing.
+
+        Until it has ended, the relay gives the publisher one event less at once.
+        """
+        return None
 
     async def open(self, box: str) -> None:  # noqa: B027  # not every target needs it
         """Called once before the first event, on the event loop that will publish; `box` is the name of the box."""

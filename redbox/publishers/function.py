@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
@@ -29,17 +30,21 @@ class FunctionPublisher(Publisher):
     """Calls a function with each event, and with its claim if the function asks for a second argument.
 
     An async function runs on the event loop, a plain one in worker threads: at most `concurrency` of them, counting
-    those that were given up and still run. What a plain function returns is awaited if it can be.
+    those that were given up and still run; by default as many as the relay has places. What a plain function returns is
+    awaited if it can be.
     """
 
-    def __init__(self, function: Callable[..., Any], *, concurrency: int | str = THREADS) -> None:
+    def __init__(self, function: Callable[..., Any], *, concurrency: int | str | None = None) -> None:
         self._name = _name(function)
         self._function = function
         self._claim_too = _takes_claim(function, self._name)
-        self.concurrency = positive_int("concurrency", concurrency)
+        self._most = None if concurrency is None else positive_int("concurrency", concurrency)
+        self._size = self._most or THREADS
+        self._async = _is_async(function)
+        self._unfinished: WeakKeyDictionary[asyncio.Task[Any], asyncio.Future[None]] = WeakKeyDictionary()
         self._threads: anyio.CapacityLimiter | None = None
         self._any_number: anyio.CapacityLimiter | None = None
-        if _is_async(function):
+        if self._async:
             # The caller then awaits the function's own coroutine, with nothing in between.
             direct = _both if self._claim_too else _event_only
             self.publish = functools.partial(direct, function)  # type: ignore[method-assign]
@@ -48,8 +53,18 @@ class FunctionPublisher(Publisher):
     def target(self) -> str:
         return f"the function {self._name}"
 
+    def at_once(self, concurrency: int) -> int:
+        if self._async:
+            return concurrency
+        self._size = min(self._most or concurrency, concurrency)
+        return self._size
+
+    def unfinished(self) -> asyncio.Future[None] | None:
+        task = asyncio.current_task()
+        return None if task is None else self._unfinished.pop(task, None)
+
     async def open(self, box: str) -> None:  # noqa: ARG002  # a function knows where it publishes to
-        self._threads = anyio.CapacityLimiter(self.concurrency)
+        self._threads = anyio.CapacityLimiter(self._size)
         self._any_number = anyio.CapacityLimiter(_UNLIMITED)
 
     async def publish(self, claim: Claim) -> None:
@@ -61,7 +76,9 @@ class FunctionPublisher(Publisher):
         try:
             result = await anyio.to_thread.run_sync(run.in_thread, abandon_on_cancel=True, limiter=self._any_number)
         finally:
-            run.leave()
+            task = asyncio.current_task()
+            if run.leave() and task is not None:
+                self._unfinished[task] = run.ended
         if inspect.isgenerator(result) or inspect.isasyncgen(result):
             result.close() if inspect.isgenerator(result) else await result.aclose()
             raise TypeError(f"{self._name} returned a generator, so nothing was run: a publisher must not yield")
@@ -78,6 +95,7 @@ class _Run:
         self._function = function
         self._arguments = arguments
         self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
         self._lock = threading.Lock()
         self._started = self._left = False
 
@@ -94,15 +112,18 @@ class _Run:
             with suppress(RuntimeError):  # the loop may be closed by now, and the places with it
                 self._loop.call_soon_threadsafe(self._free)
 
-    def leave(self) -> None:
-        """The caller goes; once the thread has begun, it is the thread that frees the place."""
+    def leave(self) -> bool:
+        """The caller goes; once the thread has begun, it is the thread that frees the place. True if it has not yet."""
         with self._lock:
             self._left = True
             if not self._started:
                 self._free()
+        return not self.ended.done()
 
     def _free(self) -> None:
         self._places.release_on_behalf_of(self)
+        if not self.ended.done():
+            self.ended.set_result(None)
 
 
 def _event_only(function: Callable[..., Any], claim: Claim) -> Any:

@@ -74,7 +74,8 @@ class HTTPPublisher(Publisher):
             self._fixed[b"authorization"] = b"Basic " + base64.b64encode(login)
         elif authorization is not None:
             self._fixed[b"authorization"] = line("authorization", authorization).encode()
-        self._places = asyncio.Semaphore(positive_int("max_connections", max_connections))
+        self._most = positive_int("max_connections", max_connections)
+        self._places = asyncio.Semaphore(self._most)
         self._idle: list[httpx.AsyncHTTPTransport] = []
         self._proxy: str | None = None
         self._tls: ssl.SSLContext | None = None
@@ -82,6 +83,9 @@ class HTTPPublisher(Publisher):
     @property
     def target(self) -> str:
         return self._shown
+
+    def at_once(self, concurrency: int) -> int:
+        return min(self._most, concurrency)
 
     async def open(self, box: str) -> None:
         if self._source is None:

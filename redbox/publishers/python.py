@@ -5,10 +5,10 @@ from __future__ import annotations
 from redbox.errors import InvalidURL, UsageError
 from redbox.lookup import look_up
 from redbox.publishers.base import Publisher
-from redbox.publishers.function import THREADS, FunctionPublisher
+from redbox.publishers.function import FunctionPublisher
 
 
-def open_python(url: str, *, concurrency: int | str = THREADS) -> Publisher:
+def open_python(url: str, *, concurrency: int | str | None = None) -> Publisher:
     """The function, or the publisher, that a URL names; nothing is called to get it."""
     module_name, _, path = url.partition(":")[2].partition(":")
     if not all(name.isidentifier() for name in (*module_name.split("."), *path.split("."))):
@@ -18,7 +18,7 @@ def open_python(url: str, *, concurrency: int | str = THREADS) -> Publisher:
     except UsageError as error:
         raise InvalidURL(f"python: {error.message}") from error
     if isinstance(found, Publisher):
-        if concurrency != THREADS:
+        if concurrency is not None:
             raise UsageError(f"python:{module_name}:{path} is a publisher already, and takes no options")
         return found
     if not callable(found):

@@ -65,6 +65,7 @@ class Engine:
         )
         self._judge.on_open = self._give_back
         self.workers.on_quiet = self._ran_dry
+        self.workers.on_all_stuck = self._give_up_for_now
         if dead is not None:
             self._judge.on_death = self.workers.add_first
         self._few = asyncio.Event()
@@ -128,6 +129,8 @@ class Engine:
                     continue
                 room = self._room()
                 if room < 1:
+                    if drain and self.workers.all_stuck:
+                        return
                     self._decide_if_quiet()
                     await self._wait_for(self.workers.thirsty.wait())
                     continue
@@ -191,7 +194,7 @@ class Engine:
             hopeless = self._judge.hopeless(held.claim)
             if hopeless is not None:
                 self._judge.doom(held, hopeless)
-            elif self._stopping or self._is_open():  # since it was asked for
+            elif self._stopping or self._is_open() or self.workers.all_stuck:  # since it was asked for
                 self._settler.release(held)
             elif held.claim.suspect:
                 await self._publish_alone(held)
@@ -231,7 +234,7 @@ class Engine:
         """A suspect: relays died holding it. Everything else is finished first, so that if it happens again, only this
         one is to blame."""
         await self._until_few(1)
-        if self._stopping or held.lost or self._is_open():
+        if self._stopping or held.lost or self._is_open() or self.workers.all_stuck:
             self._settler.release(held)
             return
         asked_at = asyncio.get_running_loop().time()
@@ -251,6 +254,8 @@ class Engine:
     def _room(self, coming: int = 0) -> int:
         """How many events to claim now; 0 to wait until the buffer has shrunk."""
         self.workers.thirsty.clear()
+        if self.workers.all_stuck:
+            return 0
         if self._ledger.bytes >= self._policy.buffer_bytes:
             self.workers.low = len(self.workers.buffer) // 2
             return 0
@@ -330,6 +335,14 @@ class Engine:
         """What is not begun goes back untried."""
         for held in self.workers.take_back():
             self._settler.release(held)
+
+    def _give_up_for_now(self) -> None:
+        """No event can be published: those that have not begun are left to other relays."""
+        logger.error(
+            "all %d calls at once that the publisher can take hang: nothing is claimed until one of them ends",
+            self.workers.size,
+        )
+        self._give_back()
 
     async def _renewing(self) -> None:
         """Renews leases that have used up a third: of events in the buffer, and of those whose publish takes long."""

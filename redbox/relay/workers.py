@@ -7,7 +7,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -34,15 +34,17 @@ class TimeLimit(NotPublished):
 
 
 class _Slot:
-    """What one worker is doing: with which events, since when, and why it was told to stop."""
+    """What one worker is doing: with which events, since when, and why it was told to stop. `cut_off`: its last call
+    was cancelled, and may have left something running."""
 
-    __slots__ = ("helds", "since", "stop", "task")
+    __slots__ = ("cut_off", "helds", "since", "stop", "task")
 
     def __init__(self, task: asyncio.Task[None]) -> None:
         self.task = task
         self.helds: list[Held] = []
         self.since: float | None = None
         self.stop: NotPublished | None = None
+        self.cut_off = False
 
 
 class Workers:
@@ -63,9 +65,13 @@ class Workers:
         self._judge = judge
         self._settler = settler
         self._time_limit = time_limit
+        concurrency = publisher.at_once(concurrency)
         # Of a publisher that takes many at once, two calls overlap; `concurrency` bounds what both have in hand.
         self._many = min(publisher.many, max(1, concurrency // 2))
         self.size = concurrency // self._many
+        self._dead_size = 0 if dead is None else dead.at_once(self.size)
+        self._burying = self._dead_stuck = 0  # calls of the dead-letter target that run; and of these, the cut off ones
+        self._doomed: deque[Held] = deque()  # these wait until the dead-letter target can take them
         self._slots: list[_Slot] = []
         self._idle: list[asyncio.Future[None]] = []
         self._called = False  # a worker was woken, and has not begun yet
@@ -73,21 +79,28 @@ class Workers:
         self._host: asyncio.Task[None] | None = None
         self.buffer: deque[Held] = deque()
         self.busy = 0
+        self.stuck = 0  # workers whose last call was cut off and still runs
         self.done = 0
         #: Set when the buffer has shrunk to `low`, and when the last worker becomes idle.
         self.low = 0
         self.thirsty = asyncio.Event()
         #: Called when the last worker becomes idle.
         self.on_quiet: Callable[[], None] = lambda: None
+        #: Called when the last worker becomes stuck.
+        self.on_all_stuck: Callable[[], None] = lambda: None
 
     @property
     def free(self) -> int:
         """How many more events could be under way at once."""
-        return (self.size - self.busy) * self._many
+        return (self.size - self.busy - self.stuck) * self._many
+
+    @property
+    def all_stuck(self) -> bool:
+        return self.stuck >= self.size
 
     @property
     def quiet(self) -> bool:
-        return not self.buffer and not self.busy
+        return not self.buffer and not self.busy and not self._doomed
 
     async def run(self) -> None:
         """Publishes until it is cancelled."""
@@ -170,6 +183,8 @@ class Workers:
                     self._ended(slot, 1)
             else:
                 await self._publish_many(slot, held, moment)
+            if slot.cut_off:
+                await self._let_end(slot, self._publisher.unfinished())
             if moment > turn_ends or task.cancelling():
                 await self._undisturbed(asyncio.sleep(0), task)
                 turn_ends = now() + TURN
@@ -210,9 +225,14 @@ class Workers:
         if self._dead is None:
             self._judge.buried(held)
             return
+        if self._burying >= self._dead_size:
+            self._doomed.append(held)
+            self._refuse_doomed()
+            return
         slot.helds = [held]
         slot.since = moment
         self.busy += 1
+        self._burying += 1
         try:
             await self._dead.publish(_with_reason(held))
         except Reject as error:
@@ -227,12 +247,46 @@ class Workers:
             self._judge.buried(held)
         finally:
             self._ended(slot, 1)
+        unfinished = self._dead.unfinished() if slot.cut_off else None
+        if unfinished is not None:
+            self._dead_stuck += 1
+            self._refuse_doomed()
+            await self._let_end(slot, unfinished)
+            self._dead_stuck -= 1
+        self._burying -= 1
+        if self._doomed:
+            self.add_first(self._doomed.popleft())
+
+    def _refuse_doomed(self) -> None:
+        """While every call of the dead-letter target hangs, doomed events are not kept waiting here."""
+        while self._doomed and self._dead_stuck >= self._dead_size:
+            self._judge.unburied(self._doomed.popleft(), TimeLimit("earlier calls have not ended yet"))
+            self._tell_if_quiet()
+
+    async def _let_end(self, slot: _Slot, unfinished: asyncio.Future[Any] | None) -> None:
+        """A call that was cut off may run on, in a thread. Its worker takes no event until it has ended, so that no
+        more run at once than the publisher can take."""
+        slot.cut_off = False
+        if unfinished is None:
+            return
+        self.stuck += 1
+        if self.all_stuck:
+            self.on_all_stuck()
+        try:
+            while not unfinished.done():
+                await self._undisturbed(_end_of(unfinished), slot.task)
+        finally:
+            self.stuck -= 1
+        self.thirsty.set()
 
     def _ended(self, slot: _Slot, events: int) -> None:
         slot.since = None
         self.busy -= 1
         self.done += events
         slot.stop = None
+        self._tell_if_quiet()
+
+    def _tell_if_quiet(self) -> None:
         if self.quiet:
             self.thirsty.set()
             self.on_quiet()
@@ -244,6 +298,7 @@ class Workers:
         if isinstance(error, asyncio.CancelledError):
             if self._is_ending():
                 raise error
+            slot.cut_off = True
             return slot.stop or NotPublished("the publisher cancelled itself")
         return error
 
@@ -298,6 +353,10 @@ class Workers:
     def _stop(self, slot: _Slot, why: NotPublished) -> None:
         slot.stop = why
         slot.task.cancel()
+
+
+async def _end_of(unfinished: asyncio.Future[Any]) -> None:
+    await asyncio.wait((unfinished,))  # not cancelled when this is
 
 
 def _give_up(helds: list[Held]) -> None:

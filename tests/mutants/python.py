@@ -17,6 +17,8 @@ IDLE = ("tests/relay/test_idle.py", *IN_MEMORY)
 BREAKER_IN_RELAY = ("tests/relay/test_breaker_in_relay.py", *IN_MEMORY)
 BAD_PUBLISHERS = ("tests/relay/test_bad_publishers.py", *IN_MEMORY)
 BAD_STORES = ("tests/relay/test_bad_stores.py",)
+LOST_DATA = ("tests/relay/test_lost_data.py",)
+CAPACITY = ("tests/relay/test_capacity.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
 BACKOFF = ("tests/unit/test_backoff.py",)
 METRICS = ("tests/unit/test_metrics.py",)
@@ -84,7 +86,7 @@ PYTHON_MUTANTS = [
     Mutant("published although its lease was lost", "redbox/relay/workers.py", "if held.lost or moment >= held.deadline:\n                self._settler", "if moment >= held.deadline:\n                self._settler", LEASES),
     Mutant("a suspect is published in company", "redbox/relay/engine.py", "        await self._until_few(1)\n", "", LEASES),
     Mutant("more is claimed while a suspect is published", "redbox/relay/engine.py", "        self.workers.add([held])\n        await self._until_few(0)\n", "        self.workers.add([held])\n", LEASES),
-    Mutant("claims that arrive when the breaker is open are published", "redbox/relay/engine.py", "elif self._stopping or self._is_open():  # since", "elif self._stopping:  # since", BREAKER_IN_RELAY),
+    Mutant("claims that arrive when the breaker is open are published", "redbox/relay/engine.py", "elif self._stopping or self._is_open() or self.workers.all_stuck:", "elif self._stopping or self.workers.all_stuck:", BREAKER_IN_RELAY),
     Mutant("a probe is as many as there is room for", "redbox/relay/engine.py", "self._asker.ask(1 if probing else room,", "self._asker.ask(room,", BREAKER_IN_RELAY),
     Mutant("events not begun stay claimed when the relay stops", "redbox/relay/engine.py", "        for held in self.workers.take_back():\n            self._settler.release(held)\n", "", ENDS),
     Mutant("a drain waits for ever for a store that is away", "redbox/relay/engine.py", "if drain and pause > DRAIN_PATIENCE:", "if False:", ENDS),
@@ -93,6 +95,10 @@ PYTHON_MUTANTS = [
     Mutant("outcomes that do not fit are believed", "redbox/relay/workers.py", "if len(outcomes) != len(chunk):", "if False:", BAD_PUBLISHERS),
     Mutant("the dead-letter target is not told why", "redbox/relay/workers.py", "{**event.headers, REASON_HEADER: reason}", "event.headers", BAD_PUBLISHERS),
     Mutant("a dead-letter target that rejects keeps the event alive", "redbox/relay/workers.py", "            self._judge.buried(held, error)\n", "            self._judge.unburied(held, error)\n", BAD_PUBLISHERS),
+    Mutant("claims of one number are one", "redbox/relay/ledger.py", "            self._helds.add(held)\n", "            self._helds = {each for each in self._helds if each.claim.number != held.claim.number} | {held}\n", LOST_DATA),
+    Mutant("more events in flight than the publisher has threads", "redbox/relay/workers.py", "        concurrency = publisher.at_once(concurrency)\n", "", CAPACITY),
+    Mutant("a worker goes on while its thread hangs", "redbox/relay/workers.py", "                await self._let_end(slot, self._publisher.unfinished())\n", "                slot.cut_off = False\n", CAPACITY),
+    Mutant("events are kept when all threads hang", "redbox/relay/workers.py", "            self.on_all_stuck()\n", "            pass\n", CAPACITY),
     # services
     Mutant("the reaper stops after one step", "redbox/relay/services.py", "if len(ids) < BATCH_COUNT:", "if True:", IDLE),
     Mutant("a service ends when the store is away", "redbox/relay/services.py", '            logger.warning("%s: %s", type(service).__name__.lower(), error)\n', "            raise\n", IDLE),

@@ -1,0 +1,198 @@
+"""A relay gives a publisher no more events at once than it can take, and the time limit is for the call alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from redbox import Backoff, Box, Event, Reject, Relay, State
+from redbox.publishers.registry import open_publisher
+from redbox.relay.workers import Workers
+from tests.relay.steps import Target, adds_up, drained, known, put, running, states, until
+
+pytestmark = pytest.mark.timeout(60)
+LIMIT = 0.8
+NEEDED = 0.6 * LIMIT
+
+
+class Blocking:
+    """A plain function that blocks its thread until its gate is opened."""
+
+    def __init__(self, *, open_at_first: bool = False) -> None:
+        self.gate = threading.Event()
+        if open_at_first:
+            self.gate.set()
+        self.calls: Counter[str] = Counter()
+        self.now = self.most = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        with self._lock:
+            self.calls[event.event_id] += 1
+            self.now += 1
+            self.most = max(self.most, self.now)
+        self.gate.wait(30)
+        with self._lock:
+            self.now -= 1
+
+
+def workers_of(relay: Relay) -> Workers:
+    assert relay._engine is not None
+    return relay._engine.workers
+
+
+@pytest.mark.req("RF-2", "DS-1")
+async def test_the_time_limit_does_not_run_while_an_event_waits_for_a_thread(redbox_box: Box):
+    """Each call takes 60 % of the limit and succeeds; there are three times as many events as threads."""
+    await put(redbox_box, 12)
+    calls: Counter[str] = Counter()
+
+    def publish(event: Event) -> None:
+        calls[event.event_id] += 1
+        time.sleep(NEEDED)
+
+    publisher = open_publisher(publish, concurrency=4)
+    summary = await drained(Relay(redbox_box, publisher, concurrency=12, time_limit=LIMIT, backoff=Backoff.fixed(0)))
+    assert (summary.published, summary.retried, summary.dead) == (12, 0, 0)
+    assert set(calls.values()) == {1}
+    assert await states(redbox_box) == {State.PUBLISHED: 12}
+
+
+@pytest.mark.parametrize(("threads", "at_once"), [(3, 3), (None, 8), (20, 8)])
+async def test_no_more_are_in_flight_than_a_plain_function_has_threads(redbox_box: Box, threads: Any, at_once: int):
+    """By default it gets as many threads as the relay has places; the other events stay in the buffer."""
+    await put(redbox_box, 12)
+    function = Blocking()
+    publisher = open_publisher(function, **({} if threads is None else {"concurrency": threads}))
+    relay = Relay(redbox_box, publisher, concurrency=8, buffer=12, batch=12)
+    async with running(relay):
+        await until(lambda: function.now == at_once and relay.in_flight > at_once, "they are not called")
+        assert workers_of(relay).busy == at_once
+        assert len(workers_of(relay).buffer) == relay.in_flight - at_once
+        function.gate.set()
+        await until(lambda: relay.summary().published == 12, "they were not published")
+    assert function.most == at_once
+    assert set(function.calls.values()) == {1}
+
+
+async def test_an_async_function_gets_as_many_as_the_relay_has_places(redbox_box: Box):
+    await put(redbox_box, 60)
+    target = Target()
+    target.gate.clear()
+    async with running(Relay(redbox_box, target, concurrency=60)):
+        await until(lambda: target.now == 60, "not all are under way")
+        target.gate.set()
+
+
+async def test_a_thread_that_hangs_costs_its_place_and_nothing_else(redbox_box: Box):
+    """One of two threads hangs in its first event. The other one publishes the rest; none of them runs out of time."""
+    await redbox_box.put(Event("hangs", event_id="hangs"))
+    hang = threading.Event()
+    calls: Counter[str] = Counter()
+
+    def publish(event: Event) -> None:
+        calls[event.event_id] += 1
+        if event.event_type == "hangs":
+            hang.wait(30)
+            raise Reject("it was given up long ago")
+
+    publisher = open_publisher(publish, concurrency=2)
+    relay = Relay(redbox_box, publisher, time_limit=0.3, attempts=1, poll=0.05, breaker=None)
+    try:
+        async with running(relay):
+            await until(lambda: relay.summary().dead == 1, "it was not given up")
+            await put(redbox_box, 30)
+            await until(lambda: relay.summary().published == 30, "the other thread does not go on")
+            assert workers_of(relay).stuck == 1
+            hang.set()
+            await until(lambda: workers_of(relay).stuck == 0, "its place was not given back")
+    finally:
+        hang.set()
+    assert set(calls.values()) == {1}
+    assert (await known(redbox_box, "hangs")).last_error == "the publisher did not end within 0.3 s"
+    assert adds_up(relay.summary())
+
+
+async def test_when_all_threads_hang_the_events_are_left_to_others(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+    await put(redbox_box, 2)
+    function, healthy = Blocking(), Target()
+    relay = Relay(
+        redbox_box, open_publisher(function, concurrency=2), time_limit=0.2, backoff=Backoff.fixed(0), poll=0.05,
+        batch=2, breaker=None,
+    )  # fmt: skip
+    try:
+        async with running(relay):
+            await until(lambda: relay.running and workers_of(relay).stuck == 2, "they were not given up")
+            await redbox_box.put_many([Event("n", event_id=f"later{number}") for number in range(20)])
+            async with running(Relay(redbox_box, healthy)):
+                await healthy.has_taken(22)
+            await until(lambda: relay.in_flight == 0, "it keeps events that it cannot publish")
+            assert "all 2 calls at once that the publisher can take hang" in caplog.text
+            function.gate.set()
+            await redbox_box.put(Event("n", event_id="last"))
+            await until(lambda: function.calls["last"] == 1, "it does not go on")
+    finally:
+        function.gate.set()
+    assert function.most == 2
+    assert await states(redbox_box) == {State.PUBLISHED: 23}
+
+
+async def test_a_drain_ends_when_all_threads_hang(redbox_box: Box):
+    await put(redbox_box, 6)
+    function = Blocking()
+    publisher = open_publisher(function, concurrency=2)
+    try:
+        summary = await drained(Relay(redbox_box, publisher, time_limit=0.2, breaker=None))
+    finally:
+        function.gate.set()
+    assert (summary.published, summary.retried) == (0, 2)
+    assert adds_up(summary)
+    assert await states(redbox_box) == {State.PENDING: 6}
+
+
+async def test_a_dead_letter_function_has_places_of_its_own(redbox_box: Box):
+    """It takes two at once, and each takes 60 % of the time limit."""
+    await put(redbox_box, 6)
+    calls: Counter[str] = Counter()
+
+    def bury(event: Event) -> None:
+        calls[event.event_id] += 1
+        time.sleep(NEEDED)
+
+    relay = Relay(
+        redbox_box, Target(raises=Reject("bad")), dead_to=open_publisher(bury, concurrency=2), time_limit=LIMIT,
+        backoff=Backoff.fixed(0), breaker=None,
+    )  # fmt: skip
+    summary = await drained(relay)
+    assert (summary.dead, summary.retried) == (6, 0)
+    assert set(calls.values()) == {1}
+
+
+async def test_a_dead_letter_function_that_hangs_holds_up_nothing_else(redbox_box: Box):
+    bury = Blocking()
+    target = Target(raises=lambda event: Reject("bad") if event.event_type == "bad" else None)
+    relay = Relay(
+        redbox_box, target, dead_to=open_publisher(bury, concurrency=1), time_limit=0.2, concurrency=2,
+        backoff=Backoff.fixed(0.01), poll=0.05, breaker=None,
+    )  # fmt: skip
+    try:
+        async with running(relay):
+            await redbox_box.put_many([Event("bad", event_id=f"bad{number}") for number in range(5)])
+            await until(lambda: relay.running and workers_of(relay).stuck == 1, "it was not given up")
+            await put(redbox_box, 20)
+            await target.has_taken(20)
+            assert relay.summary().dead == 0
+            assert bury.most == 1
+            bury.gate.set()
+            await until(lambda: relay.summary().dead == 5, "they did not die")
+    finally:
+        bury.gate.set()
+
+
+def test_http_takes_as_many_as_it_has_connections():
+    publisher = open_publisher("https://hooks.example.com/", max_connections=7)
+    assert (publisher.at_once(100), publisher.at_once(5)) == (7, 5)
