@@ -38,6 +38,7 @@ from redbox.errors import (
     StreamTaken,
     TransactionFailed,
     Unavailable,
+    UnexpectedReply,
     UnknownBox,
     UsageError,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "Swept",
     "TransactionFailed",
     "Unavailable",
+    "UnexpectedReply",
     "UniqueScope",
     "UnknownBox",
     "UsageError",

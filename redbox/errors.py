@@ -27,6 +27,7 @@
         ├── ForeignKey              something else uses one of our key names
         ├── NewerLayout             the box was written by a newer redbox
         ├── NewerEvent              one event was written by a newer redbox
+        ├── UnexpectedReply         an error reply that redbox does not know
         ├── DurabilityNotReached    it may be there, but not as safely as asked for
         ├── PartlyCommitted         a transaction of which some is committed and some is not
         ├── DurabilityUnsupported   this server cannot give the asked-for durability
@@ -228,6 +229,10 @@ class NewerEvent(StoreError):
     """This event was written by a newer redbox; upgrade this one."""
 
 
+class UnexpectedReply(StoreError):
+    """The server answered with an error that redbox does not know."""
+
+
 class DurabilityNotReached(StoreError):
     """The write was made, but was not confirmed as safely as asked for; repeating it with the same id is safe."""
 
@@ -254,3 +259,6 @@ WORDS: dict[str, type[RedboxError]] = {
     "PAUSED": BoxPaused,
     "STREAMTAKEN": StreamTaken,
 }
+
+#: Errors of the store that pass by themselves: a relay waits and asks again. All others end it.
+PASSING: tuple[type[StoreError], ...] = (StoreUnavailable, StoreFull, UnexpectedReply)

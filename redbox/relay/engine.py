@@ -12,7 +12,7 @@ import anyio
 
 from redbox.box import Box
 from redbox.box.lifecycle import Packed
-from redbox.errors import BoxPaused, RedboxError, StoreError
+from redbox.errors import PASSING, BoxPaused, RedboxError, StoreError
 from redbox.publishers.base import Publisher
 from redbox.relay.asker import Answer, Asker
 from redbox.relay.breaker import Breaker, Circuit
@@ -20,7 +20,7 @@ from redbox.relay.judge import Judge
 from redbox.relay.ledger import Ledger
 from redbox.relay.policy import Policy
 from redbox.relay.report import Tally
-from redbox.relay.settler import PASSING, Held, Settler, pauses
+from redbox.relay.settler import Held, Settler, pauses
 from redbox.relay.wake import SOON, Waker
 from redbox.relay.workers import Workers
 from redbox.settings import BATCH_COUNT

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from redbox.box import Box
-from redbox.errors import DurabilityNotReached, StoreFull, StoreUnavailable
+from redbox.errors import PASSING, DurabilityNotReached
 from redbox.events import Claim
 from redbox.relay.report import Tally
 from redbox.relay.words import error_words
@@ -18,8 +18,6 @@ logger = logging.getLogger("redbox.relay")
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
-#: What the store may say that passes by itself; everything else ends the relay.
-PASSING: Final = (StoreUnavailable, StoreFull)
 
 
 def pauses() -> Iterator[float]:

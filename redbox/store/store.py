@@ -14,37 +14,26 @@ from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
     ConnectionError,
-    DataError,
-    MasterDownError,
-    NoPermissionError,
     NoScriptError,
-    OutOfMemoryError,
     ReadOnlyError,
     RedisError,
-    ResponseError,
     TimeoutError,
 )
 
 from redbox import keys
 from redbox.errors import (
-    WORDS,
     DurabilityNotReached,
-    ForeignKey,
     RedboxError,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
     UsageError,
 )
 from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
+from redbox.store.errors import translate
 from redbox.store.line import WAIT_PATIENCE, Command, NotConnected, Wait
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
-from redbox.store.wire import Wire, redirection
+from redbox.store.wire import Wire
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
-MAYBE: Final = "; it may or may not have been carried out"
-NOTHING_SENT: Final = "; nothing was changed"
 
 CREATED: Final = b"CREATED"
 EXISTS: Final = b"EXISTS"
@@ -57,6 +46,7 @@ NO_BATCH: Final = ("", "", "")
 #: How long a token that ends a wait is kept, in ms: it may arrive before the wait does.
 TOKEN_KEPT_MS: Final = 10_000
 ANY_TIME: Final = ("",)
+CLAIM_HEAD: Final = 4  # parts of a claim's reply before its events
 Fields = dict[bytes, bytes]
 Mark = Literal["superseded_by", "archived"]
 LockAction = Literal["take", "keep", "free"]
@@ -103,11 +93,13 @@ class Store:
         waiting = ("BLPOP", keys.wake(self.box), keys.wait(self.box, wait.name), await self._bounded(longest))
         arguments = (*arguments, *ANY_TIME, *NO_BATCH)
         claiming = ("EVALSHA", script.sha, 1, self._meta, *arguments)
-        _, reply = await self._exchange([waiting, claiming], repeat=False, writes=True, wait=wait)
+        waited, reply = await self._exchange([waiting, claiming], repeat=False, writes=True, wait=wait)
         if isinstance(reply, NoScriptError):
-            return await self._run("claim", arguments)
-        if isinstance(reply, Exception):
-            raise self.translate(reply, maybe=False) from reply
+            reply = await self._run("claim", arguments)
+        # A wait that fails takes no time: unless the claim brought events, the caller must not repeat it at once.
+        failed = next((each for each in (waited, reply) if isinstance(each, Exception)), None)
+        if failed is not None and (isinstance(reply, Exception) or len(reply) == CLAIM_HEAD):
+            raise self.translate(failed, maybe=False) from failed
         return reply
 
     async def end_wait(self, wait: str) -> None:
@@ -452,34 +444,7 @@ class Store:
 
     def translate(self, error: Exception, *, maybe: bool) -> RedboxError:
         """A redis-py error as one of ours: a sentence that says what to do, without secrets."""
-        where, text = self.endpoint.description, str(error)
-        word, _, rest = text.partition(" ")
-        if word in WORDS:
-            return WORDS[word](rest)
-        if isinstance(error, DataError):
-            return UsageError(f"an argument has the wrong type: {text}")
-        if isinstance(error, MasterDownError):
-            return StoreUnavailable(f"{where} is a replica that has lost its master; connect to the master")
-        if redirection([error]):
-            return StoreUnavailable(
-                f"{where} is moving the slot of box {self.box!r}, or is down; try again in a moment"
-            )
-        if isinstance(error, BusyLoadingError):
-            return StoreUnavailable(f"{where} is still loading its data; try again in a moment")
-        if isinstance(error, AuthenticationError | NoPermissionError) or word in ("NOAUTH", "WRONGPASS", "NOPERM"):
-            return StoreUnavailable(f"{where} did not let us in: check user, password and permissions ({text})")
-        if isinstance(error, ReadOnlyError):
-            return StoreUnavailable(f"{where} is a read-only replica; connect to its master")
-        if isinstance(error, OutOfMemoryError) or word in ("OOM", "MISCONF"):
-            return StoreFull(
-                f"{where} is out of {'disk' if word == 'MISCONF' else 'memory'}; nothing was written ({text})"
-            )
-        if word == "WRONGTYPE" or "WRONGTYPE" in text:
-            return ForeignKey(f"something else uses the key names of box {self.box!r} on {where}; choose another name")
-        if isinstance(error, ResponseError):
-            return StoreError(f"{where} answered: {text}")
-        how = "did not answer in time" if isinstance(error, TimeoutError) else "cannot be reached"
-        return StoreUnavailable(f"{where} {how} ({text or type(error).__name__}){MAYBE if maybe else NOTHING_SENT}")
+        return translate(error, where=self.endpoint.description, box=self.box, maybe=maybe)
 
 
 def as_fields(reply: Any) -> Fields:

@@ -28,6 +28,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from redbox.store.errors import MOVED_UNDER_SCRIPT
 from redbox.store.line import Command, Lines, NotConnected, Wait, Way, pack
 
 Talk = Callable[[Sequence[Command]], Awaitable[list[Any]]]
@@ -40,14 +41,10 @@ REDIRECT_PAUSE: Final = 0.05
 _REDIRECTIONS: Final = (MovedError, AskError, TryAgainError, ClusterDownError)
 
 
-#: What a script gets that looks at a key which has moved already. Ours look before they write.
-_MOVED_UNDER_SCRIPT: Final = "non local key"
-
-
 def redirection(replies: Sequence[Any]) -> Exception | None:
     """The reply that sends us elsewhere, or asks us to come back later."""
     for reply in replies:
-        if isinstance(reply, _REDIRECTIONS) or (isinstance(reply, ResponseError) and _MOVED_UNDER_SCRIPT in str(reply)):
+        if isinstance(reply, _REDIRECTIONS) or (isinstance(reply, ResponseError) and MOVED_UNDER_SCRIPT in str(reply)):
             return reply
     return None
 

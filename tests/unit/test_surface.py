@@ -65,6 +65,7 @@ def test_what_redbox_exports():
         "Swept",
         "TransactionFailed",
         "Unavailable",
+    "UnexpectedReply",
         "UniqueScope",
         "UnknownBox",
         "UsageError",

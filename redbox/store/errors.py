@@ -1,0 +1,105 @@
+"""From what a server or a connection reports to one of redbox's errors: one table decides for every error reply.
+
+The class decides whether the error passes by itself (`redbox.errors.PASSING`): then a relay waits and asks again. A
+reply that is not in the table passes too, since nothing is lost by asking again.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from redis.exceptions import DataError, ResponseError, TimeoutError
+
+from redbox.errors import (
+    WORDS,
+    ForeignKey,
+    RedboxError,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    UnexpectedReply,
+    UsageError,
+)
+
+MAYBE: Final = "; it may or may not have been carried out"
+NOTHING_SENT: Final = "; nothing was changed"
+
+#: What a script gets that looks at a key which has moved already. Ours look before they write.
+MOVED_UNDER_SCRIPT: Final = "non local key"
+
+
+class Meaning(NamedTuple):
+    """The error that a reply becomes, and its sentence: `where` is the server, `said` its reply."""
+
+    kind: type[StoreError]
+    sentence: str
+
+
+_BUSY: Final = Meaning(
+    StoreUnavailable, "{where} is busy with another client's script; nothing was changed, try again in a moment"
+)
+_MOVING: Final = Meaning(
+    StoreUnavailable, "{where} is moving the slot of box {box!r}, or is down; try again in a moment"
+)
+# Passwords and permissions are changed while relays run: a relay waits until it is let in again.
+_NOT_ALLOWED: Final = Meaning(
+    StoreUnavailable, "{where} did not let us in: check user, password and permissions ({said})"
+)
+
+#: First word of an error reply → what it means.
+REPLIES: Final[dict[str, Meaning]] = {
+    "BUSY": _BUSY,
+    "UNKILLABLE": _BUSY,
+    "NOREPLICAS": Meaning(
+        StoreUnavailable, "{where} has fewer replicas than min-replicas-to-write asks for; nothing was written"
+    ),
+    "LOADING": Meaning(StoreUnavailable, "{where} is still loading its data; try again in a moment"),
+    "MOVED": _MOVING,
+    "ASK": _MOVING,
+    "TRYAGAIN": _MOVING,
+    "CLUSTERDOWN": _MOVING,
+    "MASTERDOWN": Meaning(StoreUnavailable, "{where} is a replica that has lost its master; connect to the master"),
+    "READONLY": Meaning(StoreUnavailable, "{where} is a read-only replica; connect to its master"),
+    "UNBLOCKED": Meaning(StoreUnavailable, "{where} has changed its role; try again in a moment"),
+    "NOAUTH": _NOT_ALLOWED,
+    "WRONGPASS": _NOT_ALLOWED,
+    "NOPERM": _NOT_ALLOWED,
+    "DENIED": _NOT_ALLOWED,
+    "OOM": Meaning(StoreFull, "{where} is out of memory; nothing was written ({said})"),
+    "MISCONF": Meaning(StoreFull, "{where} is out of disk; nothing was written ({said})"),
+    "WRONGTYPE": Meaning(
+        ForeignKey, "something else uses the key names of box {box!r} on {where}; choose another name"
+    ),
+}
+_UNKNOWN: Final = Meaning(UnexpectedReply, "{where} answered: {said}")
+
+
+def code(error: Exception) -> str:
+    """The first word of an error reply; redis-py removes those that it knows from the text."""
+    found = getattr(error, "status_code", None) or str(error).partition(" ")[0]
+    if found in REPLIES:
+        return str(found)
+    text = str(error)  # such as "EXECABORT Transaction discarded because of: OOM command not allowed"
+    if MOVED_UNDER_SCRIPT in text:
+        return "MOVED"
+    return next((word for word in ("WRONGTYPE", "OOM", "MISCONF", "NOREPLICAS") if f"{word} " in text), str(found))
+
+
+def translate(error: Exception, *, where: str, box: str, maybe: bool) -> RedboxError:
+    """A redis-py error as one of ours: a sentence that says what to do, without secrets.
+
+    `maybe`: the connection broke after something was sent that may have been carried out.
+    """
+    text = str(error)
+    word, _, rest = text.partition(" ")
+    if word in WORDS:
+        return WORDS[word](rest)
+    if isinstance(error, DataError):
+        return UsageError(f"an argument has the wrong type: {text}")
+    meaning = REPLIES.get(code(error))
+    if meaning is None and isinstance(error, ResponseError):
+        meaning = _UNKNOWN
+    if meaning is not None:
+        return meaning.kind(meaning.sentence.format(where=where, box=box, said=text))
+    how = "did not answer in time" if isinstance(error, TimeoutError) else "cannot be reached"
+    return StoreUnavailable(f"{where} {how} ({text or type(error).__name__}){MAYBE if maybe else NOTHING_SENT}")

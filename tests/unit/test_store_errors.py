@@ -1,0 +1,90 @@
+"""Every error reply of a server: which of redbox's errors it becomes, and whether a relay waits for it to pass."""
+
+from __future__ import annotations
+
+import pytest
+from redis._parsers.base import BaseParser
+from redis.exceptions import ConnectionError, TimeoutError
+
+from redbox.errors import (
+    PASSING,
+    BoxPaused,
+    ForeignKey,
+    NewerLayout,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    StreamTaken,
+    UnexpectedReply,
+)
+from redbox.store.errors import REPLIES, code, translate
+
+PASSES = [
+    ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", StoreUnavailable),
+    ("UNKILLABLE Sorry the script already executed write commands against the dataset.", StoreUnavailable),
+    ("NOREPLICAS Not enough good replicas to write.", StoreUnavailable),
+    ("LOADING Redis is loading the dataset in memory", StoreUnavailable),
+    ("TRYAGAIN Multiple keys request during rehashing of slot", StoreUnavailable),
+    ("CLUSTERDOWN The cluster is down", StoreUnavailable),
+    ("MOVED 3999 127.0.0.1:6381", StoreUnavailable),
+    ("ASK 3999 127.0.0.1:6381", StoreUnavailable),
+    (
+        "ERR Script attempted to access a non local key in a cluster node script: 1f, on @user_script:3.",
+        StoreUnavailable,
+    ),
+    ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", StoreUnavailable),
+    ("READONLY You can't write against a read only replica.", StoreUnavailable),
+    ("UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)", StoreUnavailable),
+    ("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.", StoreFull),
+    ("OOM command not allowed when used memory > 'maxmemory'.", StoreFull),
+    ("EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.", StoreFull),
+    ("EXECABORT Transaction discarded because of: NOREPLICAS Not enough good replicas to write.", StoreUnavailable),
+    ("NOAUTH Authentication required.", StoreUnavailable),
+    ("WRONGPASS invalid username-password pair or user is disabled.", StoreUnavailable),
+    ("NOPERM this user has no permissions to run the 'evalsha' command", StoreUnavailable),
+    ("DENIED Redis is running in protected mode because protected mode is enabled.", StoreUnavailable),
+    ("NOSCRIPT No matching script. Please use EVAL.", UnexpectedReply),
+    ("CROSSSLOT Keys in request don't hash to the same slot", UnexpectedReply),
+    ("INPROG Failover already in progress.", UnexpectedReply),
+    ("IOERR error or timeout reading to target instance", UnexpectedReply),
+    ("ERR unknown command 'EVALSHA'", UnexpectedReply),
+    ("ERR user_script:12: attempt to index nil script: 1f, on @user_script:12.", UnexpectedReply),
+    ("SOMETHINGNEW that no server says today", UnexpectedReply),
+]
+LASTS = [
+    ("WRONGTYPE Operation against a key holding the wrong kind of value", ForeignKey),
+    ("ERR Error running script: WRONGTYPE Operation against a key holding the wrong kind of value", ForeignKey),
+    ("NEWERLAYOUT this box has layout 2", NewerLayout),
+    ("PAUSED the box is paused", BoxPaused),
+    ("STREAMTAKEN by another", StreamTaken),
+]
+
+
+def translated(reply: str) -> Exception:
+    return translate(BaseParser.parse_error(reply), where="redis://here", box="orders", maybe=False)
+
+
+@pytest.mark.parametrize(("reply", "kind"), PASSES)
+def test_a_relay_waits_until_it_passes(reply: str, kind: type[StoreError]):
+    error = translated(reply)
+    assert type(error) is kind
+    assert isinstance(error, PASSING)
+    assert "redis://here" in str(error)
+
+
+@pytest.mark.parametrize(("reply", "kind"), LASTS)
+def test_it_does_not_pass_by_itself(reply: str, kind: type[Exception]):
+    error = translated(reply)
+    assert type(error) is kind
+    assert not isinstance(error, PASSING)
+
+
+def test_every_entry_of_the_table_is_tested():
+    assert {code(BaseParser.parse_error(reply)) for reply, _ in PASSES + LASTS} >= set(REPLIES)
+
+
+@pytest.mark.parametrize("error", [ConnectionError("refused"), TimeoutError("late"), OSError("gone"), EOFError()])
+def test_a_broken_connection_passes(error: Exception):
+    told = translate(error, where="redis://here", box="orders", maybe=True)
+    assert type(told) is StoreUnavailable
+    assert "may or may not have been carried out" in str(told)
