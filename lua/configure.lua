@@ -2,6 +2,7 @@
 -- configure: writes settings of the box, pausing among them. No event changes its state.
 --
 -- Guarantee: when the dead-head policy becomes "skip", lines that a dead head blocks go on, `limit` of them per call.
+-- `reap` frees those that are left, should the caller not come back.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   action   configure | pause | resume, for the log
@@ -19,7 +20,7 @@
 --- @include "open_box"
 --- @include "touch"
 --- @include "touch_line"
---- @include "leave_line"
+--- @include "free_line"
 --- @include "record_action"
 --- @include "hint"
 
@@ -52,10 +53,6 @@ if open_box().blocks then
 end
 local now = now_ms()
 for _, ordering in ipairs(blocked) do
-  redis.call("ZREM", key.blocked, ordering)
-  local head = redis.call("ZRANGE", line_key .. ordering, 0, 0)[1]
-  if head and redis.call("ZSCORE", key.dead, head) then
-    leave_line(head, ordering, now)
-  end
+  free_line(ordering, now)
 end
 return redis.call("ZCARD", key.blocked)

@@ -3,7 +3,8 @@
 --
 -- Guarantee: bounded; any number of reapers may run. The attempt stays counted; it is excused when the event was
 -- claimed together with others, since then the expiry proves nothing against it. From the second expiry in a row the
--- event is a suspect. No event dies here: that needs an owner.
+-- event is a suspect. No event dies here: that needs an owner. Under the dead-head policy "skip" it also frees lines
+-- that are still blocked, `limit` of them: an operator's process may have ended before it had freed them all.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   limit    count
@@ -17,13 +18,15 @@
 --- @include "open_box"
 --- @include "touch"
 --- @include "touch_event"
+--- @include "touch_line"
+--- @include "free_line"
 --- @include "enqueue"
 --- @include "remember"
 --- @include "count"
 --- @include "hint"
 
 local limit, delay = tonumber(ARGV[1]), tonumber(ARGV[2])
-local _, refusal = open_box()
+local settings, refusal = open_box()
 if refusal then
   return refusal
 end
@@ -38,6 +41,10 @@ for _, id in ipairs(redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT
   else
     lost[#lost + 1] = id
   end
+end
+local blocked = settings.blocks and {} or redis.call("ZRANGE", key.blocked, 0, limit - 1)
+for _, ordering in ipairs(blocked) do
+  touch_line(ordering, 1)
 end
 touch()
 
@@ -59,6 +66,9 @@ end
 for _, id in ipairs(lost) do
   redis.call("ZADD", key.lost, now, id)
   redis.call("ZREM", key.claimed, id)
+end
+for _, ordering in ipairs(blocked) do
+  free_line(ordering, now)
 end
 count("expired", #expired)
 hint()

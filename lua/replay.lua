@@ -2,8 +2,8 @@
 -- replay: PUBLISHED → PENDING and DEAD → PENDING.
 --
 -- Guarantee: an event whose unique_key is held by another, or that another was put in the place of, is refused and the
--- other named, unless forced. An ordered event joins the tail of its line; a dead head that still blocks its line
--- returns to its own place. What happened before is kept in the history. Where the caller gives the claim number that it
+-- other named, unless forced. An ordered event joins the tail of its line. Under the dead-head policy "block" a dead event
+-- returns to its own place instead, unless the head of the line is a later event that was claimed already. What happened before is kept in the history. Where the caller gives the claim number that it
 -- saw, one that was claimed since is left alone: so a replay can be repeated.
 --
 -- KEYS[1]   meta       hash; names the box
@@ -27,6 +27,7 @@
 --- @include "touch_event"
 --- @include "due"
 --- @include "holder"
+--- @include "join_line"
 --- @include "enqueue"
 --- @include "remember"
 --- @include "record_action"
@@ -34,13 +35,13 @@
 --- @include "hint"
 
 local reset, force, dry, who, why = ARGV[1] == "1", ARGV[3] == "1", ARGV[4] == "1", ARGV[5], ARGV[6]
-local _, refusal = open_box()
+local settings, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
 local available_at = due(ARGV[2], now)
-local replies, replayed, ids, batch_unique, seen = {}, {}, {}, {}, {}
+local replies, blocking, replayed, ids, batch_unique, seen = {}, {}, {}, {}, {}, {}
 
 local function judge(id, event, number)
   if not event[1] then
@@ -72,7 +73,7 @@ end
 for at = 7, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "unique_scope",
-    "attempts", "published_at", "claimed_by", "claim", "superseded_by")
+    "attempts", "published_at", "claimed_by", "claim", "superseded_by", "seq")
   local reply = judge(id, event, ARGV[at + 1])
   if reply[1] == "OK" then
     seen[id] = true
@@ -81,7 +82,17 @@ for at = 7, #ARGV, 2 do
       local untouched = reset or tonumber(event[5] or 0) == 0
       batch_unique[event[3]] = { id = id, score = untouched and 0 or available_at }
     end
-    replayed[#replayed + 1] = { id, event }
+    local place, head = false, false
+    if event[2] then
+      place = redis.call("ZSCORE", line_key .. event[2], id)
+      head = redis.call("ZRANGE", line_key .. event[2], 0, 0)[1]
+    end
+    if head then
+      redis.call("HLEN", event_key .. head)
+    end
+    -- Dead heads go first: what is replayed with them may belong before them.
+    local list = place and blocking or replayed
+    list[#list + 1] = { id, event }
     ids[#ids + 1] = id
   end
   replies[#replies + 1] = reply
@@ -92,6 +103,9 @@ end
 touch()
 
 for _, item in ipairs(replayed) do
+  blocking[#blocking + 1] = item
+end
+for _, item in ipairs(blocking) do
   local id, event = item[1], item[2]
   local ordering, attempts = event[2], reset and 0 or tonumber(event[5] or 0)
   if event[6] then
@@ -106,17 +120,11 @@ for _, item in ipairs(replayed) do
   end
   redis.call("ZREM", event[1] == "DEAD" and key.dead or key.published, id)
   if ordering then
-    if redis.call("ZSCORE", line_key .. ordering, id) then
-      redis.call("ZREM", key.blocked, ordering)
-    else
-      local seq = redis.call("HINCRBY", key.counters, "seq", 1)
-      redis.call("HSET", event_key .. id, "seq", seq)
-      redis.call("ZADD", line_key .. ordering, seq, id)
-    end
+    join_line(id, ordering, settings.blocks and event[1] == "DEAD" and event[10])
   end
   enqueue(id, available_at, attempts, 0, ordering, event[3])
 end
 record_action("replay", who, why, ids)
-count("replayed", #replayed)
+count("replayed", #ids)
 hint()
 return replies

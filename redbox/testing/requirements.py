@@ -64,7 +64,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "OP-1": "one ordering_key: strictly in put order, one at a time, across relays, retries, expiries and crashes",
     "OP-2": "a waiting head holds its line; a dead one skips or blocks it, as the box is set",
     "OP-3": "cost does not grow with what waits behind a blocked key",
-    "OP-4": "a replay joins the tail of its line; under block it returns to its own place",
+    "OP-4": "a replay joins the tail of its line; under block to its place, unless a later one was claimed",
     # Message states and uniqueness
     "MQ-1": "the six phases are visible wherever counts are shown",
     "MQ-2": "unique_key with ALL_LIVE: refused while any event with the key is live",

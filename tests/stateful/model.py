@@ -19,6 +19,7 @@ class Item:
     unique_key: str | None
     scope: str
     available: float
+    place: int = 0
     state: str = PENDING
     attempts: int = 0
     excused: int = 0
@@ -55,6 +56,7 @@ class Model:
     policy: str = "skip"
     paused: bool = False
     numbers: int = 0
+    places: int = 0
     items: dict[str, Item] = field(default_factory=dict)
     lines: dict[str, list[str]] = field(default_factory=dict)
 
@@ -98,7 +100,7 @@ class Model:
     def put(self, item: Item) -> None:
         self.items[item.id] = item
         if item.ordering_key is not None:
-            self.lines.setdefault(item.ordering_key, []).append(item.id)
+            self._to_the_tail(item)
 
     def claim(self, ids: Iterable[str], relay: str, lease: float, limit: int, holding: int) -> list[Handed]:
         taken = [self.items[id_] for id_ in ids]
@@ -153,11 +155,19 @@ class Model:
             self._leave_line(item)
 
     def replay(self, item: Item, delay: float, *, reset: bool) -> None:
+        died = item.state == DEAD
         item.state, item.available, item.expiries = PENDING, self.now + delay, 0
         if reset:
             item.attempts, item.excused, item.last_error = 0, 0, None
-        if item.ordering_key is not None and item.id not in self.lines.setdefault(item.ordering_key, []):
-            self.lines[item.ordering_key].append(item.id)
+        line = self.lines.get(item.ordering_key or "", [])
+        if item.ordering_key is None or item.id in line:
+            return
+        head = self.items[line[0]] if line else None
+        passes = head is None or head.place < item.place or (head.state == PENDING and head.attempts == 0)
+        if died and self.policy == "block" and passes:
+            self.lines[item.ordering_key] = sorted([*line, item.id], key=lambda id_: self.items[id_].place)
+        else:
+            self._to_the_tail(item)
 
     def drop(self, item: Item) -> None:
         self._leave_line(item)
@@ -175,6 +185,12 @@ class Model:
     def _unclaim(self, item: Item, state: str) -> None:
         item.state, item.claimed_by = state, None
         item.company = item.exhausted = item.alone = False
+
+    def _to_the_tail(self, item: Item) -> None:
+        assert item.ordering_key is not None
+        self.places += 1
+        item.place = self.places
+        self.lines.setdefault(item.ordering_key, []).append(item.id)
 
     def _leave_line(self, item: Item) -> None:
         line = self.lines.get(item.ordering_key or "", [])

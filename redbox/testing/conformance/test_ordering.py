@@ -9,7 +9,7 @@ import pytest
 
 from redbox import Box, Claim, Event, Outcome, Phase, State
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import fields_of
+from redbox.testing.conformance.steps import fail, fields_of
 
 
 async def put_line(box: Box, count: int, key: str = "a", **fields: Any) -> list[str]:
@@ -209,6 +209,87 @@ async def test_replay_under_block_returns_to_its_place(box: Box):
     assert seen == ["n0", "n1", "n2"]
 
 
+async def rest_of_the_line(box: Box) -> list[str]:
+    """Delivers what is left, and checks that no two events of the line are in flight at once."""
+    seen = []
+    while claims := await box.claim("relay"):
+        assert len(claims) == 1
+        assert await check_invariants(box) == []
+        seen += [claim.event.event_type for claim in claims]
+        await box.ack(claims)
+    return seen
+
+
+async def kill_by_hand(box: Box, *ids: str) -> None:
+    assert await box.operate.kill(ids, who="me", why="not yet") == [Outcome.OK] * len(ids)
+
+
+@pytest.mark.req("OP-4", "OP-1")
+async def test_under_block_an_event_killed_behind_the_head_returns_to_its_place(box: Box):
+    await block(box)
+    ids = await put_line(box, 5)
+    await kill_by_hand(box, ids[1], ids[2])
+    assert (await box.replay([ids[2]])).replayed == 1  # behind the head
+    assert (await box.stats()).waiting == 3
+    await box.ack(await the_one(box))
+    assert (await box.replay([ids[1]])).replayed == 1  # before a head that nobody has claimed
+    assert (await box.stats()).waiting == 3
+    assert await check_invariants(box) == []
+    assert await rest_of_the_line(box) == ["n1", "n2", "n3", "n4"]
+
+
+@pytest.mark.req("OP-4", "OP-1")
+@pytest.mark.parametrize("head", ["claimed", "failed", "dead"])
+async def test_under_block_a_replay_does_not_pass_a_later_event_that_was_claimed(box: Box, head: str):
+    await block(box)
+    ids = await put_line(box, 4)
+    await kill_by_hand(box, ids[1])
+    await box.ack(await the_one(box))
+    claim = await the_one(box)
+    assert claim.event.event_type == "n2"
+    if head == "failed":
+        await fail(box, claim, error="503")
+    elif head == "dead":
+        await box.kill(claim)
+    assert (await box.replay([ids[1]])).replayed == 1
+    assert await check_invariants(box) == []
+    if head == "claimed":
+        assert await box.claim("another") == []
+        await box.release(claim)
+    elif head == "dead":
+        assert await box.claim("another") == []
+        await box.replay([ids[2]])
+    assert await rest_of_the_line(box) == ["n2", "n3", "n1"]
+
+
+@pytest.mark.req("OP-4", "RO-2")
+async def test_under_block_dead_events_that_are_replayed_together_keep_their_order(box: Box):
+    await block(box)
+    ids = await put_line(box, 4)
+    await kill_by_hand(box, ids[1])
+    await box.ack(await the_one(box))
+    await box.kill(await the_one(box))  # n2 blocks the line
+    assert (await box.replay([ids[1], ids[2]])).replayed == 2
+    assert await rest_of_the_line(box) == ["n1", "n2", "n3"]
+
+
+@pytest.mark.req("OP-4")
+async def test_under_block_what_was_published_is_replayed_at_the_tail(box: Box):
+    await block(box)
+    ids = await put_line(box, 3)
+    await box.ack(await the_one(box))
+    await box.replay([ids[0]])
+    assert await rest_of_the_line(box) == ["n1", "n2", "n0"]
+
+
+@pytest.mark.req("OP-4")
+async def test_a_replay_joins_the_tail_when_the_line_has_gone_on(box: Box):
+    ids = await put_line(box, 3)
+    await kill_by_hand(box, ids[1])
+    await box.replay([ids[1]])
+    assert await rest_of_the_line(box) == ["n0", "n2", "n1"]
+
+
 @pytest.mark.req("OP-4")
 async def test_a_replayed_line_goes_back_in_the_order_of_the_replay(box: Box):
     ids = await put_line(box, 3)
@@ -257,6 +338,25 @@ async def test_changing_the_policy_to_skip_frees_blocked_lines(box: Box):
     await box.kill(await box.claim("relay"))
     assert (await box.stats()).blocked == 5
     await box.operate.configure(dead_head="skip", who="me", why="go on")
+    assert (await box.stats()).blocked == 0
+    assert await claim_types(box) == ["n1"] * 5
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("OP-2")
+async def test_a_reaper_frees_the_blocked_lines_that_an_operator_left(box: Box):
+    """The operator's process died after its first step of one line."""
+    await block(box)
+    for key in range(5):
+        await put_line(box, 2, f"k{key}")
+    await box.kill(await box.claim("relay"))
+    await box.reap()
+    assert (await box.stats()).blocked == 5  # as the policy says
+    left = await box._store.configure("configure", [("dead_head", "skip")], who="me", why="go on", limit=1)
+    assert (left, (await box.stats()).blocked) == (4, 4)
+    assert await box.reap(limit=3) == []
+    assert (await box.stats()).blocked == 1  # bounded
+    assert await box.reap(limit=3) == []
     assert (await box.stats()).blocked == 0
     assert await claim_types(box) == ["n1"] * 5
     assert await check_invariants(box) == []
