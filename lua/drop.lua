@@ -74,6 +74,6 @@ for _, item in ipairs(in_line) do
 end
 erase(ids)
 record_action("drop", who, why, ids)
-count("swept", #ids)
+count("dropped", #ids)
 hint()
 return replies

@@ -102,7 +102,7 @@ end
 erase(drop and killed or {})
 record_action("kill", who, why, killed)
 count("dead", #settled)
-count("swept", drop and #settled or 0)
+count("dropped", drop and #settled or 0)
 count("fenced", fenced)
 hint()
 return replies

@@ -71,7 +71,9 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
     `waiting` are PENDING events behind the head of their ordering line: no relay can take them yet. `overdue` are
     claims whose lease has ended and that nobody has reaped. `oldest_available` is how long the longest due event has
-    been waiting to be claimed. `relays` are those heard of within a day, the latest first, at most 100.
+    been waiting to be claimed. `totals` count since the box exists; of removed events, `swept` are those past their
+    retention, or deleted on success, and `dropped` those that an operator, a drop policy or the archive removed.
+    `relays` are those heard of within a day, the latest first, at most 100.
     """
 
     box: str

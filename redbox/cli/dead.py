@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ import click
 from redbox.cli.durations import DURATION
 from redbox.cli.filters import NAMES, filter_options, resolved
 from redbox.cli.look import cursor_option, limit_option, read_page, tell_rest
+from redbox.cli.output import can_ask
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
 
@@ -84,7 +84,7 @@ def list_dead(session: Session, /, limit: int, cursor: str | None, **filters: An
 @click.option("--delay", type=DURATION, help="Not to be claimed before so long from now.")
 @click.option("--keep-attempts", is_flag=True, help="Keep attempts and last error instead of starting anew.")
 @click.option("--force", is_flag=True, help="Also where another event holds the unique key, or was put in its place.")
-@click.option("--yes", is_flag=True, help="Do not ask; needed in a pipe, unless it is one ID.")
+@click.option("--yes", is_flag=True, help="Do not ask before replaying what --all or filters select.")
 @click.option("--why", default="", metavar="TEXT", help="The reason, for the box's log.")
 @pass_session
 def replay_dead(
@@ -101,6 +101,9 @@ def replay_dead(
     It stops at what is dead when it starts, so it ends also beside a running relay. The box's log keeps who did it.
     Ends with 1 if any was refused.
 
+    Events that --all or filters select are replayed after a confirmation, also if it is one event; without a terminal
+    --yes is required. Events that are given by ID are replayed without a question.
+
     \b
     Examples:
       redbox dead replay 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49
@@ -112,8 +115,8 @@ def replay_dead(
     ways = sum((bool(ids), everything, any(value is not None for value in filters.values())))
     if ways != 1:
         raise click.UsageError("say which: either IDs, or --all, or filters such as --type", ctx)
-    asks = not (yes or dry_run or len(set(ids)) == 1)
-    if asks and not sys.stdin.isatty():
+    asks = not (yes or dry_run or ids)
+    if asks and not can_ask():
         raise click.UsageError("this is not a terminal, so nobody can be asked; add --yes or --dry-run", ctx)
     replay = _Replay(session, ids, filters, **options)
     report = session.run(replay.run(dry_run, asks))
@@ -147,16 +150,17 @@ class _Replay:
     async def run(self, dry_run: bool, asks: bool) -> Replayed:
         async with self._session.existing() as box:
             if self._ids:
-                return await self._by_ids(box, dry_run, asks)
+                return await self._by_ids(box, dry_run)
             which = {"state": "DEAD", **await resolved(box, self._filters)}
             counted = await box.replay(**which, dry_run=True)
             counted.dry_run = dry_run
             if dry_run or not counted.matched:
                 return counted
-            self._ask(counted.matched, asks)
+            if asks:
+                self._ask(counted.matched)
             return await self._do(box, counted.matched, which)
 
-    async def _by_ids(self, box: Box, dry_run: bool, asks: bool) -> Replayed:
+    async def _by_ids(self, box: Box, dry_run: bool) -> Replayed:
         """Only dead ones: what was published is not sent again by a command that speaks of the dead."""
         from redbox import Outcome, State
         from redbox.box.reports import Replayed
@@ -173,15 +177,13 @@ class _Replay:
                 dead.append(event_id)
         report = Replayed(matched=len(dead), dry_run=dry_run)
         if dead and not dry_run:
-            self._ask(len(dead), asks)
             report = await self._do(box, len(dead), {"ids": dead})
         report.matched = len(self._ids)
         report.refused = refused + report.refused
         return report
 
-    def _ask(self, count: int, asks: bool) -> None:
-        question = f"Replay {count:,} events of box {self._session.box_name!r}?"
-        if asks and count > 1 and not click.confirm(question, err=True):
+    def _ask(self, count: int) -> None:
+        if not click.confirm(f"Replay {_events(count)} of box {self._session.box_name!r}?", err=True):
             raise RedboxError("nothing was replayed")
 
     async def _do(self, box: Box, count: int, which: dict[str, Any]) -> Replayed:

@@ -44,6 +44,11 @@ def _escape(char: str) -> str:
     return " " if char in "\r\n\t" else char.encode("unicode_escape", "backslashreplace").decode()
 
 
+def can_ask() -> bool:
+    """Whether a person can answer a question."""
+    return sys.stdin.isatty()
+
+
 class Output:
     """Where answers go. `stdout` gets results, `stderr` gets notes, questions and progress."""
 

@@ -76,13 +76,38 @@ def test_exactly_one_way_to_say_which(graves: Redbox, arguments: tuple[str, ...]
 # --- how -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.*"), ("d1", "d2")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.*")], ids=" ".join)
 def test_in_a_pipe_it_wants_yes_or_dry_run(graves: Redbox, arguments: tuple[str, ...]):
     assert "add --yes or --dry-run" in graves.error("dead", "replay", *arguments, code=2)
     assert "would be replayed" in graves("dead", "replay", *arguments, "--dry-run").stdout
     assert count(graves, Phase.DEAD) == 3
     graves("dead", "replay", *arguments, "--yes")
     assert count(graves, Phase.DEAD) < 3
+
+
+@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.created")], ids=" ".join)
+def test_on_a_terminal_it_asks_however_many_are_selected(
+    graves: Redbox, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(dead, "can_ask", lambda: True)
+    events = "3 events" if arguments == ("--all",) else "1 event"
+    declined = graves("dead", "replay", *arguments, input="n\n", code=1)
+    assert f"Replay {events} of box 'default'?" in declined.stderr
+    assert "nothing was replayed" in declined.stderr
+    assert count(graves, Phase.DEAD) == 3
+    assert graves("dead", "replay", *arguments, input="y\n").stdout == f"{events} replayed\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_it_does_not_ask_about_ids_however_many(graves: Redbox, terminal: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dead, "can_ask", lambda: terminal)
+    replayed = graves("dead", "replay", "d1", "d2")
+    assert (replayed.stdout, "Replay" in replayed.stderr) == ("2 events replayed\n", False)
+
+
+def test_nothing_selected_is_not_asked_about(graves: Redbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dead, "can_ask", lambda: True)
+    assert graves("dead", "replay", "--type", "nothing").stdout == "0 events replayed\n"
 
 
 def test_dry_run_tells_what_would_be_refused(graves: Redbox):

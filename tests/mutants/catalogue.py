@@ -169,6 +169,8 @@ MUTANTS = [
     Mutant("a replayed event stays archived", "replay.lua", '"superseded_by", "archived")', '"superseded_by")'),
     Mutant("a job's line counts only the ids it names", "include/record_action.lua", '"count", total or ids', '"count", ids'),
     Mutant("a job's line names nothing", "note.lua", "ids[1] and ids, detail, total", "nil, detail, total"),
+    Mutant("drop is counted as swept", "drop.lua", 'count("dropped"', 'count("swept"'),
+    Mutant("kill and drop is counted as swept", "kill.lua", 'count("dropped"', 'count("swept"'),
     Mutant("drop is not fenced", "drop.lua", 'if number ~= "" and number ~= event[2] then', "if false then"),
     Mutant("drop removes a head that is to be left", "drop.lua", 'return not heads and event[3]', "return false"),
     Mutant("a replay takes what was superseded", "replay.lua", "if event[9] and not force then", "if false then"),
