@@ -2,14 +2,15 @@
 -- stream: where a stream that drains the box stands: who holds it, how many batches were cut, and how many are settled.
 --
 -- Guarantee: whoever takes a stream fences everyone who held it before, and only who stands between what is settled and
--- what was cut can take it. A batch that is cut never changes; one is cut or settled only by the holder, and only the
--- next one.
+-- what was cut can take it; with a predecessor, only while that one still holds it. A batch that is cut never changes;
+-- one is cut or settled only by the holder, and only the next one.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   action   own | look | cut | settle
 -- ARGV[2]   name     of the stream
 -- ARGV[3]   owner    who holds it, from now on if the action is own
 -- ARGV[4]   batch    number, for cut and settle; for own, where the caller stands
+-- ARGV[5]   before   for own: the holder to take it from; "" for any
 --
 -- Returns   {cut, settled}: the numbers of the last batch that was cut, and of the last that is settled
 -- Errors    NEWERLAYOUT, STREAMTAKEN
@@ -18,7 +19,7 @@
 --- @include "open_box"
 --- @include "stream"
 
-local action, name, owner, batch = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local action, name, owner, batch, before = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -30,7 +31,9 @@ if action == "own" then
   if batch < settled or batch > cut then
     return { cut, settled }
   end
-  redis.call("HSET", where, "owner", owner)
+  if before == "" or redis.call("HGET", where, "owner") == before then
+    redis.call("HSET", where, "owner", owner)
+  end
 end
 local members, taken_over = stream(name, owner, ARGV[4])
 if taken_over then

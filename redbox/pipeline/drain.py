@@ -45,6 +45,7 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
         on_unreadable=given.choice("onUnreadable", ("fail", "continue"), "fail"),
         partition_size=given.number("partition_size", 10_000, 1, MOST),
         columns=None if columns is None else tuple(columns),
+        owner=given.internal("owner"),
     )
     given.end()
     if read.lease < 1:
@@ -106,7 +107,8 @@ class DrainReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._drive().settle(end["n"])
 
     def stop(self) -> None:
-        """Nothing: what is in hand stays in hand, for whoever goes on."""
+        """Does nothing: Spark kills the process instead of calling this, and this process does not know what Spark has
+        committed. `streams.settle_committed` does both from outside."""
 
     # --- in a task -----------------------------------------------------------------------------------------------
 

@@ -52,6 +52,10 @@ class Given:
         self._known.append(name)
         return self._left.pop(name.lower(), default)
 
+    def internal(self, name: str) -> str:
+        """An option that redbox passes to itself: not among those that an error lists."""
+        return self._left.pop(name, "")
+
     def required(self, name: str, example: str) -> str:
         value = self.text(name)
         if not value:

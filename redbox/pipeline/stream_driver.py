@@ -39,7 +39,8 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A stream that drains a box: its name, how much a batch takes, and how long claims hold without a sign of life.
 
     `patience`: how many seconds the query waits, before it fails, for a store that is away, and for events of a batch
-    that it has to repeat and that are not available yet.
+    that it has to repeat and that are not available yet. `owner`: the name by which the driver holds the stream, unique
+    to it; made up when it is empty.
     """
 
     at: Address
@@ -51,11 +52,17 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_unreadable: str = "fail"
     partition_size: int = 10_000
     columns: tuple[str, ...] | None = None
+    owner: str = ""
 
 
 def relay_of(stream: str) -> str:
     """The name under which a stream claims."""
     return f"stream:{stream}"
+
+
+def new_owner() -> str:
+    """A name that no other holder of a stream has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 class StreamDriver:
@@ -64,7 +71,7 @@ class StreamDriver:
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         self._relay = relay_of(options.stream)
-        self._owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._owner = options.owner or new_owner()
         self._store = Store(connect.from_url(options.at.url), options.at.box)
         self._lease = int(options.lease * 1000)
         self._cut = self._settled = self._goal = 0
@@ -144,6 +151,20 @@ class StreamDriver:
             settling.result()
             if self._settled < self._goal:
                 self._settling = asyncio.run_coroutine_threadsafe(self._settle(), self._loop)
+
+    def settle_finally(self, upto: int, before: str = "") -> None:
+        """Takes over a stream whose query has ended, settles everything up to a batch, and holds nothing further.
+
+        With `before`, raises StreamTaken unless that owner still holds the stream.
+        """
+
+        async def settle_all() -> None:
+            await self._own(upto, before)
+            await self._take_stock(upto)
+            await self._wait_for(upto)
+            await self._settle()
+
+        self._run(settle_all())
 
     def sizes(self, first: int, last: int) -> list[tuple[int, int]]:
         """Batches with the numbers of their members, all of which are claimed by this stream. Waits, as long as the
@@ -226,11 +247,18 @@ class StreamDriver:
 
     async def _adopt(self, position: int) -> None:
         """Takes the stream over, and takes stock of what it has in hand."""
-        await self._move("own", position)
+        await self._own(position)
+        await self._take_stock(self._cut + 1)  # the last one may be open: its cut was interrupted
+
+    async def _own(self, position: int, before: str = "") -> None:
+        await self._move("own", position, before)
         self._check(position)
         self._goal = max(self._goal, position)
+
+    async def _take_stock(self, last: int) -> None:
+        """Renews the claims of the batches up to the last one, and takes back those whose leases have ended."""
         self._away, self._in_hand = {}, 0
-        for batch in range(self._settled + 1, self._cut + 2):  # the last one may be open: its cut was interrupted
+        for batch in range(self._settled + 1, last + 1):
             every = await self._patiently(lambda: self._store.members(self._options.stream, batch, 0, -1))  # noqa: B023
             self._in_hand += len(every)
             for members in batches(every):
@@ -294,9 +322,9 @@ class StreamDriver:
             return [b"PAUSED"] * len(ids)
         return words
 
-    async def _move(self, action: str, batch: int) -> None:
+    async def _move(self, action: str, batch: int, before: str = "") -> None:
         cut, settled = await self._patiently(
-            lambda: self._store.stream(action, self._options.stream, self._owner, batch)
+            lambda: self._store.stream(action, self._options.stream, self._owner, batch, before)
         )
         self._cut, self._settled = max(self._cut, cut), max(self._settled, settled)  # one may overtake the other
 

@@ -47,7 +47,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "ack": Signature(
         ("relay", "delete", "stream", "owner", "batch"), ("id", "number"), errors=("NEWERLAYOUT", "STREAMTAKEN")
     ),
-    "stream": Signature(("action", "name", "owner", "batch"), errors=("NEWERLAYOUT", "STREAMTAKEN")),
+    "stream": Signature(("action", "name", "owner", "batch", "before"), errors=("NEWERLAYOUT", "STREAMTAKEN")),
     "reclaim": Signature(
         ("relay", "lease", "stream", "owner", "batch"), ("id",), errors=("NEWERLAYOUT", "PAUSED", "STREAMTAKEN")
     ),

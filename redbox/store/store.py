@@ -130,9 +130,10 @@ class Store:
     ) -> Replies:
         return await self._run("ack", (relay, int(delete), *(batch or NO_BATCH), *_flat(claims)), durability=durability)
 
-    async def stream(self, action: str, name: str, owner: str, batch: int = 0) -> tuple[int, int]:
-        """Where a stream stands: the last batch that was cut, and the last that is settled."""
-        cut, settled = await self._run("stream", (action, name, owner, batch), repeat=True)
+    async def stream(self, action: str, name: str, owner: str, batch: int = 0, before: str = "") -> tuple[int, int]:
+        """Where a stream stands: the last batch that was cut, and the last that is settled. With `before`, `own`
+        raises StreamTaken unless that owner holds the stream."""
+        cut, settled = await self._run("stream", (action, name, owner, batch, before), repeat=True)
         return int(cut), int(settled)
 
     async def reclaim(self, batch: Batch, relay: str, lease: int, ids: Iterable[str]) -> Replies:

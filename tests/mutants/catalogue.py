@@ -165,6 +165,8 @@ MUTANTS = [
     Mutant("a repeated mark of what supersedes is refused", "mark.lua", 'event[3] == value then', "false then"),
     Mutant("a stranger takes a stream over", "stream.lua", "if batch < settled or batch > cut then", "if false then"),
     Mutant("who is ahead of a stream takes it over", "stream.lua", "if batch < settled or batch > cut then", "if batch < settled then"),
+    Mutant("a stream is taken from whoever holds it", "stream.lua", 'before == "" or redis.call("HGET", where, "owner") == before', "true"),
+    Mutant("a stream is taken from its predecessor only", "stream.lua", 'before == "" or redis.call("HGET", where, "owner") == before', 'redis.call("HGET", where, "owner") == before'),
     Mutant("a replayed event stays superseded", "replay.lua", '"superseded_by", "archived")', '"archived")'),
     Mutant("a replayed event stays archived", "replay.lua", '"superseded_by", "archived")', '"superseded_by")'),
     Mutant("a job's line counts only the ids it names", "include/record_action.lua", '"count", total or ids', '"count", ids'),

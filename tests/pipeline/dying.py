@@ -41,9 +41,9 @@ def reach(step: str) -> None:
 
 
 class DyingDriver(StreamDriver):
-    async def _move(self, action: str, batch: int) -> None:
+    async def _move(self, action: str, batch: int, before: str = "") -> None:
         reach(f"{action}:before")
-        await super()._move(action, batch)
+        await super()._move(action, batch, before)
         reach(f"{action}:after")
 
     async def _claim(self, *arguments: Any) -> None:

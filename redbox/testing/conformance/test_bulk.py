@@ -111,6 +111,22 @@ async def test_only_who_stands_where_the_stream_does_can_take_it(box: Box):
 
 
 @pytest.mark.req("SP-3", "PL-6")
+async def test_a_stream_is_taken_from_a_named_owner_only_while_that_one_holds_it(box: Box):
+    await filled(box, 1)
+    await own(box)
+    before = await contents(box)
+    with pytest.raises(StreamTaken):
+        await box._store.stream("own", "lake", "other", 0, "somebody")
+    assert await contents(box) == before
+    for _ in range(2):  # it may be repeated
+        assert await box._store.stream("own", "lake", "other", 0, "me") == (0, 0)
+        assert await box._store.stream("look", "lake", "other") == (0, 0)
+    with pytest.raises(StreamTaken):
+        await box._store.stream("own", "lake", "third", 0, "me")
+    assert await box._store.stream("look", "lake", "other") == (0, 0)
+
+
+@pytest.mark.req("SP-3", "PL-6")
 async def test_whoever_takes_a_stream_over_fences_the_others(box: Box):
     await filled(box)
     await own(box)
