@@ -18,6 +18,7 @@
 -- ARGV[8]   stream        name; "" for none
 -- ARGV[9]   owner         who holds the stream
 -- ARGV[10]  batch         the number of the batch
+-- ARGV[11]  beside        id of the only event that the relay has in hand; "" for none, or several
 --
 -- Returns   now, whether it is a suspect (0 or 1), when the next one is due in ms or -1, the number of the first claim
 --           (the others follow), then for each event: id, body, attempts, exhausted (0 or 1), created_at, available_at,
@@ -35,6 +36,7 @@
 --- @include "suspect_out"
 --- @include "next_due"
 --- @include "stream"
+--- @include "end_alone"
 --- @include "whole"
 
 local relay, limit, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -50,8 +52,7 @@ end
 local now = now_ms()
 local claimed_at, lease_until = whole(now), whole(now + lease)
 local due = ARGV[7] ~= "" and whole(math.min(now, tonumber(ARGV[7]))) or claimed_at
-local index, alone = key.pending, false
-local ids = redis.call("ZRANGEBYSCORE", key.pending, "-inf", due, "LIMIT", "0", limit)
+local index, alone, ids = key.pending, false, redis.call("ZRANGEBYSCORE", key.pending, "-inf", due, "LIMIT", "0", limit)
 local suspect = redis.call("ZRANGEBYSCORE", key.suspect, "-inf", due, "WITHSCORES", "LIMIT", "0", "1")
 if suspect[1] and not suspect_out()
   and (not ids[1] or tonumber(suspect[2]) <= tonumber(redis.call("ZSCORE", key.pending, ids[1]))) then
@@ -87,6 +88,7 @@ if #taken == 0 and #lost == 0 then
 end
 touch(not lost[1] and { "counters", "claimed", "retries", "wake", "alone" })
 
+end_alone(taken[1] and ARGV[11] or "", relay)
 local first = redis.call("HINCRBY", key.counters, "claimed", whole(#taken)) - #taken + 1
 local reply, leases, retried, numbered = { now, alone and 1 or 0, -1, first }, {}, {}, {}
 local by_itself = #taken == 1 and holding == 0

@@ -41,6 +41,11 @@ class Packed(msgspec.Struct, frozen=True):
         return len(self.parts) // CLAIM_PARTS
 
     @property
+    def first_id(self) -> str:
+        """The id of its first event."""
+        return str(self.parts[0].decode())
+
+    @property
     def size(self) -> int:
         """Bytes of its events."""
         return sum(map(len, self.parts[CLAIM_BODY::CLAIM_PARTS]))
@@ -63,16 +68,18 @@ class Lifecycle:
         lease: Duration = LEASE,
         attempts: int | None = None,
         holding: int = 0,
+        beside: str = "",
         max_bytes: int = BATCH_BYTES,
     ) -> list[Claim]:
         """Takes available events under a lease: at most `limit`, oldest first.
 
         With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
-        relay has in hand: an expiry in company proves nothing against an event.
+        relay has in hand: an expiry in company proves nothing against an event. If it is one, `beside` is its event id:
+        it has company from now on.
         """
         return await self.unpack(
             await self.claim_packed(
-                relay, limit=limit, lease=lease, attempts=attempts, holding=holding, max_bytes=max_bytes
+                relay, limit=limit, lease=lease, attempts=attempts, holding=holding, beside=beside, max_bytes=max_bytes
             )
         )
 
@@ -84,6 +91,7 @@ class Lifecycle:
         lease: Duration,
         attempts: int | None,
         holding: int,
+        beside: str = "",
         max_bytes: int = BATCH_BYTES,
         longest: float = 0.0,
         wait: Wait | None = None,
@@ -101,7 +109,7 @@ class Lifecycle:
                 "attempts must be at least 1 (None for no limit), holding not negative, max_bytes positive"
             )
         lease_ms = _positive_ms(lease, "lease")
-        arguments = (relay, limit, lease_ms, attempts or 0, max_bytes, holding)
+        arguments = (relay, limit, lease_ms, attempts or 0, max_bytes, holding, beside)
         if wait is None:
             reply = await self._store.claim(*arguments)
         else:

@@ -47,8 +47,8 @@ class Asker:
     def under_way(self) -> bool:
         return self._asking is not None
 
-    def ask(self, limit: int, *, holding: int, size: int, wait: bool = False) -> None:
-        """Asks for up to `limit` events; `holding` claims of `size` bytes are in hand.
+    def ask(self, limit: int, *, holding: int, beside: str, size: int, wait: bool = False) -> None:
+        """Asks for up to `limit` events; `holding` claims of `size` bytes are in hand. If it is one, `beside` is its id.
 
         `wait`: the question is answered when something may have become available, after the poll interval at the
         latest.
@@ -62,6 +62,7 @@ class Asker:
                 lease=self._policy.lease,
                 attempts=self._policy.attempts,
                 holding=holding,
+                beside=beside,
                 max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - size)),
                 longest=min(self._policy.poll, self._policy.lease * WAIT_SHARE),
                 wait=self._wait,

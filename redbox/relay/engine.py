@@ -156,9 +156,7 @@ class Engine:
                 await self._wait_for(anyio.sleep(pause))
                 continue
             waits = pauses()
-            if self._paused:
-                logger.info("the box is resumed")
-            self._paused = False
+            self._is_resumed()
             if self._breaker is not None and not self._breaker.closed and not self._asker.under_way:
                 await self._until_few(0)
             if found.more_in == 0 or found.suspect:  # after one suspect may come the next
@@ -170,6 +168,11 @@ class Engine:
             else:
                 await self._wait_for_more(found.more_in)
 
+    def _is_resumed(self) -> None:
+        if self._paused:
+            logger.info("the box is resumed")
+        self._paused = False
+
     async def _claim(self, room: int) -> Packed | None:
         """Claims up to `room` events, unless some are on their way already, and has them published; None when the
         relay was stopped before the store answered."""
@@ -177,7 +180,7 @@ class Engine:
             probing = self._breaker is not None and not self._breaker.closed
             if probing:
                 self._breaker.probe()  # type: ignore[union-attr]
-            self._asker.ask(1 if probing else room, holding=len(self._ledger), size=self._ledger.bytes)
+            self._asker.ask(1 if probing else room, **self._in_hand())
         await self._wait_for(self._asker.answered())
         if not self._asker.ready:
             return None
@@ -210,7 +213,15 @@ class Engine:
             return
         room = self._room(coming=len(packed))
         if room > 0:
-            self._asker.ask(room, holding=len(self._ledger) + len(packed), size=self._ledger.bytes + packed.size)
+            self._asker.ask(room, **self._in_hand(packed))
+
+    def _in_hand(self, coming: Packed | None = None) -> dict[str, Any]:
+        """What a claim is told of the claims that the relay holds, with those that are not unpacked yet."""
+        count, size, only = len(self._ledger), self._ledger.bytes, self._ledger.only
+        if coming is not None and len(coming):
+            only = coming.first_id if count == 0 and len(coming) == 1 else ""
+            count, size = count + len(coming), size + coming.size
+        return {"holding": count, "size": size, "beside": only}
 
     async def _hold(self, answer: Answer) -> list[Held]:
         _, since, deadline = answer
@@ -279,7 +290,7 @@ class Engine:
 
         async def hint() -> None:
             try:
-                await self._waker.wait(due_in, room, holding=len(self._ledger), size=self._ledger.bytes)
+                await self._waker.wait(due_in, room, **self._in_hand())
             except PASSING as error:
                 logger.warning("waiting without hints: %s", error)
                 await anyio.sleep(self._policy.poll)

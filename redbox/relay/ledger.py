@@ -32,6 +32,11 @@ class Ledger:
         """How many of the claims are not lost."""
         return sum(not held.lost for held in self._helds)
 
+    @property
+    def only(self) -> str:
+        """The id of the event if one claim is held, else nothing."""
+        return next(iter(self._helds)).claim.event_id if len(self._helds) == 1 else ""
+
     def add(self, helds: Iterable[Held]) -> None:
         for held in helds:
             self._helds.add(held)

@@ -40,7 +40,7 @@ REGISTRY: Final[dict[str, Signature]] = {
         flag=None,
     ),
     "claim": Signature(
-        ("relay", "limit", "lease", "attempts", "bytes", "holding", "until", "stream", "owner", "batch"),
+        ("relay", "limit", "lease", "attempts", "bytes", "holding", "until", "stream", "owner", "batch", "beside"),
         errors=("NEWERLAYOUT", "PAUSED", "STREAMTAKEN"),
     ),
     "renew": Signature(("relay", "lease", "alone"), ("id", "number")),

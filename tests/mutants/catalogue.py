@@ -58,6 +58,8 @@ MUTANTS = [
     Mutant("suspects are never given out", "claim.lua", "if suspect[1] and not suspect_out()", "if false and not suspect_out()"),
     Mutant("suspects go before older work", "claim.lua", "(not ids[1] or tonumber(suspect[2]) <=", "(true or tonumber(suspect[2]) <="),
     Mutant("company is not noticed", "claim.lua", "#taken == 1 and holding == 0", "true"),
+    Mutant("company that comes later is not noticed", "claim.lua", 'end_alone(taken[1] and ARGV[11] or "", relay)\n', ""),
+    Mutant("another relay is company", "include/end_alone.lua", "event[1] and event[2] == relay and", "event[1] and"),
     Mutant("what the relay holds is not company", "claim.lua", "#taken == 1 and holding == 0", "#taken == 1"),
     Mutant("alone once, alone for ever", "claim.lua", "if earlier[3] or earlier[4] then", "if earlier[4] then"),
     Mutant("exhausted once, exhausted for ever", "claim.lua", "if earlier[3] or earlier[4] then", "if earlier[3] then"),

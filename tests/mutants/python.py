@@ -144,7 +144,7 @@ PYTHON_MUTANTS = [
     Mutant("a transaction needs no confirmation", "redbox/store/transact.py", "if confirmation.command is not None and not confirmation.reached(replies[-1]):", "if False:", TRANSACTION),
     # faults of connections and servers
     Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True)", "durability=durability)", FAULTS),
-    Mutant("a claim is repeated", "redbox/store/store.py", "holding, *ANY_TIME, *NO_BATCH))", "holding, *ANY_TIME, *NO_BATCH), repeat=True)", FAULTS),
+    Mutant("a claim is repeated", "redbox/store/store.py", "holding, *ANY_TIME, *NO_BATCH, beside))", "holding, *ANY_TIME, *NO_BATCH, beside), repeat=True)", FAULTS),
     Mutant("an ack is repeated", "redbox/store/store.py", "*_flat(claims)), durability=durability)\n\n    async def stream", "*_flat(claims)), durability=durability, repeat=True)\n\n    async def stream", FAULTS),
     Mutant("a flushed script is an error", "redbox/store/store.py", "for way in (by_sha, by_text):", "for way in (by_sha, by_sha):", FAULTS),
     Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", FAULTS),

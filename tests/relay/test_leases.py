@@ -292,3 +292,34 @@ async def test_a_publisher_that_never_lets_go_does_not_hold_up_suspects(
             assert not released.is_set()  # the first publish is still stuck
         finally:
             released.set()
+
+
+@pytest.mark.req("EM-10", "PL-7")
+@pytest.mark.parametrize("store", ["memory", "redis"])
+async def test_an_expiry_is_excused_when_the_relay_claimed_more_meanwhile(box: Box, store: str):
+    """The first one was claimed alone; the others came while it was being published."""
+    target = Target()
+    target.gate.clear()
+    await box.put(Event("n", event_id="first"))
+    async with running(Relay(box, target, reap_every=None)):
+        await target.has_tried(1)
+        await box.put_many([Event("n", event_id=f"later-{n}") for n in range(5)])
+        await target.has_tried(6)
+        await box.operate.pause(who="ada", why="nothing is claimed again")
+        await advance(box, minutes=1)
+        assert len(await box.reap()) == 6
+        assert [record.excused async for record in box.list()] == [1] * 6
+        target.gate.set()
+
+
+async def test_an_expiry_counts_when_the_relay_held_nothing_else(redbox_box: Box):
+    target = Target()
+    target.gate.clear()
+    await redbox_box.put(Event("n", event_id="first"))
+    async with running(Relay(redbox_box, target, reap_every=None)):
+        await target.has_tried(1)
+        await redbox_box.operate.pause(who="ada", why="nothing is claimed again")
+        await advance(redbox_box, minutes=1)
+        assert await redbox_box.reap() == ["first"]
+        assert (await known(redbox_box, "first")).excused == 0
+        target.gate.set()

@@ -221,6 +221,27 @@ async def test_an_expiry_counts_once_the_relay_holds_nothing_else(box: Box):
     assert [(await known(box, id_)).excused for id_ in ("company", "alone")] == [1, 0]
 
 
+@pytest.mark.req("EM-10", "PL-7")
+async def test_an_expiry_is_excused_when_company_came_after_the_claim(box: Box):
+    await put_and_claim(box, Event("n", event_id="first"), lease=30)
+    assert await box.claim("relay-1", holding=1, beside="first") == []  # nothing came: still alone
+    await box.put_many([Event("n", event_id=f"later-{n}") for n in range(5)])
+    assert len(await box.claim("relay-1", holding=1, beside="first", lease=30)) == 5
+    assert len(await expire(box)) == 6
+    assert [record.excused async for record in box.list()] == [1] * 6
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("EM-10")
+async def test_an_expiry_counts_when_the_company_came_to_nothing_or_to_another(box: Box):
+    await put_and_claim(box, Event("n", event_id="first"), lease=30)
+    assert await box.claim("relay-1", holding=1, beside="first") == []
+    await box.put(Event("n", event_id="second"))
+    assert len(await box.claim("relay-2", holding=1, beside="first", lease=30)) == 1  # not the one that holds it
+    await expire(box)
+    assert [(await known(box, event_id)).excused for event_id in ("first", "second")] == [0, 1]
+
+
 # --- age -------------------------------------------------------------------------------------------------------
 
 
