@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
@@ -63,8 +62,10 @@ def put_command(
     when the event is stored.
 
     With --many there is no TYPE: each line is an object with event_type, payload and any of event_id, headers,
-    metadata, partition_key, ordering_key, available_at, delay, unique_key, unique_scope, content_type. It stops at
-    the first line that is wrong or refused; the lines before it are in the box.
+    metadata, partition_key, ordering_key, available_at, delay, unique_key, unique_scope, content_type; payload_base64
+    instead of payload holds any bytes. Lines that `redbox --json list` and `dead list` print can be put as they are:
+    id and payload are kept, and what the other box knew of the event is ignored. It stops at the first line that is
+    wrong or refused; the lines before it are in the box.
 
     \b
     Examples:
@@ -74,6 +75,7 @@ def put_command(
       echo hello | redbox put greeting - --content-type text/plain
       redbox put --many @events.ndjson
       jq -c '{event_type: "row", payload: .}' rows.json | redbox put --many
+      redbox --json dead list | redbox --box repaired put --many
     """
     ctx = click.get_current_context()
     if many:
@@ -243,6 +245,7 @@ def _put_many(session: Session, source: str, on_conflict: OnConflict, durability
 
 def _batches(file: IO[bytes]) -> Iterator[tuple[list[int], list[Any], RedboxError | None]]:
     """Line numbers and events, a batch at a time; with the last one, the error that ended the reading."""
+    from redbox.cli.event_lines import event_from_line
     from redbox.settings import BATCH_BYTES
 
     numbers: list[int] = []
@@ -252,7 +255,7 @@ def _batches(file: IO[bytes]) -> Iterator[tuple[list[int], list[Any], RedboxErro
         if not line.strip():
             continue
         try:
-            events.append(_event(line))
+            events.append(event_from_line(line))
         except ValueError as error:  # redbox's UsageError and msgspec's errors are ValueErrors
             yield numbers, events, RedboxError(f"line {number}: {error}")
             return
@@ -263,37 +266,3 @@ def _batches(file: IO[bytes]) -> Iterator[tuple[list[int], list[Any], RedboxErro
             numbers, events, size = [], [], 0
     if events:
         yield numbers, events, None
-
-
-def _event(line: bytes) -> Any:
-    """The event of one line. A JSON payload is stored as it is written there."""
-    import msgspec
-
-    from redbox import Event
-    from redbox.cli.durations import parse_duration
-    from redbox.errors import InvalidEvent
-    from redbox.payloads import JSON, is_json
-    from redbox.settings import MAX_PAYLOAD
-
-    try:
-        raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-        fields = {name: msgspec.json.decode(value) for name, value in raw.items()}
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"not a JSON object with the fields of an event ({error})") from None
-    known = Event.__struct_fields__
-    for name in fields:
-        if name not in known:
-            raise InvalidEvent(name, f"an event has no such field; it has {', '.join(known)}")
-    content_type = fields.get("content_type")
-    if "payload" in raw and (content_type is None or (isinstance(content_type, str) and is_json(content_type))):
-        fields["payload"] = bytes(raw["payload"])
-        fields["content_type"] = content_type or JSON
-    if isinstance(fields.get("delay"), str):
-        fields["delay"] = parse_duration(fields["delay"])
-    if isinstance(fields.get("available_at"), str):
-        fields["available_at"] = datetime.fromisoformat(fields["available_at"])
-    event = Event(**{name: value for name, value in fields.items() if value is not None or name == "payload"})
-    size = len(event.encode()[0])  # checked here, where the line is known
-    if size > MAX_PAYLOAD:
-        raise InvalidEvent("payload", f"is {size:,} bytes, and a box takes at most {MAX_PAYLOAD:,}")
-    return event

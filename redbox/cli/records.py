@@ -19,7 +19,10 @@ _EVENT_FIELDS: Final = ("headers", "metadata", "partition_key", "ordering_key", 
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """Everything in one flat object: specification names, times in ISO 8601, the payload as a value where it can be."""
+    """Everything in one flat object: specification names, times in ISO 8601, the payload as a value where it can be.
+
+    `redbox put --many` reads it back: `payload_base64` is there whenever `payload` does not hold the exact bytes.
+    """
     event = record.event
     payload, content_type = event.encode()
     data: dict[str, Any] = {"event_id": record.event_id, "event_type": event.event_type}
@@ -32,16 +35,17 @@ def as_json(record: Record) -> dict[str, Any]:
 
 
 def _payload_json(payload: bytes, content_type: str) -> dict[str, Any]:
+    exact = {"payload_base64": base64.b64encode(payload).decode()}
     if is_json(content_type):
         compact = formatted(payload, indent=-1)
         if compact is not None:
-            return {"payload": msgspec.Raw(compact)}
+            return {"payload": msgspec.Raw(compact)} | ({} if compact == payload else exact)
     if content_type.startswith("text/"):
         try:
             return {"payload": payload.decode()}
         except UnicodeDecodeError:
             pass
-    return {"payload": None, "payload_base64": base64.b64encode(payload).decode()}
+    return {"payload": None} | exact
 
 
 def formatted(payload: bytes, *, indent: int) -> bytes | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from redbox import Event, Record
+from redbox import Box, Event, Record, keys
 from redbox.settings import MAX_PAYLOAD
 from tests.cli.conftest import Redbox
 
@@ -174,6 +174,9 @@ def test_many_from_a_file_in_batches_and_in_order(redbox: Redbox):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ({"event_type": "a", "payload_base64": "?"}, "payload_base64: is not base64"),
+        ({"event_type": "a", "payload_base64": 1}, "payload_base64: is not base64"),
+        ({"event_type": "a", "state": "DEAD", "evnt": 1}, "evnt: an event has no such field; it has event_type"),
         ({"event_type": "a", "evnt": 1}, "evnt: an event has no such field; it has event_type"),
         ("nope", "not a JSON object"),
         ("[1]", "not a JSON object"),
@@ -205,6 +208,72 @@ def test_a_refused_line_stops_or_is_skipped(redbox: Redbox):
     skipped = redbox("put", "--many", "--on-conflict", "skip", input=text)
     assert len(skipped.stdout.split()) == 2
     assert "1 put, 1 there already, 1 refused" in skipped.stderr
+
+
+PAYLOADS = {
+    "json": (b'{"a":1.10,"b":"\xc3\xbc"}', "application/json"),
+    "spaced": (b' {"a": 1.10,\n "b": 2 }\n', "application/json"),
+    "null": (b"null", "application/json"),
+    "big": (b'{"n": 123456789012345678901234567890}', "application/vnd.shop+json"),
+    "wrong": (b"not json \xff", "application/json"),
+    "surrogate": (b'"\\ud800"', "application/json"),
+    "text": ("ü\r\n\x00".encode(), "text/plain; charset=utf-8"),
+    "latin": (b"\xfc", "text/plain; charset=latin-1"),
+    "empty": (b"", "text/plain"),
+    "bytes": (bytes(range(256)), "application/octet-stream"),
+    "msgpack": (b"\x81\xa1a\x01", "application/msgpack"),
+}
+
+
+@pytest.mark.req("EM-1", "EM-3")
+@pytest.mark.parametrize("where", ["another box", "the same box", "the same box after a drop"])
+def test_what_dead_list_prints_can_be_put(redbox: Redbox, where: str):
+    events = [
+        Event(
+            "user.created", payload, event_id=name, content_type=content_type, headers={"x-h": "ü"},
+            metadata={"m": "1"}, partition_key="p", ordering_key="o", unique_key=f"u-{name}", unique_scope="UNTOUCHED",
+        )
+        for name, (payload, content_type) in PAYLOADS.items()
+    ]  # fmt: skip
+
+    async def kill(box: Box) -> None:
+        await box.put_many(events)
+        for _ in events:
+            await box.kill(await box.claim("relay-1"), reason="HTTP 500")
+
+    redbox.within(kill)
+    printed = redbox("--json", "dead", "list").stdout_bytes
+    if where == "the same box after a drop":
+        redbox.within(lambda box: box.operate.drop(list(PAYLOADS), who="ada", why="put again"))
+    box = "other" if where == "another box" else "default"
+    result = redbox("--box", box, "put", "--many", input=printed)
+    assert result.stdout.split() == list(PAYLOADS)
+    if where == "the same box":
+        assert "0 put, 11 there already" in result.stderr  # the same content, byte for byte
+        return
+    for event in events:
+        record = redbox.within(lambda opened, event=event: opened.get(event.event_id), box)
+        assert record is not None
+        assert (record.state, record.attempts, record.last_error) == ("PENDING", 0, None)
+        assert record.available_at == record.created_at
+        for field in Event.__struct_fields__:
+            if field != "available_at":
+                assert getattr(record.event, field) == getattr(event, field), (event.event_id, field)
+
+
+def test_a_printed_event_that_is_scheduled_keeps_its_time(redbox: Redbox):
+    redbox.put(Event("a", event_id="later", available_at=datetime(2099, 1, 1, tzinfo=UTC)))
+    redbox("--box", "other", "put", "--many", input=redbox("--json", "list").stdout_bytes)
+    record = redbox.within(lambda box: box.get("later"), "other")
+    assert record is not None
+    assert record.available_at == datetime(2099, 1, 1, tzinfo=UTC)
+
+
+def test_a_damaged_event_is_not_put_without_its_payload(redbox: Redbox):
+    redbox.put(Event("a", {"n": 1}, event_id="e1"))
+    redbox.within(lambda box: box._store.exchange([("DEL", keys.body("default", "e1"))]))
+    error = redbox("--box", "other", "put", "--many", input=redbox("--json", "list").stdout_bytes, code=1).stderr
+    assert "line 1: this event cannot be put: event e1 cannot be read" in error
 
 
 def test_many_wants_a_source_and_nothing_else(redbox: Redbox):

@@ -65,7 +65,7 @@ def test_what_redbox_exports():
         "Swept",
         "TransactionFailed",
         "Unavailable",
-    "UnexpectedReply",
+        "UnexpectedReply",
         "UniqueScope",
         "UnknownBox",
         "UsageError",

@@ -1,0 +1,72 @@
+"""Lines of NDJSON as events: those written for `redbox put --many`, and records that `redbox --json` printed."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from redbox.cli.durations import parse_duration
+from redbox.errors import InvalidEvent
+from redbox.events import Event, Record, State
+from redbox.payloads import JSON, is_json
+from redbox.settings import MAX_PAYLOAD
+
+PAYLOAD_BASE64: Final = "payload_base64"
+KNOWN: Final = (*Event.__struct_fields__, PAYLOAD_BASE64)
+#: Fields that a printed record has and an event has not.
+_OF_RECORDS: Final = frozenset(Record.__struct_fields__) - frozenset(KNOWN)
+
+
+def event_from_line(line: bytes) -> Event:
+    """The event of one line; ValueError says what is wrong with it.
+
+    A JSON payload is stored as it is written there. `payload_base64` holds the bytes of any payload, and is used when
+    both are given. Of a record only the event is read; its state in the other box is ignored.
+    """
+    try:
+        raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        fields = {name: msgspec.json.decode(value) for name, value in raw.items()}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a JSON object with the fields of an event ({error})") from None
+    if _OF_RECORDS & fields.keys():
+        _leave_event(fields)
+    for name in fields:
+        if name not in KNOWN:
+            raise InvalidEvent(name, f"an event has no such field; it has {', '.join(KNOWN)}")
+    encoded = fields.pop(PAYLOAD_BASE64, None)
+    content_type = fields.get("content_type")
+    if encoded is not None:
+        fields["payload"] = _decoded(encoded)
+    elif "payload" in raw and (content_type is None or (isinstance(content_type, str) and is_json(content_type))):
+        fields["payload"] = bytes(raw["payload"])
+        fields["content_type"] = content_type or JSON
+    if isinstance(fields.get("delay"), str):
+        fields["delay"] = parse_duration(fields["delay"])
+    if isinstance(fields.get("available_at"), str):
+        fields["available_at"] = datetime.fromisoformat(fields["available_at"])
+    event = Event(**{name: value for name, value in fields.items() if value is not None or name == "payload"})
+    size = len(event.encode()[0])  # checked here, where the line is known
+    if size > MAX_PAYLOAD:
+        raise InvalidEvent("payload", f"is {size:,} bytes, and a box takes at most {MAX_PAYLOAD:,}")
+    return event
+
+
+def _leave_event(fields: dict[str, Any]) -> None:
+    """Removes everything of a record that is not part of its event."""
+    if fields.get("problem") is not None:
+        raise ValueError(f"this event cannot be put: {fields['problem']}")
+    if fields.get("state") != State.PENDING:
+        fields.pop("available_at", None)  # its time has passed, and an age limit would count from it
+    for name in _OF_RECORDS & fields.keys():
+        del fields[name]
+
+
+def _decoded(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise InvalidEvent(PAYLOAD_BASE64, "is not base64") from None
