@@ -143,9 +143,7 @@ class Engine:
                 if drain:
                     self._refused = refusal  # to be told when what is under way has ended
                     return
-                if not self._paused:
-                    logger.warning("the box is paused: waiting until it is resumed")
-                self._paused = True
+                self._note_pause(True)
                 await self._wait_for_more(None)
                 continue
             except PASSING as error:
@@ -156,7 +154,7 @@ class Engine:
                 await self._wait_for(anyio.sleep(pause))
                 continue
             waits = pauses()
-            self._is_resumed()
+            self._note_pause(False)
             if self._breaker is not None and not self._breaker.closed and not self._asker.under_way:
                 await self._until_few(0)
             if found.more_in == 0 or found.suspect:  # after one suspect may come the next
@@ -168,10 +166,12 @@ class Engine:
             else:
                 await self._wait_for_more(found.more_in)
 
-    def _is_resumed(self) -> None:
-        if self._paused:
+    def _note_pause(self, paused: bool) -> None:
+        if paused and not self._paused:
+            logger.warning("the box is paused: waiting until it is resumed")
+        elif self._paused and not paused:
             logger.info("the box is resumed")
-        self._paused = False
+        self._paused = paused
 
     async def _claim(self, room: int) -> Packed | None:
         """Claims up to `room` events, unless some are on their way already, and has them published; None when the
@@ -314,12 +314,17 @@ class Engine:
         self._waiting = None
 
     def _ran_dry(self) -> None:
-        if self._looked:
+        if self._looked or self._stopping:
             self._decide_if_quiet()
 
     def _decide_if_quiet(self) -> None:
-        """Nothing is under way that may speak for the target: rejections held back count."""
-        if self.workers.quiet and self._judge.undecided:
+        """Nothing is in flight that may speak for the target. If nothing is left to try either, rejections held back
+        count; if the rest cannot be tried, their events go back."""
+        if not self.workers.quiet or not self._judge.undecided:
+            return
+        if self._stopping or self._paused or self.workers.all_stuck:
+            self._judge.excuse()
+        else:
             self._judge.decide()
 
     # --- what is held --------------------------------------------------------------------------------------------
@@ -382,17 +387,16 @@ class Engine:
 
     async def _finish(self) -> None:
         """Gives back what was not begun, lets what is under way end within the grace time, and settles it."""
+        self._stopping = True
         for held in await self._collect():
             self._settler.release(held)
         self._give_back()
-        self._judge.decide()
         with anyio.move_on_after(self._policy.grace):
             while not self.workers.quiet:
                 self.workers.thirsty.clear()
                 await self.workers.thirsty.wait()
-                self._decide_if_quiet()
         self.workers.interrupt()
-        self._judge.decide()
+        self._judge.excuse()
         with anyio.move_on_after(SETTLE_GRACE):
             self._few_are = 0
             while self._ledger:

@@ -38,8 +38,8 @@ class Judge:
     """Applies the retry policy and the breaker, and hands the verdict to the settler.
 
     Death is final: the verdict over an event that was rejected, or whose last attempt found the target down, is held
-    back until something speaks for the target: a success, or nothing left to try. If the breaker opens first, those
-    events go back.
+    back until something speaks for the target: a success, or nothing left to try. If the breaker opens first, or the
+    relay is stopped or its box paused, those events are returned with their attempt excused.
     """
 
     def __init__(self, policy: Policy, breaker: Breaker | None, settler: Settler, tally: Tally) -> None:
@@ -118,6 +118,12 @@ class Judge:
         for held, error in verdicts:
             self.doom(held, error)
 
+    def excuse(self) -> None:
+        """Nothing spoke for the target: the events whose verdicts are held back are returned, their attempt excused."""
+        verdicts, self._verdicts = self._verdicts, []
+        for held, error in verdicts:
+            self._again(held, error, excuse=True)
+
     @property
     def undecided(self) -> bool:
         return bool(self._verdicts)
@@ -129,9 +135,7 @@ class Judge:
 
     def _opened(self, breaker: Breaker) -> None:
         logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
-        verdicts, self._verdicts = self._verdicts, []
-        for held, error in verdicts:
-            self._again(held, error, excuse=True)
+        self.excuse()
         self.on_open()
 
     def _again(self, held: Held, error: BaseException, *, excuse: bool) -> None:

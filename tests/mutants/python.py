@@ -52,6 +52,8 @@ PYTHON_MUTANTS = [
     Mutant("an event dies although the dead-letter target failed", "redbox/relay/judge.py", 'self._again(held, NotPublished(f"the dead-letter target did not take it: {words}"), excuse=False)', "self._settler.kill(held, words)", BAD_PUBLISHERS),
     Mutant("the backoff counts a failure twice", "redbox/relay/judge.py", "max(1, claim.failures + 1)", "claim.failures + 2", ENGINE),
     Mutant("a backoff function that fails means at once", "redbox/relay/judge.py", "delay = BROKEN_BACKOFF_DELAY", "delay = 0.0", BAD_PUBLISHERS),
+    Mutant("stopping kills the events whose rejection is held back", "redbox/relay/engine.py", "        self.workers.interrupt()\n        self._judge.excuse()\n", "        self.workers.interrupt()\n        self._judge.decide()\n", BREAKER_IN_RELAY),
+    Mutant("a pause kills the events whose rejection is held back", "redbox/relay/engine.py", "if self._stopping or self._paused or self.workers.all_stuck:", "if self._stopping or self.workers.all_stuck:", BREAKER_IN_RELAY),
     Mutant("a success leaves verdicts undecided", "redbox/relay/judge.py", "            if self._verdicts:\n                self.decide()\n", "", BREAKER_IN_RELAY),
     # the breaker
     Mutant("opens one time too late when the target is down", "redbox/relay/breaker.py", "if self._down >= unavailable:", "if self._down > unavailable:", BREAKER),

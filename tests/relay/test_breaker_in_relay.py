@@ -125,7 +125,68 @@ async def test_a_rejected_event_alone_in_the_box_dies_promptly(redbox_box: Box):
     assert (await known(redbox_box)).last_error == "bad"
 
 
-async def test_a_rejected_event_dies_also_when_the_box_is_paused_meanwhile(redbox_box: Box):
+class RejectsSome(Target):
+    """Rejects the first events that it gets, and then hangs."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(raises=UNAUTHORIZED)
+        self._count = count
+        self.rejected = asyncio.Event()  # so many
+        self.gate.clear()
+
+    async def __call__(self, event: Event) -> None:
+        if len(self.tried) >= self._count:
+            await super().__call__(event)
+        self.tried.append(event.event_id)
+        if len(self.tried) == self._count:
+            self.rejected.set()
+        raise UNAUTHORIZED
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("store", ["memory", "redis"])
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+async def test_stopping_a_relay_again_and_again_kills_nothing(box: Box, store: str, how: str):
+    """The target answers 401 to everything, and each relay ends one rejection before the breaker would have opened."""
+    await put(box, 60)
+    for _ in range(3):
+        target = RejectsSome(19)
+        relay = Relay(box, target, concurrency=25, backoff=Backoff.fixed(0), grace=0.01)
+        task = asyncio.create_task(relay.run())
+        async with asyncio.timeout(LIMIT):
+            await target.rejected.wait()
+            relay.stop() if how == "stop" else task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert relay.summary().dead == 0
+        assert adds_up(relay.summary())
+    assert await states(box) == {State.PENDING: 60}
+    assert sum(await counted_attempts(box)) == 0
+
+
+@pytest.mark.req("RF-4")
+async def test_a_success_during_the_grace_time_still_speaks_for_the_target(redbox_box: Box):
+    await redbox_box.put_many([Event("bad", event_id="e0"), Event("good", event_id="e1")])
+    tried, stopped, rejected = asyncio.Semaphore(0), asyncio.Event(), asyncio.Event()
+
+    async def publish(event: Event) -> None:
+        tried.release()
+        await stopped.wait()
+        if event.event_type == "bad":
+            rejected.set()
+            raise Reject("bad")
+        await rejected.wait()
+
+    relay = Relay(redbox_box, publish)
+    async with running(relay), asyncio.timeout(LIMIT):
+        await tried.acquire()
+        await tried.acquire()
+        relay.stop()
+        stopped.set()
+    assert (relay.summary().published, relay.summary().dead) == (1, 1)
+
+
+async def test_an_event_that_is_rejected_while_the_box_is_paused_goes_back(redbox_box: Box):
+    """Nothing can be claimed that might speak for the target. After the pause the event is tried again, and dies."""
     await put(redbox_box, 1)
     target = Target(raises=Reject("bad"))
     target.gate.clear()
@@ -133,9 +194,13 @@ async def test_a_rejected_event_dies_also_when_the_box_is_paused_meanwhile(redbo
     async with running(relay):
         await target.has_tried(1)
         await redbox_box.operate.pause(who="ada", why="test")
-        await until(lambda: relay._engine and relay._engine._waiting, "it does not wait")
+        await until(lambda: relay._engine and relay._engine._paused, "it does not notice the pause")
         target.gate.set()
-        await until(lambda: relay.summary().dead == 1, "it did not die", seconds=3)
+        await until(lambda: relay.in_flight == 0, "it keeps the event")
+        assert (relay.summary().dead, relay.summary().retried) == (0, 1)
+        assert await counted_attempts(redbox_box) == [0]
+        await redbox_box.operate.resume(who="ada", why="test")
+        await until(lambda: relay.summary().dead == 1, "it did not die", seconds=5)
 
 
 async def test_a_rejection_does_not_hold_up_new_events(redbox_box: Box):
