@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -38,7 +39,7 @@ from redbox.settings import (
 from redbox.store import connect
 from redbox.store.codec import decode_record, encode_event, pairs
 from redbox.store.durability import Durability
-from redbox.store.store import Store
+from redbox.store.store import OTHER_LOOP, Store
 from redbox.telemetry import current_traceparent
 
 logger = logging.getLogger("redbox")
@@ -130,7 +131,8 @@ class Box(Lifecycle):
         """
         self._closed = True
         for lane in self._lanes.values():
-            await lane.drain()
+            if lane.loop is asyncio.get_running_loop():
+                await lane.drain()
         await self._store.close()
 
     def _ensure_open(self) -> None:
@@ -153,8 +155,8 @@ class Box(Lifecycle):
         arguments = self._encode(event, current_traceparent())
         level = self._level(durability)
         lane = self._lanes.get(level)
-        if lane is None:
-            lane = self._lanes[level] = Lane(self._store, level)
+        if lane is None or lane.loop is not asyncio.get_running_loop():
+            lane = self._new_lane(level)
         try:
             return self._receipts.of(event, await lane.put(arguments), level)
         except Conflict as conflict:
@@ -204,6 +206,14 @@ class Box(Lifecycle):
                         raise BatchRefused(message, receipts, index) from refusal
                     receipts.append(refused(event, refusal, level))
         return receipts
+
+    def _new_lane(self, level: Durability) -> Lane:
+        """A lane on this event loop; puts that a closed loop left unanswered are forgotten."""
+        before = self._lanes.get(level)
+        if before is not None and before.busy:
+            raise UsageError(OTHER_LOOP)
+        lane = self._lanes[level] = Lane(self._store, level)
+        return lane
 
     def transaction(self, *, durability: str | None = None) -> Transaction:
         """Events and the caller's own Redis writes in one MULTI/EXEC."""

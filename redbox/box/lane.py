@@ -26,9 +26,10 @@ _BODY, _OPTIONS = 2, 4  # of what the put script takes for an event
 
 
 class Lane:
-    """The puts of one box at one level of durability."""
+    """The puts of one box at one level of durability, on the event loop that it is made on."""
 
     def __init__(self, store: Store, durability: Durability) -> None:
+        self.loop = asyncio.get_running_loop()
         self._store = store
         self._durability = durability
         self._queue: deque[tuple[Arguments, asyncio.Future[Any]]] = deque()
@@ -38,13 +39,17 @@ class Lane:
 
     async def put(self, arguments: Arguments) -> Any:
         """The script's reply for this one event. Cancelling it leaves the others alone; the event may have been put."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
+        answer: asyncio.Future[Any] = self.loop.create_future()
         self._queue.append((arguments, answer))
         if not self._soon and len(self._calls) < AT_ONCE:
             self._soon = True
-            loop.call_soon(self._begin)
+            self.loop.call_soon(self._begin)
         return await answer
+
+    @property
+    def busy(self) -> bool:
+        """Whether puts wait for their answer on an event loop that can still give it."""
+        return bool(self._queue or self._calls) and not self.loop.is_closed()
 
     async def drain(self) -> None:
         """Waits until everything that was put is answered."""
@@ -62,7 +67,7 @@ class Lane:
             batch = self._next_batch(BATCH_COUNT if alone else max(HALVED, share))
             if batch:
                 self._alone = alone
-                call = asyncio.get_running_loop().create_task(self._send(batch))
+                call = self.loop.create_task(self._send(batch))
                 self._calls.add(call)
                 call.add_done_callback(self._ended)
 
@@ -71,6 +76,8 @@ class Lane:
             replies = await self._store.put("each", [arguments for arguments, _ in batch], self._durability)
         except RedboxError as error:
             _fail(batch, error)
+        except GeneratorExit:  # its event loop was closed: nobody waits any more
+            raise
         except BaseException as error:  # the loop is closing, or a defect: nobody may be left waiting
             what = error if isinstance(error, Exception) else RedboxError("the put was cancelled")
             _fail([*batch, *self._queue], what)

@@ -90,6 +90,7 @@ class HTTPPublisher(Publisher):
     async def open(self, box: str) -> None:
         if self._source is None:
             self._source = f"/redbox/{quote(box, safe='')}"
+        self._places, self._idle = asyncio.Semaphore(self._most), []  # those of another event loop are of no use
         self._tls = httpx.create_ssl_context()
         self._proxy = _proxy_for(self._url)
         try:

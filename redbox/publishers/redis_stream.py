@@ -78,11 +78,16 @@ class RedisStreamPublisher(Publisher):
         if limit is not None:
             head += ("MAXLEN", "~", positive_int("maxlen", limit))
         self._head = (*head, "*")
-        self._places = asyncio.Semaphore(positive_int("max_connections", max_connections))
+        self._most = positive_int("max_connections", max_connections)
+        self._places = asyncio.Semaphore(self._most)
 
     @property
     def target(self) -> str:
         return self._target
+
+    async def open(self, box: str) -> None:  # noqa: ARG002  # the URL names the stream
+        self._places = asyncio.Semaphore(self._most)
+        self._pool.reset()  # connections of another event loop are of no use
 
     async def aclose(self) -> None:
         await self._pool.aclose()

@@ -35,6 +35,9 @@ class StdoutPublisher(Publisher):
         self._writing = threading.Lock()  # by a thread that perhaps nobody waits for any more
         self._torn = False
 
+    async def open(self, box: str) -> None:  # noqa: ARG002  # there is one standard output
+        self._turn = asyncio.Lock()
+
     async def publish(self, claim: Claim) -> None:
         await self._write(line(claim))
 

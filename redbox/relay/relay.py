@@ -102,6 +102,7 @@ class Relay:
         self.tally = Tally()
         self._every = (reap_every, sweep_every, beat_every)
         self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the last run
         self._task: asyncio.Task[Summary] | None = None
         self._began = asyncio.Event()
         self._stopped = False
@@ -183,20 +184,24 @@ class Relay:
     @contextmanager
     def _in_use(self) -> Iterator[Engine]:
         """One run at a time. What ends it comes out by itself, without the groups that tasks wrap it in."""
-        if self._engine is not None:
+        if self.running:
             raise UsageError("this relay is running already")
-        self._engine = Engine(self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally)
+        self._loop = asyncio.get_running_loop()
+        engine = self._engine = Engine(
+            self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally
+        )
         if self._stopped:
-            self._engine.stop()
+            engine.stop()
         try:
-            yield self._engine
+            yield engine
         except BaseExceptionGroup as group:
             error: BaseException = group
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]
             raise error from error.__cause__
         finally:
-            self._engine, self._stopped = None, False
+            if self._engine is engine:  # and not another one, since the event loop of this one was closed
+                self._engine, self._stopped = None, False
 
     async def _run(self, engine: Engine, *, drain: bool) -> None:
         targets = [self._publisher] if self._dead is None else [self._publisher, self._dead]
@@ -234,7 +239,7 @@ class Relay:
 
     @property
     def running(self) -> bool:
-        return self._engine is not None
+        return self._engine is not None and self._loop is not None and not self._loop.is_closed()
 
     @property
     def grace(self) -> float:

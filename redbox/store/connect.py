@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -211,15 +213,45 @@ class EmbeddedWire(SingleWire):
         embedded.release(self._directory)
 
 
+class _Acquisition:
+    """Takes the embedded server in a thread. The caller may go away meanwhile, and then it is released."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._acquired = self._abandoned = False
+
+    def acquire(self) -> str:
+        from redbox.store import embedded  # needs flock, which not every platform has
+
+        path = embedded.acquire(self._directory)
+        with self._lock:
+            self._acquired = True
+            if self._abandoned:
+                embedded.release(self._directory)
+        return path
+
+    def abandon(self) -> None:
+        from redbox.store import embedded
+
+        with self._lock:
+            self._abandoned = True
+            if self._acquired:
+                embedded.release(self._directory)
+
+
 def _embedded(directory: str) -> Endpoint:
     if not directory:
         raise InvalidURL("embedded: names no directory; use embedded:./data")
     place = os.path.realpath(directory)  # now: the process may go elsewhere
 
     async def open_wire() -> Wire:
-        from redbox.store import embedded  # needs flock, which not every platform has
-
-        path = await anyio.to_thread.run_sync(embedded.acquire, place)
+        acquisition = _Acquisition(place)
+        try:
+            path = await asyncio.to_thread(acquisition.acquire)  # anyio would keep what a closed loop left
+        except BaseException:  # cancelled, or its event loop was closed
+            acquisition.abandon()
+            raise
         return EmbeddedWire(Redis(unix_socket_path=path, retry=_no_retry()), place)
 
     return Endpoint(f"embedded:{directory}", open_wire)

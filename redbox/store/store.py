@@ -34,6 +34,7 @@ from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
 from redbox.store.wire import Wire
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
+OTHER_LOOP: Final = "this box is in use on another event loop; open one box per loop"
 
 CREATED: Final = b"CREATED"
 EXISTS: Final = b"EXISTS"
@@ -53,6 +54,28 @@ LockAction = Literal["take", "keep", "free"]
 Replies = Any  # a list, as each script's header describes it
 
 
+class _Exchanges:
+    """Counts exchanges in flight, on one event loop."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._none = asyncio.Event()
+
+    def __enter__(self) -> None:
+        self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._count -= 1
+        if not self._count:
+            self._none.set()
+
+    async def ended(self) -> None:
+        """Waits until none is in flight."""
+        while self._count:
+            self._none.clear()
+            await self._none.wait()
+
+
 class Store:
     """A box on a server. Connects when first used."""
 
@@ -64,8 +87,7 @@ class Store:
         self._opening = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self._under_way = 0
-        self._idle = asyncio.Event()
+        self._exchanges = _Exchanges()
         self._confirmations: dict[Durability, Confirmation] = {SERVER: NOTHING}
 
     # --- one method per script -----------------------------------------------------------------------------------
@@ -111,13 +133,11 @@ class Store:
     async def can_end_wait(self) -> bool:
         """Whether a wait on this server can be ended early."""
         wire = await self.wire()
-        self._under_way += 1
         try:
-            return await wire.can_end_wait(self._meta)
+            with self._exchanges:
+                return await wire.can_end_wait(self._meta)
         except (RedisError, OSError) as error:
             raise self.translate(error, maybe=False) from error
-        finally:
-            self._leave()
 
     async def renew(self, relay: str, lease: int, claims: Iterable[Fence], *, alone: bool = False) -> Replies:
         return await self._run("renew", (relay, lease, int(alone), *_flat(claims)))
@@ -328,33 +348,30 @@ class Store:
         """The way to the server, opened when first asked for, on the event loop that asks."""
         if self._closed:
             raise UsageError("this box was closed; open it again with Box.open")
-        loop = asyncio.get_running_loop()
-        if self._wire is not None and self._loop is not loop:
-            self._leave_loop()
+        self._change_loop()
         if self._wire is None:
             async with self._opening:
                 if self._wire is None:
-                    self._wire, self._loop = await self.endpoint.open(), loop
+                    self._wire = await self.endpoint.open()
         return self._wire
 
-    def _leave_loop(self) -> None:
-        """Connections live and die with their event loop."""
-        assert self._loop is not None
-        assert self._wire is not None
-        if not self._loop.is_closed():
-            raise UsageError("this box is in use on another event loop; open one box per loop")
-        self._wire.abandon()
-        self._wire, self._opening, self._idle = None, asyncio.Lock(), asyncio.Event()
-        self._under_way = 0
+    def _change_loop(self) -> None:
+        """On another event loop than before, begins anew: connections, locks and exchanges belong to their loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        in_use = self._wire is not None or self._opening.locked()
+        if self._loop is not None and in_use and not self._loop.is_closed():
+            raise UsageError(OTHER_LOOP)
+        if self._wire is not None:
+            self._wire.abandon()
+        self._wire, self._loop, self._opening, self._exchanges = None, loop, asyncio.Lock(), _Exchanges()
 
     async def close(self) -> None:
         """Waits for exchanges under way and closes the connections; nothing goes out any more."""
         self._closed = True
-        if self._wire is not None and self._loop is not asyncio.get_running_loop():
-            self._leave_loop()
-        while self._under_way:
-            self._idle.clear()
-            await self._idle.wait()
+        self._change_loop()
+        await self._exchanges.ended()
         wire, self._wire = self._wire, None
         if wire is not None:
             await wire.close()
@@ -413,16 +430,8 @@ class Store:
         self, commands: Sequence[Command], *, repeat: bool, writes: bool = False, wait: Wait | None = None
     ) -> list[Any]:
         wire = await self.wire()
-        self._under_way += 1
-        try:
+        with self._exchanges:
             return await self._until_answered(wire, commands, repeat=repeat, writes=writes, wait=wait)
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        self._under_way -= 1
-        if not self._under_way:
-            self._idle.set()
 
     async def _until_answered(
         self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool, wait: Wait | None
