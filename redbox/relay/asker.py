@@ -48,7 +48,7 @@ class Asker:
         return self._asking is not None
 
     def ask(self, limit: int, *, holding: int, beside: str, size: int, wait: bool = False) -> None:
-        """Asks for up to `limit` events; `holding` claims of `size` bytes are in hand. If it is one, `beside` is its id.
+        """Asks for up to `limit` events; `holding` claims of `size` bytes are in hand. If one, `beside` is its id.
 
         `wait`: the question is answered when something may have become available, after the poll interval at the
         latest.

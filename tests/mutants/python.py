@@ -151,7 +151,7 @@ PYTHON_MUTANTS = [
     Mutant("a flushed script is an error", "redbox/store/store.py", "for way in (by_sha, by_text):", "for way in (by_sha, by_sha):", FAULTS),
     Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", FAULTS),
     Mutant("a failover is not waited for", "redbox/store/store.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", HARD_CASES),
-    Mutant("closing does not wait for puts", "redbox/store/store.py", "        while self._under_way:\n", "        while False:\n", HARD_CASES),
+    Mutant("closing does not wait for puts", "redbox/store/store.py", "        while self._count:\n", "        while False:\n", HARD_CASES),
     Mutant("a push answers a question", "redbox/store/line.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
     Mutant("a silent server is waited for", "redbox/store/line.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
     Mutant("a connection to a former master is kept", "redbox/store/line.py", "            self.left = True  # after", "            pass  # after", LINE),
