@@ -16,7 +16,7 @@ LEASES = ("tests/relay/test_leases.py", *IN_MEMORY)
 IDLE = ("tests/relay/test_idle.py", *IN_MEMORY)
 BREAKER_IN_RELAY = ("tests/relay/test_breaker_in_relay.py", *IN_MEMORY)
 BAD_PUBLISHERS = ("tests/relay/test_bad_publishers.py", *IN_MEMORY)
-BAD_STORES = ("tests/relay/test_bad_stores.py",)
+SETTLER = ("tests/relay/test_settler.py",)
 LOST_DATA = ("tests/relay/test_lost_data.py",)
 CAPACITY = ("tests/relay/test_capacity.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
@@ -67,15 +67,15 @@ PYTHON_MUTANTS = [
     Mutant("the pause stays long after the breaker closed", "redbox/relay/breaker.py", '"", self._first_pause', '"", self._pause', BREAKER),
     Mutant("a late failure begins the pause anew", "redbox/relay/breaker.py", "if self.circuit is Circuit.OPEN:  # was", "if False:  # was", BREAKER),
     # settling
-    Mutant("a claim that was gone counts as settled", "redbox/relay/settler.py", "strict=True) if done]", "strict=True)]", LEASES),
-    Mutant("settling goes on after the lease has ended", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if False:", BAD_STORES),
-    Mutant("settling is not repeated", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if True:", BAD_STORES),
+    Mutant("a claim that was gone counts as settled", "redbox/relay/settler.py", "strict=True) if done]", "strict=True)]", SETTLER),
+    Mutant("settling goes on after the lease has ended", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if False:", SETTLER),
+    Mutant("settling is not repeated", "redbox/relay/settler.py", "if loop.time() >= max(held.deadline for held in batch):", "if True:", SETTLER),
     Mutant("published events are kept that are to be removed", "redbox/relay/settler.py", "delete=self._delete)", "delete=False)", ENGINE),
     Mutant("dead events are kept that are to be removed", "redbox/relay/settler.py", "drop=self._drop", "drop=False", ENGINE),
-    Mutant("one delay for all retries of a batch", "redbox/relay/settler.py", "delay=[how.delay for _, how in batch]", "delay=batch[0][1].delay", ENGINE),
-    Mutant("one excuse for all retries of a batch", "redbox/relay/settler.py", "excuse=[how.excuse for _, how in batch]", "excuse=batch[0][1].excuse", ENGINE),
-    Mutant("one reason for all deaths of a batch", "redbox/relay/settler.py", "reason=[reason for _, reason in batch]", "reason=batch[0][1]", ENGINE),
-    Mutant("a settlement without its durability counts as not made", "redbox/relay/settler.py", "                settled = batch\n", "                settled = []\n", BAD_STORES),
+    Mutant("one delay for all retries of a batch", "redbox/relay/settler.py", "delay=[how.delay for _, how in batch]", "delay=batch[0][1].delay", SETTLER),
+    Mutant("one excuse for all retries of a batch", "redbox/relay/settler.py", "excuse=[how.excuse for _, how in batch]", "excuse=batch[0][1].excuse", SETTLER),
+    Mutant("one reason for all deaths of a batch", "redbox/relay/settler.py", "reason=[reason for _, reason in batch]", "reason=batch[0][1]", SETTLER),
+    Mutant("a settlement without its durability counts as not made", "redbox/relay/settler.py", "                settled = batch\n", "                settled = []\n", SETTLER),
     # claiming, holding, ending
     Mutant("the buffer is not bounded in bytes", "redbox/relay/engine.py", "if self._ledger.bytes >= self._policy.buffer_bytes:", "if False:", ENGINE),
     Mutant("a claim brings more bytes than there is room for", "redbox/relay/asker.py", "max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - size))", "max_bytes=BATCH_BYTES", ENGINE),

@@ -117,6 +117,25 @@ async def test_a_bad_event_among_good_ones_dies_promptly(redbox_box: Box):
 
 
 @pytest.mark.req("RF-4")
+async def test_one_success_confirms_a_rejection_while_others_are_in_flight(redbox_box: Box):
+    """A relay that is never idle must not hold rejections back for ever."""
+    rejected, hung = asyncio.Event(), asyncio.Event()
+
+    async def publish(event: Event) -> None:
+        if event.event_type == "bad":
+            rejected.set()
+            raise Reject("bad")
+        await (rejected if event.event_type == "good" else hung).wait()
+
+    await redbox_box.put_many([Event("long"), Event("good"), Event("bad")])
+    relay = Relay(redbox_box, publish)
+    async with running(relay):
+        await until(lambda: relay.summary().dead == 1, "it did not die", seconds=5)
+        assert relay.in_flight == 1
+        hung.set()
+
+
+@pytest.mark.req("RF-4")
 async def test_a_rejected_event_alone_in_the_box_dies_promptly(redbox_box: Box):
     relay = Relay(redbox_box, Target(raises=Reject("bad")))
     async with running(relay):
