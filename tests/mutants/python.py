@@ -23,6 +23,7 @@ BREAKER = ("tests/unit/test_breaker.py",)
 BACKOFF = ("tests/unit/test_backoff.py",)
 METRICS = ("tests/unit/test_metrics.py",)
 EXACT_TIMES = ("tests/unit/test_exact_times.py",)
+RECEIPTS = ("tests/unit/test_receipts.py",)
 PROBES = ("tests/unit/test_durability.py",)
 EVENTS = ("tests/contract/test_events.py", *IN_MEMORY)
 OPERATIONS = ("tests/contract/test_operations.py", *IN_MEMORY)
@@ -31,12 +32,12 @@ STORE = ("tests/contract/test_store.py", *IN_MEMORY)
 LANE = ("tests/integration/test_lane.py", *IN_MEMORY)
 # With real servers:
 DURABILITY = ("tests/integration/test_durability.py",)
-FAULTS = ("tests/integration/test_server_faults.py",)
+FAULTS = "tests/integration/test_server_faults.py"
 LINE = ("tests/integration/test_line.py",)
 TRANSACTION = ("tests/integration/test_transaction.py",)
 WAITING = ("tests/relay/test_waiting.py",)
-CLUSTER = ("tests/integration/test_cluster.py",)
-HARD_CASES = ("tests/integration/test_hard_cases.py",)
+CLUSTER = "tests/integration/test_cluster.py"
+HARD_CASES = "tests/integration/test_hard_cases.py"
 
 PYTHON_MUTANTS = [
     # what becomes of an event
@@ -120,15 +121,15 @@ PYTHON_MUTANTS = [
     Mutant("metadata makes another event", "redbox/store/codec.py", "return event.event_id, event.event_type, body, len(body) - end, _options(event)", "return event.event_id, event.event_type, body, len(body), _options(event)", EVENTS),
     Mutant("a delay is lost on its way", "redbox/store/codec.py", "available = f\"+{duration_ms(event.delay, 'delay')}\"", 'available = ""', EVENTS),
     Mutant("an event is due a moment later", "redbox/store/codec.py", "    if available_at <= now:\n        return Phase.AVAILABLE", "    if available_at < now:\n        return Phase.AVAILABLE", EXACT_TIMES),
-    Mutant("what a newer version wrote is read all the same", "redbox/store/codec.py", "if version > BODY_VERSION or (", "if (", FAULTS),
+    Mutant("what a newer version wrote is read all the same", "redbox/store/codec.py", "if version > BODY_VERSION or (", "if (", (FAULTS, "-k", "newer_redbox")),
     Mutant("a payload over the limit is taken", "redbox/store/codec.py", "if len(payload) > max_payload:", "if False:", EVENTS),
     Mutant("a put that found its event says that it created it", "redbox/box/receipts.py", "return Receipt(event.event_id, False, level.name)", "return Receipt(event.event_id, True, level.name)", EVENTS),
-    Mutant("a batch is not bounded in bytes", "redbox/box/receipts.py", " or size + length > BATCH_BYTES", "", STORE),
+    Mutant("a batch is not bounded in bytes", "redbox/box/receipts.py", " or size + length > BATCH_BYTES", "", RECEIPTS),
     Mutant("who holds the unique key is not told", "redbox/box/receipts.py", "holder = refusal.holder if isinstance(refusal, Conflict) else None", "holder = None", UNIQUENESS),
     # settling through the box
     Mutant("settled for several relays, answered in another order", "redbox/box/lifecycle.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
     Mutant("a renewal answers for its neighbour", "redbox/box/lifecycle.py", "alone=alone))[1:]", "alone=alone))[:-1]", LEASES),
-    Mutant("operators need no name", "redbox/box/operate.py", "        if not who:\n", "        if False:\n", OPERATIONS),
+    Mutant("operators need no name", "redbox/box/operate.py", "        self._named(who)\n        if isinstance(ids, str):\n", "        if isinstance(ids, str):\n", OPERATIONS),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/lane.py", "alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)", "alone = False", LANE),
     Mutant("three calls at once", "redbox/box/lane.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", LANE),
@@ -145,17 +146,17 @@ PYTHON_MUTANTS = [
     Mutant("an id that was there needs no confirmation", "redbox/store/store.py", "if reply in (CREATED, EXISTS) else reply for reply", "if reply == CREATED else reply for reply", DURABILITY),
     Mutant("a transaction needs no confirmation", "redbox/store/transact.py", "if confirmation.command is not None and not confirmation.reached(replies[-1]):", "if False:", TRANSACTION),
     # faults of connections and servers
-    Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True)", "durability=durability)", FAULTS),
-    Mutant("a claim is repeated", "redbox/store/store.py", "holding, *ANY_TIME, *NO_BATCH, beside))", "holding, *ANY_TIME, *NO_BATCH, beside), repeat=True)", FAULTS),
-    Mutant("an ack is repeated", "redbox/store/store.py", "*_flat(claims)), durability=durability)\n\n    async def stream", "*_flat(claims)), durability=durability, repeat=True)\n\n    async def stream", FAULTS),
-    Mutant("a flushed script is an error", "redbox/store/store.py", "for way in (by_sha, by_text):", "for way in (by_sha, by_sha):", FAULTS),
-    Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", FAULTS),
-    Mutant("a failover is not waited for", "redbox/store/store.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", HARD_CASES),
-    Mutant("closing does not wait for puts", "redbox/store/store.py", "        while self._count:\n", "        while False:\n", HARD_CASES),
+    Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True)", "durability=durability)", (FAULTS, "-k", "put_whose")),
+    Mutant("a claim is repeated", "redbox/store/store.py", "holding, *ANY_TIME, *NO_BATCH, beside))", "holding, *ANY_TIME, *NO_BATCH, beside), repeat=True)", (FAULTS, "-k", "claim_whose")),
+    Mutant("an ack is repeated", "redbox/store/store.py", "*_flat(claims)), durability=durability)\n\n    async def stream", "*_flat(claims)), durability=durability, repeat=True)\n\n    async def stream", (FAULTS, "-k", "ack_whose")),
+    Mutant("a flushed script is an error", "redbox/store/store.py", "for way in (by_sha, by_text):", "for way in (by_sha, by_sha):", (FAULTS, "-k", "script_flush")),
+    Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", (FAULTS, "-k", "put_whose")),
+    Mutant("a failover is not waited for", "redbox/store/store.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", (HARD_CASES, "-k", "became_a_replica")),
+    Mutant("closing does not wait for puts", "redbox/store/store.py", "        while self._count:\n", "        while False:\n", (HARD_CASES, "-k", "closing")),
     Mutant("a push answers a question", "redbox/store/line.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
     Mutant("a silent server is waited for", "redbox/store/line.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
     Mutant("a connection to a former master is kept", "redbox/store/line.py", "            self.left = True  # after", "            pass  # after", LINE),
-    Mutant("a slot that has moved is not followed", "redbox/store/wire.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", CLUSTER),
+    Mutant("a slot that has moved is not followed", "redbox/store/wire.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", (CLUSTER, "-k", "finished_move")),
     # transactions
     Mutant("a unique key is not watched", "redbox/store/transact.py", "    watched += [keys.unique(box, unique) for unique in unique_keys]\n", "", TRANSACTION),
     Mutant("a refused event commits the rest", "redbox/store/transact.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),

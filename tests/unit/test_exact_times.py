@@ -126,12 +126,14 @@ async def test_swept_at_its_age_and_not_before(redbox_box: Box, clock: Clock):
 
 @pytest.mark.req("MQ-1")
 async def test_phases_change_at_the_moment(redbox_box: Box, clock: Clock):
-    await redbox_box.put(Event("n", delay=5))
+    await redbox_box.put(Event("n", delay=5, event_id="one"))
     clock.ms += 4_999
     assert (await redbox_box.stats()).phases["SCHEDULED"] == 1
+    assert [record.phase async for record in redbox_box.list()] == ["SCHEDULED"]
     clock.ms += 1
     stats = await redbox_box.stats()
     assert (stats.phases["SCHEDULED"], stats.phases["AVAILABLE"]) == (0, 1)
+    assert [record.phase async for record in redbox_box.list()] == ["AVAILABLE"]
     clock.ms += 3_000
     age = (await redbox_box.stats()).oldest_available
     assert age is not None

@@ -17,6 +17,7 @@ from redbox.relay import Circuit, metrics, monitor
 from redbox.relay.monitor import Monitor
 from redbox.relay.report import BUCKETS, Histogram
 from redbox.telemetry import SIGNALS
+from redbox.testing import advance
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -63,6 +64,14 @@ async def drained(box: Box, *types: str, **options: Any) -> Relay:
     relay = Relay(box, publish, name="r1", backoff=Backoff.fixed(600), **options)
     await relay.drain()
     return relay
+
+
+async def test_delivery_counts_from_when_it_was_due_and_publishing_from_the_claim(redbox_box: Box):
+    await redbox_box.put(Event("good"))
+    await advance(redbox_box, minutes=20)
+    relay = await drained(redbox_box)
+    assert relay.tally.since_due.total >= 1200
+    assert relay.tally.since_claimed.total < 600
 
 
 async def test_every_signal_of_the_table_is_there(redbox_box: Box):
