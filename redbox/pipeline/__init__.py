@@ -24,10 +24,14 @@ except ImportError as error:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format `redbox` known to a session."""
+    """Makes the format `redbox` known to a session, and its sentence the last line of an error that Spark raises."""
+    from redbox.pipeline.last_line import put_ours_last
     from redbox.pipeline.source import RedboxSource
+    from redbox.pipeline.spark_session import active
 
-    spark.dataSource.register(RedboxSource)
+    put_ours_last()
+    with active(spark):
+        spark.dataSource.register(RedboxSource)
 
 
 def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:

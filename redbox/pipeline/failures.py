@@ -15,6 +15,12 @@ _JAVAS: Final = re.compile(r"^(?:: |Caused by: )[\w.$]+(?:Exception|Error): (.+)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 
 
+def our_line(text: str) -> str | None:
+    """The class and the sentence of the error of ours that an error of Spark's carries, if it does."""
+    found = _OURS.findall(text)
+    return f"redbox.errors.{found[-1][0]}: {found[-1][1]}" if found else None
+
+
 def translate(error: BaseException) -> RedboxError:
     """Spark's error as the error of ours that it carries; one of Spark's own as one sentence without its codes."""
     if isinstance(error, RedboxError):

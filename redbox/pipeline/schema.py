@@ -69,13 +69,21 @@ _COLUMNS: Final[dict[str, DataType]] = {
 SCHEMA: Final = StructType([StructField(name, kind) for name, kind in _COLUMNS.items()])
 
 
-def schema_of(columns: list[str] | None) -> StructType:
-    """The schema, or the part of it with these columns, in the order given."""
+def schema_of(columns: list[str] | None, where: str = "columns") -> StructType:
+    """The schema, or the part of it with these columns, in the order given. `where` begins the sentence of an error."""
     if columns is None:
         return SCHEMA
     unknown = [name for name in columns if name not in _COLUMNS]
     if unknown:
-        raise UsageError(f"columns: there is no column {unknown[0]!r}; there are {', '.join(_COLUMNS)}")
+        raise UsageError(f"{where}: there is no column {unknown[0]!r}; there are {', '.join(_COLUMNS)}")
     if len(set(columns)) != len(columns):
-        raise UsageError("columns: a column is named twice")
+        raise UsageError(f"{where}: a column is named twice")
     return StructType([SCHEMA[name] for name in columns])
+
+
+def check_schema(given: StructType) -> None:
+    """Refuses a schema that a user has set if it is not a part of the one schema: Spark would fill it with nulls."""
+    for field, known in zip(given, schema_of(given.fieldNames(), "schema"), strict=True):
+        has, wants = known.dataType.simpleString(), field.dataType.simpleString()
+        if has != wants:
+            raise UsageError(f"schema: column {field.name!r} is {has}, not {wants}")

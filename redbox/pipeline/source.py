@@ -17,7 +17,7 @@ from redbox.pipeline.follow import FollowReader, follow_options
 from redbox.pipeline.options import Given, read_options
 from redbox.pipeline.pushdown import PushingReader
 from redbox.pipeline.reader import BoxReader
-from redbox.pipeline.schema import schema_of
+from redbox.pipeline.schema import check_schema, schema_of
 from redbox.pipeline.writer import BoxStreamWriter, BoxWriter, write_options
 
 
@@ -34,10 +34,12 @@ class RedboxSource(DataSource):
         return schema_of(None if columns is None else [name.strip() for name in columns.split(",") if name.strip()])
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        check_schema(schema)
         options = read_options(self.options)
         return PushingReader(options, schema) if options.pushdown else BoxReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        check_schema(schema)
         mode = self.options.get("mode", "drain")
         if mode == "follow":
             return FollowReader(follow_options(self.options), schema)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from redbox.errors import RedboxError
 
@@ -59,6 +59,25 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, *,
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # tells once more what is raised
     register(made)
     return made
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Makes a session the active one of this thread for a while.
+
+    Spark registers a source in the session it is asked to, but looks in the active one whether it is there already.
+    """
+    jvm: Any = getattr(spark, "_jvm", None)  # a session of Spark Connect has none
+    if jvm is None:
+        yield
+        return
+    sessions: Any = jvm.org.apache.spark.sql.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - PySpark has no other way
+    try:
+        yield
+    finally:
+        sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
 
 
 @contextmanager
