@@ -11,6 +11,7 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from redbox.errors import DurabilityUnsupported, InvalidSetting
+from redbox.store.append_only_file import STATE
 from redbox.store.line import Command
 
 TIMEOUT: Final = 3.0
@@ -47,6 +48,16 @@ class Confirmation(msgspec.Struct, frozen=True):
 
     command: Command | None
     wanted: int = 0
+    #: Whether the write must be in a file that a restart reads; how long to wait for that, in seconds.
+    on_disk: bool = False
+    patience: float = 0.0
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """What to send after a write."""
+        if self.command is None:
+            return ()
+        return (self.command, STATE) if self.on_disk else (self.command,)
 
     @property
     def waits(self) -> bool:
@@ -84,11 +95,11 @@ async def _confirm_fsync(exchange: Exchange, probe_key: str, patience: int) -> C
     (reply,) = await exchange([_CONFIG])
     config = _config(reply)
     if _syncs_always(config):
-        return Confirmation(_CONFIG)
+        return Confirmation(_CONFIG, on_disk=True, patience=patience / 1000)
     if config.get("appendonly") == "no":
         raise DurabilityUnsupported("fsync needs a server with appendonly yes; this one keeps no append-only file")
     if await _waitaof_waits(exchange, probe_key, patience):
-        return Confirmation(("WAITAOF", 1, 0, patience), 1)
+        return Confirmation(("WAITAOF", 1, 0, patience), 1, on_disk=True, patience=patience / 1000)
     raise DurabilityUnsupported(
         f"fsync cannot be promised by this server (appendfsync {config.get('appendfsync', 'unknown')}, and WAITAOF is "
         "missing or does not wait); set appendfsync always, or use replicas=N"

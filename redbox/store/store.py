@@ -26,6 +26,7 @@ from redbox.errors import (
     RedboxError,
     UsageError,
 )
+from redbox.store.append_only_file import AppendOnlyFile
 from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
 from redbox.store.errors import translate
@@ -88,6 +89,7 @@ class Store:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._exchanges = _Exchanges()
+        self._file = AppendOnlyFile()
         self._confirmations: dict[Durability, Confirmation] = {SERVER: NOTHING}
 
     # --- one method per script -----------------------------------------------------------------------------------
@@ -402,12 +404,26 @@ class Store:
             self._confirmations[durability] = known
         return known
 
+    async def shortfall(self, confirmation: Confirmation, replies: Sequence[Any]) -> str:
+        """What is missing for a write to be confirmed, "" for nothing; `replies` are to the confirmation's commands."""
+
+        async def exchange(commands: Sequence[Command]) -> list[Any]:
+            return await self._exchange(commands, repeat=False)
+
+        if confirmation.command is None:
+            return ""
+        if not confirmation.reached(replies[0]):
+            return "was not confirmed"
+        if confirmation.on_disk and not await self._file.holds(replies[1], exchange, confirmation.patience):
+            return "was not confirmed: the server is still rewriting its append-only file for the first time"
+        return ""
+
     async def _run(
         self, name: str, arguments: Sequence[Any], *, durability: Durability = SERVER, repeat: bool = False
     ) -> Any:
         script = await self.script(name)
         confirmation = NOTHING if durability is SERVER else await self.confirmation(durability)
-        trailer = () if confirmation.command is None else (confirmation.command,)
+        trailer = confirmation.commands
         writes = REGISTRY[name].flag != NO_WRITES
         by_sha, by_text = ("EVALSHA", script.sha), ("EVAL", script.text)
         for way in (by_sha, by_text):  # by text when it was flushed, or the server restarted or failed over
@@ -417,11 +433,11 @@ class Store:
                 break
         if isinstance(replies[0], Exception):
             raise self.translate(replies[0], maybe=False) from replies[0]
-        if trailer and not confirmation.reached(replies[1]):
+        shortfall = await self.shortfall(confirmation, replies[1:])
+        if shortfall:
             raise DurabilityNotReached(
-                f"{name} reached the server, but {durability.name} was not confirmed; what it changed is there, and "
-                "may not survive a failure"
-                + ("; putting it again with the same event_id is safe" if name == "put" else ""),
+                f"{name} reached the server, but {durability.name} {shortfall}; what it changed is there, and may not "
+                "survive a failure" + ("; putting it again with the same event_id is safe" if name == "put" else ""),
                 replies[0],
             )
         return replies[0]

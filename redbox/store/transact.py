@@ -48,8 +48,7 @@ async def transact(
     if events:
         writing.append(("EVAL", script.text, 1, meta, "sure", *arguments))
     writing.append(("EXEC",))
-    if confirmation.command is not None:
-        writing.append(confirmation.command)
+    writing.extend(confirmation.commands)
 
     met: Exception | None = None
     for _ in range(TURNS):
@@ -87,10 +86,9 @@ async def transact(
             raise PartlyCommitted(
                 f"your own commands are committed, the events are not: {store.translate(outcome[-1], maybe=False)}"
             ) from outcome[-1]
-        if confirmation.command is not None and not confirmation.reached(replies[-1]):
-            raise DurabilityNotReached(
-                f"the transaction was committed, but {durability.name} was not confirmed in time"
-            )
+        shortfall = await store.shortfall(confirmation, replies[len(commands) + 2 + bool(events) :])
+        if shortfall:
+            raise DurabilityNotReached(f"the transaction was committed, but {durability.name} {shortfall}")
         return Committed(outcome[-1] if events else [], outcome[: len(commands)])
     if met is not None:
         raise store.translate(met, maybe=False) from met

@@ -38,6 +38,7 @@ TRANSACTION = ("tests/integration/test_transaction.py",)
 WAITING = ("tests/relay/test_waiting.py",)
 CLUSTER = "tests/integration/test_cluster.py"
 HARD_CASES = "tests/integration/test_hard_cases.py"
+FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
 
 PYTHON_MUTANTS = [
     # what becomes of an event
@@ -142,9 +143,9 @@ PYTHON_MUTANTS = [
     Mutant("one replica fewer will do", "redbox/store/durability.py", "patience), durability.replicas)", "patience), durability.replicas - 1)", DURABILITY),
     Mutant("an error confirms", "redbox/store/durability.py", "        if isinstance(reply, Exception):\n            return False\n", "        if isinstance(reply, Exception):\n            return True\n", PROBES),
     Mutant("a WAITAOF that does not wait is believed", "redbox/store/durability.py", "(probe > 0 and took < PROBE_SHORTEST)", "False", PROBES),
-    Mutant("a confirmation is not looked at", "redbox/store/store.py", "if trailer and not confirmation.reached(replies[1]):", "if False:", DURABILITY),
+    Mutant("a confirmation is not looked at", "redbox/store/store.py", "        if not confirmation.reached(replies[0]):", "        if False:", DURABILITY),
     Mutant("an id that was there needs no confirmation", "redbox/store/store.py", "if reply in (CREATED, EXISTS) else reply for reply", "if reply == CREATED else reply for reply", DURABILITY),
-    Mutant("a transaction needs no confirmation", "redbox/store/transact.py", "if confirmation.command is not None and not confirmation.reached(replies[-1]):", "if False:", TRANSACTION),
+    Mutant("a transaction needs no confirmation", "redbox/store/transact.py", "        if shortfall:", "        if False:", TRANSACTION),
     # faults of connections and servers
     Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True)", "durability=durability)", (FAULTS, "-k", "put_whose")),
     Mutant("a claim is repeated", "redbox/store/store.py", "holding, *ANY_TIME, *NO_BATCH, beside))", "holding, *ANY_TIME, *NO_BATCH, beside), repeat=True)", (FAULTS, "-k", "claim_whose")),
@@ -153,6 +154,9 @@ PYTHON_MUTANTS = [
     Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", (FAULTS, "-k", "put_whose")),
     Mutant("a failover is not waited for", "redbox/store/store.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", (HARD_CASES, "-k", "became_a_replica")),
     Mutant("closing does not wait for puts", "redbox/store/store.py", "        while self._count:\n", "        while False:\n", (HARD_CASES, "-k", "closing")),
+    Mutant("a first rewrite confirms", "redbox/store/append_only_file.py", "            if state.rewriting:\n", "            if False:\n", FIRST_REWRITE),
+    Mutant("a later rewrite does not confirm", "redbox/store/append_only_file.py", "return now is not None and self._known.are_still(now)", "return False", FIRST_REWRITE),
+    Mutant("changed settings are not noticed", "redbox/store/append_only_file.py", "return self[:2] == now[:2] and self.commands <= now.commands", "return True", FIRST_REWRITE),
     Mutant("a push answers a question", "redbox/store/line.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
     Mutant("a silent server is waited for", "redbox/store/line.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
     Mutant("a connection to a former master is kept", "redbox/store/line.py", "            self.left = True  # after", "            pass  # after", LINE),
