@@ -16,6 +16,7 @@ from redbox.errors import PASSING, BoxPaused, RedboxError, StoreError
 from redbox.publishers.base import Publisher
 from redbox.relay.asker import Answer, Asker
 from redbox.relay.breaker import Breaker, Circuit
+from redbox.relay.digest import Digest
 from redbox.relay.judge import Judge
 from redbox.relay.ledger import Ledger
 from redbox.relay.policy import Policy
@@ -48,18 +49,20 @@ class Engine:
         policy: Policy,
         breaker: Breaker | None,
         tally: Tally,
+        digest: Digest,
     ) -> None:
         self._box = box
         self._name = name
         self._policy = policy
         self._breaker = breaker
         self._tally = tally
+        self._digest = digest
         self._asker = Asker(box, name, policy)
         self._waker = Waker(box, self._asker, policy.poll)
         self._ledger = Ledger()
         settler = Settler(box, tally, self._forget, delete=policy.delete, drop=policy.drop)
         self._settler = settler
-        self._judge = Judge(policy, breaker, settler, tally)
+        self._judge = Judge(policy, breaker, settler, tally, digest)
         self.workers = Workers(
             publisher, dead, self._judge, settler, concurrency=policy.concurrency, time_limit=policy.time_limit
         )
@@ -381,7 +384,8 @@ class Engine:
                 held.deadline = asked_at + self._policy.lease
             elif held in self._ledger:  # not settled meanwhile
                 held.lost = True
-                logger.warning("the lease of event %s was lost", held.claim.event_id)
+                text = f"the lease of event {held.claim.event_id} was lost"
+                self._digest.write(logging.WARNING, "lease", text, "the claim is no longer ours")
 
     # --- the end -------------------------------------------------------------------------------------------------
 

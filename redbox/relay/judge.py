@@ -11,6 +11,7 @@ from redbox.backoff import LONGEST
 from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
 from redbox.events import Claim
 from redbox.relay.breaker import Breaker
+from redbox.relay.digest import Digest
 from redbox.relay.policy import Policy
 from redbox.relay.report import Tally
 from redbox.relay.settler import Held, Settler
@@ -42,11 +43,12 @@ class Judge:
     relay is stopped or its box paused, those events are returned with their attempt excused.
     """
 
-    def __init__(self, policy: Policy, breaker: Breaker | None, settler: Settler, tally: Tally) -> None:
+    def __init__(self, policy: Policy, breaker: Breaker | None, settler: Settler, tally: Tally, digest: Digest) -> None:
         self._policy = policy
         self._breaker = breaker
         self._settler = settler
         self._tally = tally
+        self._digest = digest
         self._verdicts: list[tuple[Held, NotPublished]] = []
         #: Called when the breaker opens: what is claimed and not begun goes back.
         self.on_open: Callable[[], None] = lambda: None
@@ -75,6 +77,7 @@ class Judge:
             self._settler.retry(held, 0.0, error, excuse=True)
             return
         self._tally.failed += 1
+        self._write_failure(held.claim, error)
         if self._breaker is not None and self._breaker.failed(error, held.claim.event_id):
             self._opened(self._breaker)
         attempts = self._policy.attempts
@@ -101,16 +104,24 @@ class Judge:
         reason = "" if isinstance(held.fate, Exhausted) or held.fate is None else error_words(held.fate)
         if objection is not None:
             words = error_words(objection)
-            logger.error("the dead-letter target rejected event %s: %s", held.claim.event_id, words)
+            subject = "the dead-letter target rejected event"
+            self._digest.write(logging.ERROR, subject, f"{subject} {held.claim.event_id}", words)
             reason = f"{reason or 'attempts used up'}; and the dead-letter target rejected it: {words}"
-        logger.warning("event %s is dead: %s", held.claim.event_id, reason or "its attempts are used up")
+        text = f"event {held.claim.event_id} is dead"
+        self._digest.write(logging.WARNING, "dead", text, reason or "its attempts are used up")
         self._settler.kill(held, reason)
 
     def unburied(self, held: Held, error: BaseException) -> None:
         """The dead-letter target did not take it: it stays alive until it does."""
         words = error_words(error)
-        logger.error("the dead-letter target did not take event %s: %s", held.claim.event_id, words)
+        subject = "the dead-letter target did not take event"
+        self._digest.write(logging.ERROR, subject, f"{subject} {held.claim.event_id}", words)
         self._again(held, NotPublished(f"the dead-letter target did not take it: {words}"), excuse=False)
+
+    def _write_failure(self, claim: Claim, error: BaseException) -> None:
+        attempts = "" if self._policy.attempts is None else f" of {self._policy.attempts}"
+        text = f"event {claim.event_id} failed (attempt {claim.failures + 1}{attempts})"
+        self._digest.write(logging.WARNING, "failed", text, error_words(error))
 
     def decide(self) -> None:
         """The verdicts held back were about their events: they die."""

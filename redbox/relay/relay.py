@@ -22,6 +22,7 @@ from redbox.errors import UsageError
 from redbox.publishers.registry import Target, open_target
 from redbox.relay import policy as defaults
 from redbox.relay.breaker import Breaker, Circuit
+from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
 from redbox.relay.policy import check_policy
 from redbox.relay.report import Summary, Tally
@@ -100,6 +101,7 @@ class Relay:
         check_relay(self.name)
         self.breaker = Breaker() if breaker == "default" else breaker
         self.tally = Tally()
+        self._digest = Digest()
         self._every = (reap_every, sweep_every, beat_every)
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the last run
@@ -188,7 +190,7 @@ class Relay:
             raise UsageError("this relay is running already")
         self._loop = asyncio.get_running_loop()
         engine = self._engine = Engine(
-            self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally
+            self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally, self._digest
         )
         if self._stopped:
             engine.stop()
@@ -212,12 +214,13 @@ class Relay:
             await engine.run(drain=drain)
         finally:
             with anyio.CancelScope(shield=True):
+                self._digest.flush()
                 for target in targets:
                     await target.aclose()
 
     def _services(self) -> list[Service]:
         reap_every, sweep_every, beat_every = self._every
-        services: list[Service] = []
+        services: list[Service] = [self._digest]
         if reap_every is not None:
             services.append(Reaper(self._box, every=min(reap_every, self._policy.lease / 2)))
         if sweep_every is not None:

@@ -1,0 +1,91 @@
+"""Log lines that repeat: the first of each kind is written at once, the others as a number."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger("redbox.relay")
+
+WINDOW: Final = 60.0
+KINDS: Final = 20  # of each subject; further kinds are counted together
+KEPT: Final = 200  # characters of a text that tell its kind
+
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+#: Ids, hashes and numbers; three digits are left, since they may be a status.
+_NUMBERED: Final = re.compile(r"(?<![\w-])(?!\d{3}(?![\w-]))[\w-]*\d[\w-]*")
+
+
+class _Kind:
+    """What is known of one kind: its first text, how often it came since then, and when its window began."""
+
+    __slots__ = ("count", "level", "since", "text")
+
+    def __init__(self, level: int, text: str, since: float) -> None:
+        self.level = level
+        self.text = text
+        self.since = since
+        self.count = 0
+
+
+class Digest:
+    """Writes each kind of line once, and then once per window how many more there were.
+
+    A kind that did not come for a whole window is forgotten: when it comes again, it is written at once. Memory and
+    lines are bounded by the number of kinds. It is a service of the relay: `run_once` closes the window.
+    """
+
+    every = WINDOW
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+
+    def write(self, level: int, subject: str, text: str, reason: str) -> None:
+        """Writes `text: reason`, or counts it. Lines of one subject and with like reasons are of one kind."""
+        now, line = self._clock(), f"{text}: {reason}"
+        key = subject, fold(reason)
+        kind = self._kinds.get(key)
+        if kind is None and sum(each == subject for each, _ in self._kinds) >= KINDS:
+            key, line = (subject, ""), "lines of further kinds"
+            kind = self._kinds.setdefault(key, _Kind(level, line, now))
+        if kind is None:
+            self._kinds[key] = _Kind(level, line, now)
+            logger.log(level, line)
+            return
+        logger.debug(line)
+        if now - kind.since >= WINDOW:
+            self._close(kind, now)
+        kind.count += 1
+
+    async def run_once(self) -> None:
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes what was counted since the last time."""
+        now = self._clock()
+        for key, kind in list(self._kinds.items()):
+            if not kind.count:
+                del self._kinds[key]
+            self._close(kind, now)
+
+    def _close(self, kind: _Kind, now: float) -> None:
+        if kind.count:
+            message = "%s more like this in the last %.0f s: %s"
+            logger.log(
+                kind.level,
+                message,
+                f"{kind.count:,}",
+                max(1.0, now - kind.since),
+                kind.text,
+                extra={"more": kind.count},
+            )
+        kind.count, kind.since = 0, now
+
+
+def fold(text: str) -> str:
+    """A text without what differs from event to event."""
+    return _NUMBERED.sub("#", _QUOTED.sub("'…'", text[:KEPT]))
