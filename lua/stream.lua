@@ -33,9 +33,10 @@ if action == "own" then
   end
   if before == "" or redis.call("HGET", where, "owner") == before then
     redis.call("HSET", where, "owner", owner)
+    return { cut, settled }
   end
 end
-local members, taken_over = stream(name, owner, ARGV[4])
+local members, taken_over = stream(name, owner, action ~= "look" and ARGV[4])
 if taken_over then
   return taken_over
 end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from zlib import crc32
@@ -17,6 +18,7 @@ from redbox import Box, Event, StoreError, keys
 from redbox.errors import TransactionFailed
 from redbox.store import transact
 from redbox.testing import check_invariants
+from redbox.testing.conformance.steps import contents
 from redbox.testing.plugin import new_box_name
 from tests import servers
 
@@ -168,6 +170,41 @@ async def test_a_slot_on_the_move_leaves_no_half_done_step(
         assert await box.get(held["transacted"]) is not None
     assert await try_everything(box, held) == []
     assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SC-4", "SP-3")
+async def test_a_stream_whose_batch_has_moved_writes_nothing(
+    cluster: servers.Cluster, clients: list[redis.Redis], box: Box
+):
+    store, batch, relay = box._store, ("lake", "me", 1), "stream:lake"
+    await box.put_many([Event("user.created", {"id": number}) for number in range(6)])
+    await store.stream("own", "lake", "me")
+    await store.cut(batch, relay, 3, 60_000, 1_000_000, None)
+    members = await store.members("lake", 1, 0, -1)
+    await store.release(relay, members[:1])
+    # A key that does not exist stops a script while the slot moves: only the batch may do so here.
+    indexes = ("waiting", "suspect", "retries", "published", "dead", "blocked", "lost")
+    await store.exchange([("ZADD", getattr(keys, name)(box.name), 1e15, "filler") for name in indexes])
+    await store.exchange([("SET", keys.alone(box.name), "0 filler"), ("XADD", keys.log(box.name), "*", "a", "b")])
+    await store.exchange([("DEL", keys.wake(box.name)), ("RPUSH", keys.wake(box.name), "1")])
+    before = await contents(box)
+
+    steps = {
+        "cut": lambda: store.cut(batch, relay, 2, 60_000, 1_000_000, None),
+        "settle": lambda: store.ack(relay, False, members[1:], batch=batch),
+        "take back": lambda: store.reclaim(batch, relay, 60_000, [members[0][0]]),
+    }
+    refused = []
+    for name, act in steps.items():
+        move = Move(cluster, clients, box.name)
+        move.begin()
+        move.carry([keys.batch(box.name, "lake", 1)], move.source, move.target)
+        with suppress(StoreError):
+            await act()
+            refused.append(f"{name} was done")
+        move.roll_back()
+        assert await contents(box) == before, f"{name} was half done"
+    assert refused == []
 
 
 async def test_a_finished_move_is_followed(cluster: servers.Cluster, clients: list[redis.Redis], box: Box):

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import redis
 
-from redbox import Box, BoxPaused, Claim, Event, Outcome, State, StoreError, StoreUnavailable, keys
+from redbox import Box, BoxPaused, Event, Outcome, State, StoreError, StoreUnavailable, keys
 from redbox.errors import ForeignKey, NewerLayout, StoreFull
 from redbox.testing import advance, check_invariants
 from redbox.testing.plugin import new_box_name
@@ -352,81 +352,6 @@ async def test_a_transaction_on_foreign_keys_commits_nothing_of_the_callers(box:
             tx.redis.set(tx.key("mine"), "x")
             tx.put(Event("user.created"))
     assert client.get(tx.key("mine")) is None
-
-
-async def claimed(box: Box, count: int = 1) -> list[Claim]:
-    await box.put_many([Event("user.created", ordering_key=f"o{n}", unique_key=f"u{n}") for n in range(count)])
-    claims = await box.claim("relay-1")
-    await box.put_many([Event("user.created", ordering_key=f"o{n}") for n in range(count)])
-    return claims
-
-
-async def dead(box: Box) -> str:
-    (claim,) = await claimed(box)
-    await box.kill(claim, reason="never")
-    return claim.event_id
-
-
-async def prepared(box: Box, name: str) -> Operation:
-    """A box in which the operation of this name has something to do."""
-    who: dict[str, str] = {"who": "ada", "why": "a test"}
-    if name in ("drop", "replay", "sweep"):
-        event_id = await dead(box)
-        return {
-            "drop": lambda: box.operate.drop([event_id], **who),
-            "replay": lambda: box.replay([event_id], **who),
-            "sweep": lambda: box.sweep(keep_dead=0, keep_published=0),
-        }[name]
-    claims = await claimed(box)
-    ids = [claim.event_id for claim in claims]
-    await box.put(Event("user.created", event_id=f"due-{box.name}"))
-    if name == "reap":
-        await advance(box, minutes=5)
-    operations: dict[str, Operation] = {
-        "put": lambda: box.put(Event("user.created", ordering_key="o", unique_key="u")),
-        "claim": lambda: box.claim("relay-2"),
-        "renew": lambda: box.renew(claims),
-        "ack": lambda: box.ack(claims),
-        "ack, delete": lambda: box.ack(claims, delete=True),
-        "retry": lambda: box.retry(claims, error="no answer"),
-        "kill": lambda: box.kill(claims, reason="never"),
-        "release": lambda: box.release(claims),
-        "reap": box.reap,
-        "kill by hand": lambda: box.operate.kill(ids, **who),
-        "release by hand": lambda: box.operate.release(ids, **who),
-        "reschedule": lambda: box.operate.reschedule([f"due-{box.name}"], **who),
-        "configure": lambda: box.operate.configure(max_pending=5, **who),
-    }
-    return operations[name]
-
-
-OPERATIONS = [
-    "put", "claim", "renew", "ack", "ack, delete", "retry", "kill", "release", "reap", "kill by hand",
-    "release by hand", "reschedule", "configure", "drop", "replay", "sweep",
-]  # fmt: skip
-OWN_KEYS = [
-    "meta", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost", "counters",
-    "log", "alone",
-]  # fmt: skip
-
-
-@pytest.mark.req("SC-4")
-@pytest.mark.parametrize("operation", OPERATIONS)
-async def test_with_a_foreign_key_an_operation_works_or_changes_nothing(
-    server: servers.Server, client: redis.Redis, operation: str
-):
-    half_done = []
-    for name in OWN_KEYS:
-        async with Box.open(server.url, name=new_box_name()) as box:
-            act = await prepared(box, operation)
-            client.set(getattr(keys, name)(box.name), "somebody else's")
-            before = content(client, box.name)
-            try:
-                await act()
-            except ForeignKey:
-                if content(client, box.name) != before:
-                    half_done.append(name)
-    assert half_done == []
 
 
 # --- a newer redbox --------------------------------------------------------------------------------------------

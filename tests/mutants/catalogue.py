@@ -8,6 +8,7 @@ from typing import NamedTuple
 SUITE = ("--pyargs", "redbox.testing.conformance", "tests/unit/test_exact_times.py")
 #: Where only a real server can tell.
 FAULTS = ("tests/integration/test_server_faults.py", "-k", "full_server or read_only")
+LOOKS = ("redbox/testing/conformance/test_writing.py",)
 CLUSTER = ("tests/integration/test_cluster.py",)
 
 
@@ -48,9 +49,9 @@ MUTANTS = [
     Mutant("an event is young again after a retry", "claim.lua", "earlier[2] or event[2]", "earlier[2]"),
     Mutant("claiming loses what it did not reach", "claim.lua", "whole(#taken + #lost - 1)", "whole(#ids - 1)"),
     Mutant("a lost id takes its neighbour's place", "claim.lua", "whole(#taken + #lost - 1)", "whole(#taken - 1)"),
-    Mutant("a claim begins what it cannot finish", "claim.lua", '"counters", "claimed", "retries", "wake", "alone"', '"counters"'),
-    Mutant("an ack begins what it cannot finish", "ack.lua", '"counters", "claimed", "published", "wake"', '"counters"'),
-    Mutant("a put begins what it cannot finish", "put.lua", '"counters", "pending", "waiting", "wake"', '"counters", "pending"'),
+    Mutant("a claim begins what it cannot finish", "claim.lua", '"counters", "claimed", "retries", "wake", "alone"', '"counters"', LOOKS),
+    Mutant("an ack begins what it cannot finish", "ack.lua", '"counters", "claimed", "published", "wake"', '"counters"', LOOKS),
+    Mutant("a put begins what it cannot finish", "put.lua", '"counters", "pending", "waiting", "wake"', '"counters", "pending"', LOOKS),
     Mutant("a claimed event stays in retries", "claim.lua", 'in_chunks("ZREM", key.retries, retried)', ""),
     Mutant("a claim in flight does not hold its unique key", "claim.lua", 'unique_key .. event[5], "+inf", id', 'unique_key .. event[5], 0, id'),
     Mutant("a paused box is claimed from", "claim.lua", "if settings.paused or taken_over then", "if taken_over then"),
@@ -242,6 +243,12 @@ MUTANTS = [
     Mutant("taken back and counted as a retry", "reclaim.lua", '{ "pending", "suspect", "retries" }', '{ "pending", "suspect" }'),
     Mutant("taken back without a lease", "reclaim.lua", 'redis.call("ZADD", key.claimed, now + lease, id)', ""),
     Mutant("taken back, and its unique key is free", "reclaim.lua", 'redis.call("ZADD", unique_key .. event[3], "+inf", id)', ""),
+    Mutant("the batch of a stream is not looked at first", "include/stream.lua", 'redis.call("ZCARD", members)', "", LOOKS),
+    Mutant("taking back begins what it cannot finish", "reclaim.lua", "\ntouch()\n", "\n", LOOKS),
+    Mutant("a mark begins what it cannot finish", "mark.lua", 'touch({ "counters" })', "", LOOKS),
+    Mutant("a drop begins what it cannot finish", "drop.lua", "\ntouch()\n", "\n", LOOKS),
+    Mutant("a sweep begins what it cannot finish", "sweep.lua", "\n  touch()\n", "\n", LOOKS),
+    Mutant("a renewal begins what it cannot finish", "renew.lua", 'redis.call("HLEN", key.counters)', "", LOOKS),
     Mutant("taken back before it is due", "reclaim.lua", 'tonumber(available_at) <= now and "OK" or "NOTDUE"', '"OK"'),
     Mutant("taken back from a paused box", "reclaim.lua", "if back[1] and settings.paused then", "if false then"),
     Mutant("a paused box answers nothing of what is held", "reclaim.lua", "if back[1] and settings.paused then", "if settings.paused then"),

@@ -15,9 +15,7 @@ from redbox.errors import (
     BoxFull,
     DurabilityNotReached,
     DurabilityUnsupported,
-    ForeignKey,
     InvalidSetting,
-    NewerLayout,
     PartlyCommitted,
     UsageError,
 )
@@ -408,130 +406,6 @@ async def scene(box: Box) -> dict[str, Any]:
     await box.operate.resume(who="ada", why="so that there is a log")
     await advance(box, seconds=1)
     return {"claimed": claims[0], "expired": claims[1]}
-
-
-#: every writing script, by what calls it
-WRITES: dict[str, Callable[[Box, dict[str, Any]], Awaitable[Any]]] = {
-    "put": lambda box, _: box.put(Event("n", ordering_key="o", unique_key="x")),
-    "claim": lambda box, _: box.claim("relay-1"),
-    "ack": lambda box, claims: box.ack(claims["claimed"]),
-    "retry": lambda box, claims: box.retry(claims["claimed"], error="503"),
-    "kill": lambda box, claims: box.kill(claims["claimed"], reason="422"),
-    "release": lambda box, claims: box.release(claims["claimed"]),
-    "reap": lambda box, _: box.reap(),
-    "replay": lambda box, _: box.replay(["dead", "published"]),
-    "sweep": lambda box, _: box.sweep(keep_published=0),
-}
-OPERATIONS: dict[str, Callable[[Box, dict[str, Any]], Awaitable[Any]]] = {
-    "operate.kill": lambda box, _: box.operate.kill(["claimed", "pending"], who="ada", why="x"),
-    "operate.release": lambda box, _: box.operate.release(["claimed"], who="ada", why="x"),
-    "operate.reschedule": lambda box, _: box.operate.reschedule(["pending"], delay=60, who="ada", why="x"),
-    "operate.drop": lambda box, _: box.operate.drop(["dead"], who="ada", why="x"),
-    "replay by name": lambda box, _: box.replay(["dead"], who="ada", why="x"),
-    "operate.pause": lambda box, _: box.operate.pause(who="ada", why="x"),
-}
-#: What the busiest scripts write, and so look at first; the others look at every key of the box.
-WRITTEN = {
-    "put": ["counters", "pending", "waiting", "wake"],
-    "claim": ["counters", "claimed", "retries", "wake", "alone"],
-    "ack": ["counters", "claimed", "published", "wake"],
-}
-BOX_KEYS = ["counters", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost"]
-
-
-async def refuses_to_begin(box: Box, claims: dict[str, Any], name: str, kind: str) -> None:
-    """A key of this box that something else uses is noticed before the first write."""
-    store, key, spare = box._store, f"{keys.prefix(box.name)}:{kind}", f"{keys.prefix(box.name)}:spare"
-    (there,) = await store.exchange([("EXISTS", key)])
-    if there:
-        await store.exchange([("RENAME", key, spare)])
-    await store.exchange([("RPUSH", key, "x") if kind == "alone" else ("SET", key, "somebody else's")])
-    before = await contents(box)
-    with pytest.raises(ForeignKey, match="choose another name"):
-        await {**WRITES, **OPERATIONS}[name](box, claims)
-    assert await contents(box) == before, f"{name} wrote before it failed on {kind}"
-    await store.exchange([("DEL", key)])
-    if there:
-        await store.exchange([("RENAME", spare, key)])
-
-
-@pytest.mark.req("SC-4")
-@pytest.mark.parametrize("name", [*WRITES, *OPERATIONS])
-async def test_a_script_that_cannot_finish_does_not_begin(box: Box, name: str):
-    claims = await scene(box)
-    for kind in WRITTEN.get(name, ["lost"]):
-        await refuses_to_begin(box, claims, name, kind)
-    await {**WRITES, **OPERATIONS}[name](box, claims)
-    assert await check_invariants(box) == []
-
-
-@pytest.mark.req("SC-4")
-async def test_settling_an_event_without_keys_looks_first_too(box: Box):
-    await box.put(Event("n"))
-    (claim,) = await box.claim("relay")
-    for kind in WRITTEN["ack"]:
-        await refuses_to_begin(box, {"claimed": claim}, "ack", kind)
-    assert await box.ack(claim) == [True]
-
-
-@pytest.mark.req("SC-4")
-async def test_every_key_of_the_box_is_looked_at_first(box: Box):
-    claims = await scene(box)
-    for kind in BOX_KEYS:
-        await refuses_to_begin(box, claims, "retry", kind)
-    assert await check_invariants(box) == []
-
-
-@pytest.mark.req("SC-4")
-async def test_the_line_of_an_ordered_event_is_looked_at_first(box: Box):
-    await bury(box, Event("n", event_id="dead", ordering_key="o"))
-    for name in ("put", "replay"):
-        await refuses_to_begin(box, {}, name, "line:o")
-
-
-@pytest.mark.req("SC-4", "RO-3")
-@pytest.mark.parametrize("name", [*OPERATIONS])
-async def test_an_operators_action_that_cannot_be_recorded_is_not_done(box: Box, name: str):
-    await refuses_to_begin(box, await scene(box), name, "log")
-
-
-@pytest.mark.req("SC-4")
-async def test_renewal_that_cannot_finish_does_not_begin(box: Box):
-    claims, store = await scene(box), box._store
-    await store.exchange([("RENAME", keys.counters(box.name), f"{keys.prefix(box.name)}:spare")])
-    await store.exchange([("SET", keys.counters(box.name), "somebody else's")])
-    before = await contents(box)
-    with pytest.raises(ForeignKey):
-        await box.renew(claims["claimed"], lease=3600)
-    assert await contents(box) == before
-
-
-READS: dict[str, Callable[[Box, dict[str, Any]], Awaitable[Any]]] = {
-    "get": lambda box, _: box.get("pending"),
-    "page": lambda box, _: box.page(),
-    "stats": lambda box, _: box.stats(),
-    "renew": lambda box, claims: box.renew(claims["claimed"]),
-    "operate.configure": lambda box, _: box.operate.configure(max_pending=1, who="ada", why="x"),
-    "mark": lambda box, _: box._store.mark("archived", [("dead", 2, "x")]),
-    "note": lambda box, _: box._store.note("patch", who="ada", why="x", count=1),
-}
-
-
-@pytest.mark.req("SC-4")
-async def test_a_box_of_a_newer_layout_is_left_alone_by_every_script(box: Box):
-    claims = await scene(box)
-    await box._store.exchange([("HSET", keys.meta(box.name), "layout", "2")])
-    before = await contents(box)
-    for call in (*WRITES.values(), *OPERATIONS.values(), *READS.values()):
-        with pytest.raises(NewerLayout, match="upgrade"):
-            await call(box, claims)
-    with pytest.raises(NewerLayout):
-        async with box.transaction() as tx:
-            tx.put(Event("n"))
-    assert await contents(box) == before
-    await box._store.exchange([("HSET", keys.meta(box.name), "layout", "1")])
-    for call in READS.values():
-        await call(box, claims)
 
 
 @pytest.mark.req("SC-4", "PL-7")

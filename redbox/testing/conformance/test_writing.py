@@ -1,0 +1,175 @@
+"""SC-4: every script of the registry looks at what it is about to write, before its first write."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+
+from redbox import Box, Event, keys
+from redbox.errors import NewerLayout, RedboxError
+from redbox.store.scripts import NO_WRITES, REGISTRY
+from redbox.testing import advance, check_invariants
+from redbox.testing.conformance.steps import bury, contents, publish, put_and_claim
+
+ADA: Final[dict[str, Any]] = {"who": "ada", "why": "a test"}
+STREAM: Final = "stream:lake"
+LEASE: Final = 60_000
+
+Held = dict[str, Any]
+Call = Callable[[Box, Held], Awaitable[Any]]
+
+
+async def scene(box: Box) -> Held:
+    """One event in each state, each by its name, and a stream with a batch; returns the living claims."""
+    store = box._store
+    await publish(box, Event("n", event_id="published"))
+    await bury(box, Event("n", event_id="dead", ordering_key="d", unique_key="d"))
+    await box.put_many([Event("n", event_id=each, unique_key=each) for each in ("member", "released")])
+    await store.stream("own", "lake", "me")
+    await store.cut(("lake", "me", 1), STREAM, 2, LEASE, 1_000_000, None)
+    await store.stream("cut", "lake", "me", 1)
+    held = {"members": dict(await store.members("lake", 1, 0, -1))}
+    claims = [
+        await put_and_claim(box, Event("n", event_id="claimed", ordering_key="o", unique_key="c")),
+        await put_and_claim(box, Event("n", event_id="expired", unique_key="e"), lease=0.001),
+    ]
+    await put_and_claim(box, Event("n", event_id="suspect"))
+    await store.exchange([
+        ("HSET", keys.event(box.name, "suspect"), "expiries", "1"),
+        ("ZADD", keys.claimed(box.name), 1, "suspect"),
+    ])  # fmt: skip
+    await box.reap(limit=1, delay=3600)
+    await store.release(STREAM, [("released", held["members"]["released"])])
+    await box.put_many([Event("n", event_id="pending", unique_key="p"), Event("n", event_id="free")])
+    await box.put(Event("n", event_id="waiting", ordering_key="o"))
+    await box.beat("relay-9", "instance", {"pid": "1"}, fresh=10)
+    await store.lock("take", "archive", "token", 60)
+    await advance(box, seconds=1)
+    await store.exchange([("DEL", keys.wake(box.name))])
+    return {**held, "claimed": claims[0], "expired": claims[1]}
+
+
+#: What calls each script: the first word is its name.
+CALLS: Final[dict[str, Call]] = {
+    "put": lambda box, _: box.put(Event("n", event_id="new")),
+    "put with keys": lambda box, _: box.put(Event("n", event_id="new", ordering_key="o", unique_key="x")),
+    "claim": lambda box, _: box.claim("relay-1", limit=2),
+    "claim for a stream": lambda box, _: box._store.cut(("lake", "me", 2), STREAM, 2, LEASE, 1_000_000, None),
+    "renew": lambda box, held: box._store.renew(
+        "relay-1", LEASE, [("claimed", held["claimed"].number), ("expired", 99)], alone=True
+    ),
+    "ack": lambda box, held: box.ack(held["claimed"]),
+    "ack without keys": lambda box, held: box.ack(held["expired"]),
+    "ack and delete": lambda box, held: box.ack(held["claimed"], delete=True),
+    "ack for a stream": lambda box, held: box._store.ack(
+        STREAM, False, held["members"].items(), batch=("lake", "me", 1)
+    ),
+    "stream own": lambda box, _: box._store.stream("own", "lake", "another", 0),
+    "reclaim": lambda box, held: box._store.reclaim(("lake", "me", 1), STREAM, LEASE, held["members"]),
+    "end_wait": lambda box, _: box._store.end_wait("wait"),
+    "retry": lambda box, held: box.retry(held["claimed"], error="503", excuse=True),
+    "kill": lambda box, held: box.kill(held["claimed"], reason="422"),
+    "kill and drop": lambda box, held: box.kill(held["claimed"], reason="422", drop=True),
+    "kill by hand": lambda box, _: box.operate.kill(["claimed", "pending", "suspect", "waiting"], **ADA),
+    "release": lambda box, held: box.release(held["claimed"]),
+    "release by hand": lambda box, _: box.operate.release(["claimed"], **ADA),
+    "reap": lambda box, _: box.reap(),
+    "replay": lambda box, _: box.replay(["dead", "published"], **ADA),
+    "reschedule": lambda box, _: box.operate.reschedule(["pending", "released"], delay=60, **ADA),
+    "drop": lambda box, _: box.operate.drop(["dead", "published"], **ADA),
+    "mark archived": lambda box, _: box._store.mark("archived", [("published", 1, "there")]),
+    "mark superseded_by": lambda box, _: box._store.mark("superseded_by", [("dead", 2, "new")]),
+    "note": lambda box, _: box._store.note("patch", count=1, **ADA),
+    "lock take": lambda box, _: box._store.lock("take", "replay", "token", 60),
+    "lock free": lambda box, _: box._store.lock("free", "archive", "token"),
+    "sweep": lambda box, _: box.sweep(keep_published=0, keep_dead=0),
+    "beat": lambda box, _: box.beat("relay-1", "instance", {"pid": "1"}, fresh=10),
+    "beat and leave": lambda box, _: box.beat("relay-9", "instance", {}, fresh=10, leaving=True),
+    "configure": lambda box, _: box.operate.configure(max_pending=9, **ADA),
+    "get": lambda box, _: box.get("pending"),
+    "page": lambda box, _: box.page(),
+    "stats": lambda box, _: box.stats(),
+    "bounds": lambda box, _: box._store.bounds("pending", "", "", "", "", 3, 100),
+    "slice": lambda box, _: box._store.slice("pending", "", "", 1, "x", "", 2, ""),
+    "pick": lambda box, _: box._store.pick(["pending"]),
+    "examine": lambda box, _: box._store.examine(["pending"]),
+    "examine_keys": lambda box, _: box._store.examine_keys(10, [("line", b"o", b"", b"")]),
+}
+SCRIPT_OF: Final = {call: call.partition(" ")[0] for call in CALLS}
+WRITING: Final = [call for call, script in SCRIPT_OF.items() if REGISTRY[script].flag != NO_WRITES]
+#: Keys that a script may write, whether or not it does so in the scene. The scripts that look at every key have `lost`.
+ALL: Final = ("reclaim", "retry", "kill", "release", "reap", "replay", "reschedule", "drop", "sweep")
+MAY_WRITE: Final = {
+    "put": {"counters", "pending", "waiting", "wake"},
+    "claim": {"counters", "claimed", "retries", "wake", "alone"},
+    "ack": {"counters", "claimed", "published", "wake"},
+    **{script: {"lost"} for script in ALL},
+}
+
+
+def test_every_script_of_the_registry_is_called():
+    assert {*SCRIPT_OF.values()} == {*REGISTRY}
+
+
+async def without_prefix(box: Box) -> dict[str, Any]:
+    return {name.removeprefix(keys.prefix(box.name)): value for name, value in (await contents(box)).items()}
+
+
+async def written_by(box: Box, call: str) -> set[str]:
+    """The keys that the call writes, and on which a foreign type can stop it: a string is replaced and an event removed
+    whatever their types are."""
+    held = await scene(box)
+    before = await without_prefix(box)
+    await CALLS[call](box, held)
+    after = await without_prefix(box)
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    return {
+        name for name in changed
+        if not name.startswith(":b:") and (name in after or not name.startswith((":e:", ":h:")))
+    }  # fmt: skip
+
+
+@pytest.mark.req("SC-4")
+@pytest.mark.parametrize("call", WRITING)
+async def test_a_script_that_cannot_finish_does_not_begin(open_box: Callable[..., Box], call: str):
+    kinds = await written_by(open_box(), call)
+    assert kinds, "the scene has nothing for this call to do"
+    kinds |= {f":{name}" for name in MAY_WRITE.get(SCRIPT_OF[call], ())}
+    box = open_box()
+    held, store = await scene(box), box._store
+    spare, before = f"{keys.prefix(box.name)}:spare", await contents(box)
+    half_done = []
+    for kind in sorted(kinds):
+        key = keys.prefix(box.name) + kind
+        (type_,) = await store.exchange([("TYPE", key)])
+        if key in before:
+            await store.exchange([("RENAME", key, spare)])
+        is_string = type_ == b"string" or kind.startswith((":alone", ":lock:"))
+        await store.exchange([("RPUSH", key, "x") if is_string else ("SET", key, "somebody else's")])
+        with pytest.raises(RedboxError):
+            await CALLS[call](box, held)
+        await store.exchange([("DEL", key)])
+        if key in before:
+            await store.exchange([("RENAME", spare, key)])
+        if await contents(box) != before:
+            half_done.append(kind)
+            break
+    assert half_done == []
+    await CALLS[call](box, held)
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SC-4")
+async def test_a_box_of_a_newer_layout_is_left_alone_by_every_script(box: Box):
+    held = await scene(box)
+    await box._store.exchange([("HSET", keys.meta(box.name), "layout", "2")])
+    before = await contents(box)
+    for call in CALLS.values():
+        with pytest.raises(NewerLayout, match="upgrade"):
+            await call(box, held)
+    with pytest.raises(NewerLayout):
+        async with box.transaction() as tx:
+            tx.put(Event("n"))
+    assert await contents(box) == before
