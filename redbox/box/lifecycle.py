@@ -110,6 +110,7 @@ class Lifecycle:
             )
         lease_ms = _positive_ms(lease, "lease")
         arguments = (relay, limit, lease_ms, attempts or 0, max_bytes, holding, beside)
+        await self._store.confirmation(self._durability)  # nothing is claimed that could not be settled
         if wait is None:
             reply = await self._store.claim(*arguments)
         else:

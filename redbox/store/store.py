@@ -24,12 +24,14 @@ from redbox import keys
 from redbox.errors import (
     DurabilityNotReached,
     RedboxError,
+    StoreFull,
+    StoreUnavailable,
     UsageError,
 )
 from redbox.store.append_only_file import AppendOnlyFile
 from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
-from redbox.store.errors import translate
+from redbox.store.errors import code, translate
 from redbox.store.line import WAIT_PATIENCE, Command, NotConnected, Wait
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
 from redbox.store.wire import Wire
@@ -397,7 +399,14 @@ class Store:
         if known is None:
 
             async def exchange(commands: Sequence[Command]) -> list[Any]:
-                return await self._exchange(commands, repeat=True, wait=Wait())
+                replies = await self._exchange(commands, repeat=True, wait=Wait())
+                for reply in replies:
+                    # A server that is busy, or has too few replicas, has not said that it cannot.
+                    if isinstance(reply, Exception) and code(reply) != "NOPERM":
+                        told = self.translate(reply, maybe=False)
+                        if isinstance(told, StoreUnavailable | StoreFull):
+                            raise told from reply
+                return replies
 
             timeout = (await self.wire()).read_timeout
             known = await confirm_by(durability, exchange, keys.counters(self.box), timeout)

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from redbox import Box, Event
+from redbox import Box, Event, Relay, State
 from redbox.errors import DurabilityNotReached, DurabilityUnsupported
 from redbox.store import durability
 from tests import servers
@@ -150,3 +151,50 @@ async def test_each_level_has_its_own_lane(master: servers.Server):
         with pytest.raises(DurabilityNotReached):
             await box.put(Event("user.created"), durability="replicas=9")
         assert (await box.put(Event("user.created"))).durability == "server"
+
+
+# --- relays ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SC-1", "PL-7")
+@pytest.mark.parametrize("way", ["run", "drain"])
+async def test_a_relay_publishes_nothing_that_it_cannot_settle(redis_url: str, way: str):
+    """The server keeps no append-only file: each start of the relay ends before it claims anything."""
+    published: list[str] = []
+
+    async def publish(event: Event) -> None:
+        published.append(event.event_id)
+
+    name = f"unsupported-{way}"
+    async with Box.open(redis_url, name=name) as box, Box.open(redis_url, name=name, durability="fsync") as durable:
+        ids = [(await box.put(Event("n"))).event_id for _ in range(3)]
+        for _ in range(3):
+            relay = Relay(durable, publish)
+            with pytest.raises(DurabilityUnsupported, match="appendonly yes"):
+                async with asyncio.timeout(10):
+                    await getattr(relay, way)()
+        records = [await box.get(event_id) for event_id in ids]
+        assert [(record.state, record.attempts) for record in records if record] == [(State.PENDING, 0)] * 3
+        with pytest.raises(DurabilityUnsupported):
+            await durable.claim("relay-1")
+    assert published == []
+
+
+async def test_a_relay_waits_for_a_server_that_is_away_before_it_checks_durability():
+    with servers.redis_server(appendonly="yes", appendfsync="always") as server:
+        published = asyncio.Event()
+
+        async def publish(_: Event) -> None:
+            published.set()
+
+        async with Box.open(server.url) as box:
+            await box.put(Event("n"))
+        server.kill()
+        async with Box.open(server.url, durability="fsync") as box:
+            running = asyncio.create_task(Relay(box, publish).run())
+            await asyncio.sleep(0.2)
+            server.start()
+            async with asyncio.timeout(15):
+                await published.wait()
+            running.cancel()
+            await asyncio.wait([running])

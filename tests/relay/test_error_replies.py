@@ -118,6 +118,27 @@ async def test_a_put_says_what_is_wrong(server: servers.Server, trouble: Any):
         assert (await box.put(Event("n"))).created
 
 
+@TROUBLES
+async def test_a_server_in_trouble_is_not_taken_for_one_that_cannot_sync(server: servers.Server, trouble: Any):
+    """What it can do is asked when it is first needed; an error reply that passes is no answer to that."""
+    with server.client() as client:
+        client.config_set("appendfsync", "always")
+        client.config_set("appendonly", "yes")
+        servers.poll(lambda: not client.info("persistence")["aof_rewrite_in_progress"], "the rewrite does not end")  # type: ignore[index]
+    target = Target()
+    async with Box.open(server.url, name=new_box_name(), durability="fsync") as box:
+        with trouble(server):
+            with pytest.raises(StoreUnavailable):
+                await box.put(Event("n"))
+            running_relay = asyncio.create_task((relay := Relay(box, target)).run())
+            await asyncio.sleep(0.2)
+            assert not running_relay.done()
+        await box.put(Event("n"))
+        await target.has_taken(1)
+        relay.stop()
+        await running_relay
+
+
 async def test_a_wait_that_is_not_allowed_is_not_repeated_at_once():
     """BLPOP is refused and the claim behind it is not: each answer comes at once."""
     with servers.redis_server() as server, server.client() as client:
