@@ -7,7 +7,7 @@
 -- saw, one that was claimed since is left alone: so a replay can be repeated.
 --
 -- KEYS[1]   meta       hash; names the box
--- ARGV[1]   reset      1 to clear attempts and last_error, 0 to keep them
+-- ARGV[1]   reset      1 to excuse all attempts so far and clear last_error, 0 to keep counting
 -- ARGV[2]   available  "" now, "+ms" from now, or "ms" absolute
 -- ARGV[3]   force      1 to ignore a held unique_key, or what superseded the event
 -- ARGV[4]   dry        1 to answer only
@@ -27,6 +27,7 @@
 --- @include "touch_event"
 --- @include "due"
 --- @include "holder"
+--- @include "tries"
 --- @include "join_line"
 --- @include "enqueue"
 --- @include "remember"
@@ -73,13 +74,14 @@ end
 for at = 7, #ARGV, 2 do
   local id = ARGV[at]
   local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "unique_scope",
-    "attempts", "published_at", "claimed_by", "claim", "superseded_by", "seq")
+    "attempts", "published_at", "claimed_by", "claim", "superseded_by", "seq",
+    "earlier_attempts")
   local reply = judge(id, event, ARGV[at + 1])
   if reply[1] == "OK" then
     seen[id] = true
     touch_event(id, event[2], event[3])
     if event[3] then
-      local untouched = reset or tonumber(event[5] or 0) == 0
+      local untouched = reset or tries(event[5], event[11]) == 0
       batch_unique[event[3]] = { id = id, score = untouched and 0 or available_at }
     end
     local place, head = false, false
@@ -107,7 +109,7 @@ for _, item in ipairs(replayed) do
 end
 for _, item in ipairs(blocking) do
   local id, event = item[1], item[2]
-  local ordering, attempts = event[2], reset and 0 or tonumber(event[5] or 0)
+  local ordering = event[2]
   if event[6] then
     remember(id, event[6], event[8], "published", event[7], "")
   end
@@ -116,13 +118,16 @@ for _, item in ipairs(blocking) do
   redis.call("HDEL", event_key .. id, "published_at", "died_at", "claimed_at", "claimed_by", "expiries", "alone", "exhausted",
     "superseded_by", "archived")
   if reset then
-    redis.call("HDEL", event_key .. id, "attempts", "excused", "last_error")
+    redis.call("HDEL", event_key .. id, "last_error")
+    if event[5] then
+      redis.call("HSET", event_key .. id, "excused", event[5], "earlier_attempts", event[5])
+    end
   end
   redis.call("ZREM", event[1] == "DEAD" and key.dead or key.published, id)
   if ordering then
     join_line(id, ordering, settings.blocks and event[1] == "DEAD" and event[10])
   end
-  enqueue(id, available_at, attempts, 0, ordering, event[3])
+  enqueue(id, available_at, reset and 0 or tries(event[5], event[11]), 0, ordering, event[3])
 end
 record_action("replay", who, why, ids)
 count("replayed", #ids)

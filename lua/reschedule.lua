@@ -18,6 +18,7 @@
 --- @include "touch"
 --- @include "touch_event"
 --- @include "due"
+--- @include "tries"
 --- @include "enqueue"
 --- @include "record_action"
 --- @include "hint"
@@ -32,7 +33,8 @@ local available_at = due(ARGV[1], now)
 local replies, moved, ids = {}, {}, {}
 for at = 4, #ARGV do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "attempts", "expiries", "ordering_key", "unique_key")
+  local event = redis.call("HMGET", event_key .. id, "state", "attempts", "expiries", "ordering_key", "unique_key",
+    "earlier_attempts")
   if event[1] == "PENDING" then
     touch_event(id, event[4], event[5])
     moved[#moved + 1] = { id, event }
@@ -47,7 +49,7 @@ touch()
 for _, item in ipairs(moved) do
   local id, event = item[1], item[2]
   redis.call("HSET", event_key .. id, "available_at", available_at, "due_at", available_at)
-  enqueue(id, available_at, tonumber(event[2] or 0), tonumber(event[3] or 0), event[4], event[5])
+  enqueue(id, available_at, tries(event[2], event[6]), tonumber(event[3] or 0), event[4], event[5])
 end
 record_action("reschedule", who, why, ids, available_at)
 hint()

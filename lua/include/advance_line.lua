@@ -1,5 +1,6 @@
 --- @include "keys"
 --- @include "enqueue"
+--- @include "tries"
 -- Makes the first event of a line its head: it moves from waiting to where claims look. An id without an event is
 -- moved to lost, and the next one is taken.
 local function advance_line(ordering_key, now)
@@ -8,10 +9,10 @@ local function advance_line(ordering_key, now)
     if not id then
       return
     end
-    local event = redis.call("HMGET", event_key .. id, "created_at", "available_at", "attempts", "expiries")
+    local event = redis.call("HMGET", event_key .. id, "created_at", "available_at", "attempts", "expiries", "earlier_attempts")
     redis.call("ZREM", key.waiting, id)
     if event[1] then
-      enqueue(id, event[2] or event[1], tonumber(event[3] or 0), tonumber(event[4] or 0), ordering_key, false)
+      enqueue(id, event[2] or event[1], tries(event[3], event[5]), tonumber(event[4] or 0), ordering_key, false)
       return
     end
     redis.call("ZREM", line_key .. ordering_key, id)

@@ -1,4 +1,5 @@
 --- @include "keys"
+--- @include "tries"
 -- Gives an event its place in its line: `own`, the number of its earlier place, or the tail without one. A dead head that
 -- is still in its line stays where it is. An event is never put before a head that was claimed: it joins the tail then.
 local function join_line(id, ordering_key, own)
@@ -9,8 +10,9 @@ local function join_line(id, ordering_key, own)
   end
   local head = redis.call("ZRANGE", line, 0, 0, "WITHSCORES")
   if own and head[1] and tonumber(own) < tonumber(head[2]) then
-    local event = redis.call("HMGET", event_key .. head[1], "attempts", "available_at", "created_at", "state")
-    if event[4] == "PENDING" and tonumber(event[1] or 0) == 0 then
+    local event = redis.call("HMGET", event_key .. head[1], "attempts", "available_at", "created_at", "state",
+      "earlier_attempts")
+    if event[4] == "PENDING" and tries(event[1], event[5]) == 0 then
       redis.call("ZREM", key.pending, head[1])
       redis.call("ZREM", key.suspect, head[1])
       redis.call("ZADD", key.waiting, event[2] or event[3], head[1])

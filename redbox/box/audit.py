@@ -33,7 +33,7 @@ RULES: Final = {
     "claim": "a CLAIMED event tells its claim, and no claim number is beyond those given out",
     "attempts": "no more attempts are excused than were made",
     "history": f"at most {HISTORY} attempts are kept",
-    "retries": "retries holds those of pending and suspect that were attempted before, by their time",
+    "retries": "retries holds those of pending and suspect that were tried since their put or replay, by their time",
     "line": "a line holds the live events of its ordering_key, and a dead one that blocks it",
     "head": "whoever is behind the head of a line waits, and nobody else does",
     "blocked": "a line is blocked while its head is dead, and only then",
@@ -57,7 +57,7 @@ _STATES: Final = frozenset(state.value for state in State)
 _LIVE: Final = frozenset({State.PENDING.value, State.CLAIMED.value})
 _NUMBERS: Final = frozenset(
     {"created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at", "claim", "attempts", "excused",
-     "expiries", "seq"}
+     "expiries", "seq", "earlier_attempts"}
 )  # fmt: skip
 _FIELDS: Final = {
     name.encode(): name
@@ -109,6 +109,11 @@ class Seen(msgspec.Struct):
     @property
     def available_at(self) -> float:
         return float(self.fields.get("available_at", self.fields["created_at"]))
+
+    @property
+    def tried(self) -> int:
+        """Attempts since it was put or replayed."""
+        return self.number("attempts") - self.number("earlier_attempts")
 
     def number(self, field: str) -> int:
         return int(self.fields.get(field, 0))
@@ -227,7 +232,7 @@ def _placed(event: Seen) -> Iterator[Found]:
     yield from _timed(event, index)
     if index in _FREE and (event.number("expiries") >= SUSPECT_FROM) != (index == "suspect"):
         yield "suspect", f"is in {index} after {event.number('expiries')} expired leases in a row"
-    retried = event.available_at if index in _FREE and event.number("attempts") else None
+    retried = event.available_at if index in _FREE and event.tried else None
     if event.scores.get("retries") != retried:
         yield "retries", f"{_scored(event.scores.get('retries'))} in retries, expected {_scored(retried)}"
     yield from _lined(event, index)
@@ -260,10 +265,8 @@ def _lined(event: Seen, index: str) -> Iterator[Found]:
 
 
 def _holds(event: Seen) -> Iterator[Found]:
-    if event.fields["state"] == State.CLAIMED:
-        wanted = float("inf")
-    else:
-        wanted = event.available_at if event.number("attempts") else 0.0
+    pending = event.available_at if event.tried else 0.0
+    wanted = float("inf") if event.fields["state"] == State.CLAIMED else pending
     if event.unique_score != wanted:
         yield "unique", f"{_scored(event.unique_score)} at its unique_key, expected {_scored(wanted)}"
 

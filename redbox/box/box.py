@@ -284,9 +284,9 @@ class Box(Lifecycle):
     ) -> Replayed:
         """Sends PUBLISHED or DEAD events back to PENDING: by ids, or by filter (DEAD unless `state` says otherwise).
 
-        All of them: `state="DEAD"` alone. Attempts and last_error start anew unless `reset=False`. Refused, unless by
-        `force`: one whose unique_key another event holds, or that another event was put in the place of. `rate` is
-        events per second. Recorded in the box's log, by default under the name of the process' user.
+        All of them: `state="DEAD"` alone. Earlier attempts are excused and last_error is cleared unless `reset=False`.
+        Refused, unless by `force`: one whose unique_key another event holds, or that another event was put in the place
+        of. `rate` is events per second. Recorded in the box's log, by default under the name of the process' user.
         """
         self._ensure_open()
         filters = {

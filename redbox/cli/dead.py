@@ -82,7 +82,7 @@ def list_dead(session: Session, /, limit: int, cursor: str | None, **filters: An
 @click.option("--dry-run", is_flag=True, help="Only tell how many there are.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most so many per second.")
 @click.option("--delay", type=DURATION, help="Not to be claimed before so long from now.")
-@click.option("--keep-attempts", is_flag=True, help="Keep attempts and last error instead of starting anew.")
+@click.option("--keep-attempts", is_flag=True, help="Keep the last error, and count earlier attempts to the limit.")
 @click.option("--force", is_flag=True, help="Also where another event holds the unique key, or was put in its place.")
 @click.option("--yes", is_flag=True, help="Do not ask before replaying what --all or filters select.")
 @click.option("--why", default="", metavar="TEXT", help="The reason, for the box's log.")

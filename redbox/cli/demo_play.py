@@ -75,7 +75,7 @@ class _Demo:
         self._service.repaired = True
         report = await self._box.replay([poison], who="demo", why="the service is repaired")
         _expect(report.replayed == 1, "a dead event can be replayed")
-        self._story.tell("replay", f"order {POISON}", "is to be delivered again; its attempts start anew")
+        self._story.tell("replay", f"order {POISON}", "is to be delivered again; its attempts so far are excused")
 
     async def _until_settled(self, what: str) -> None:
         deadline = time.monotonic() + PATIENCE

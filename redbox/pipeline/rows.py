@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import ne
 from typing import Any, Final
 
 import msgspec
@@ -129,13 +130,14 @@ class _Slice:
     def phase(self, kind: pa.DataType) -> pa.Array:
         if self._state is not State.PENDING:
             return self._all(phase_of(self._state, 0, 0, self._now).value, kind)
-        now, pairs = self._now, zip(self.field("attempts", b"0"), self._available(), strict=True)
+        tried = map(ne, self.field("attempts", b"0"), self.field("earlier_attempts", b"0"))
+        now, pairs = self._now, zip(tried, self._available(), strict=True)
         names = {
             (tried, later): phase_of(self._state, int(tried), now + int(later), now).value
             for tried in (True, False)
             for later in (True, False)
         }
-        return pa.array([names[made != b"0", int(at) > now] for made, at in pairs], kind)
+        return pa.array([names[again, int(at) > now] for again, at in pairs], kind)
 
     def available_at(self, kind: pa.DataType) -> pa.Array:
         return _texts(self._available(), kind)

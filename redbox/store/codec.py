@@ -222,7 +222,7 @@ def decode_record(described: list[Any], now: int) -> Record:
         event=event,
         event_id=event_id,
         state=state,
-        phase=phase_of(state, attempts, available_ms, now),
+        phase=phase_of(state, attempts - int(fields.get("earlier_attempts", 0)), available_ms, now),
         created_at=from_ms(int(fields["created_at"])),
         available_at=available_at,
         attempts=attempts,
@@ -244,7 +244,8 @@ def decode_record(described: list[Any], now: int) -> Record:
     )
 
 
-def phase_of(state: State, attempts: int, available_at: int, now: int) -> Phase:
+def phase_of(state: State, tried: int, available_at: int, now: int) -> Phase:
+    """The phase; `tried` is how many attempts were made since the event was put or replayed."""
     if state is State.CLAIMED:
         return Phase.IN_FLIGHT
     if state is State.PUBLISHED:
@@ -253,7 +254,7 @@ def phase_of(state: State, attempts: int, available_at: int, now: int) -> Phase:
         return Phase.DEAD
     if available_at <= now:
         return Phase.AVAILABLE
-    return Phase.RETRY_SCHEDULED if attempts > 0 else Phase.SCHEDULED
+    return Phase.RETRY_SCHEDULED if tried > 0 else Phase.SCHEDULED
 
 
 def _attempt(entry: bytes) -> Attempt:

@@ -143,7 +143,8 @@ def test_attempts_start_anew_or_are_kept(graves: Redbox):
     graves("dead", "replay", "d1")
     graves("dead", "replay", "d2", "--keep-attempts", "--delay", "1h")
     fresh, kept = graves.json("show", "d1"), graves.json("show", "d2")
-    assert (fresh["attempts"], fresh["last_error"], fresh["phase"]) == (0, None, "AVAILABLE")
+    assert (fresh["attempts"], fresh["excused"], fresh["last_error"]) == (1, 1, None)
+    assert fresh["phase"] == "AVAILABLE"
     assert (kept["attempts"], kept["last_error"], kept["phase"]) == (1, "HTTP 500: boom", "RETRY_SCHEDULED")
 
 

@@ -13,7 +13,7 @@ from redbox.pipeline.archive import archive, read_archive
 from redbox.pipeline.replay import replay
 from redbox.pipeline.report import report
 from redbox.pipeline.report_tables import events
-from redbox.testing.conformance.steps import bury, claim_one, publish
+from redbox.testing.conformance.steps import bury, claim_one, claim_soon, publish
 
 from .conftest import Played
 from .test_report import DOWN, HOUR, MINUTE, REJECTED, UUIDS, Scene, address, by, figures, hours_in, read
@@ -30,8 +30,8 @@ async def play_what_is_moved(scene: Scene) -> None:
     for number in range(1, 5):
         await scene.at(f"o{number}", created_at=0, published_at=100 * number)
     await box.put(Event("mail.send", event_id="retried"))
-    await box.retry([await claim_one(box)], error=DOWN % UUIDS[0], delay=0)
-    await box.ack([await claim_one(box)])
+    await box.retry([await claim_one(box)], error=DOWN % UUIDS[0])
+    await box.ack([await claim_soon(box)])
     await scene.at("retried", created_at=0, published_at=MINUTE)
     for number in (1, 2):
         await bury(box, Event("order.paid", event_id=f"d{number}"), reason=REJECTED % number)

@@ -22,6 +22,7 @@ class Item:
     place: int = 0
     state: str = PENDING
     attempts: int = 0
+    earlier: int = 0  # attempts before the last replay
     excused: int = 0
     expiries: int = 0
     number: int = 0
@@ -31,6 +32,10 @@ class Item:
     exhausted: bool = False
     alone: bool = False
     last_error: str | None = None
+
+    @property
+    def tried(self) -> int:
+        return self.attempts - self.earlier
 
     @property
     def live(self) -> bool:
@@ -83,7 +88,7 @@ class Model:
         live = [item for item in self.items.values() if item.unique_key == unique_key and item.live]
         if scope == "ALL_LIVE":
             return {item.id for item in live}
-        return {i.id for i in live if i.state == PENDING and (i.attempts == 0 or i.available <= self.now)}
+        return {i.id for i in live if i.state == PENDING and (i.tried == 0 or i.available <= self.now)}
 
     def held(self, claim: Handed) -> Item | None:
         """The fence."""
@@ -158,12 +163,13 @@ class Model:
         died = item.state == DEAD
         item.state, item.available, item.expiries = PENDING, self.now + delay, 0
         if reset:
-            item.attempts, item.excused, item.last_error = 0, 0, None
+            item.excused = item.earlier = item.attempts
+            item.last_error = None
         line = self.lines.get(item.ordering_key or "", [])
         if item.ordering_key is None or item.id in line:
             return
         head = self.items[line[0]] if line else None
-        passes = head is None or head.place < item.place or (head.state == PENDING and head.attempts == 0)
+        passes = head is None or head.place < item.place or (head.state == PENDING and head.tried == 0)
         if died and self.policy == "block" and passes:
             self.lines[item.ordering_key] = sorted([*line, item.id], key=lambda id_: self.items[id_].place)
         else:

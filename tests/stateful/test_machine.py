@@ -301,8 +301,8 @@ class BoxMachine(RuleBasedStateMachine):
         later = [item for item in ready if item.available > self.model.now]
         states = [item.state for item in self.model.items.values()]
         return {
-            "SCHEDULED": sum(item.attempts == 0 for item in later),
-            "RETRY_SCHEDULED": sum(item.attempts > 0 for item in later),
+            "SCHEDULED": sum(item.tried == 0 for item in later),
+            "RETRY_SCHEDULED": sum(item.tried > 0 for item in later),
             "AVAILABLE": len(ready) - len(later),
             "IN_FLIGHT": states.count(CLAIMED),
             "DEAD": states.count(DEAD),

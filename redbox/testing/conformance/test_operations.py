@@ -346,12 +346,13 @@ async def test_replay_one(box: Box, make: Callable[..., Any]):
     report = await box.replay([event_id])
     assert (report.matched, report.replayed, report.refused, report.dry_run) == (1, 1, [], False)
     record = await known(box, event_id)
-    assert (record.state, record.phase, record.attempts, record.excused) == (State.PENDING, Phase.AVAILABLE, 0, 0)
+    assert (record.state, record.phase, record.attempts, record.excused) == (State.PENDING, Phase.AVAILABLE, 1, 1)
     assert (record.last_error, record.published_at, record.died_at, record.published_by) == (None, None, None, None)
     assert before <= record.available_at <= await store_time(box)
     assert record.available_at == record.history[-1].at
     claim = await claim_one(box, attempts=1)
-    assert (claim.event_id, claim.attempts, claim.exhausted, claim.event.payload) == (event_id, 1, False, b'{"a":1}')
+    assert (claim.event_id, claim.attempts, claim.exhausted, claim.event.payload) == (event_id, 2, False, b'{"a":1}')
+    assert (claim.excused, claim.failures) == (1, 0)  # the limit starts anew
     assert await check_invariants(box) == []
 
 
@@ -365,6 +366,48 @@ async def test_a_replay_may_keep_attempts_and_last_error(box: Box):
     record = await known(box, claim.event_id)
     assert (record.state, record.attempts, record.excused, record.last_error) == (State.PENDING, 3, 1, "422")
     assert (await claim_one(box, attempts=2)).exhausted
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-2", "EM-10", "MQ-1")
+async def test_attempts_go_on_growing_over_replays_and_none_before_the_replay_counts(box: Box):
+    claim = await put_and_claim(box, Event("n", event_id="one"))
+    await fail(box, claim, error="503")
+    await box.kill(await claim_one(box), reason="422")
+    await box.replay(["one"], delay=60)
+    record = await known(box, "one")
+    assert (record.phase, record.attempts, record.excused, record.last_error) == (Phase.SCHEDULED, 2, 2, None)
+    assert (await box.stats()).phases[Phase.SCHEDULED] == 1
+    await advance(box, minutes=2)
+    for failures, attempts in enumerate((3, 4)):
+        claim = await claim_one(box, attempts=2)
+        assert (claim.attempts, claim.excused, claim.failures, claim.exhausted) == (attempts, 2, failures, False)
+        await fail(box, claim, error="503")
+        await box.operate.reschedule(["one"], delay=60, **ADA)
+        assert (await known(box, "one")).phase is Phase.RETRY_SCHEDULED
+        assert (await box.stats()).phases[Phase.RETRY_SCHEDULED] == 1
+        await advance(box, minutes=2)
+    assert (await claim_one(box, attempts=2)).exhausted
+    await box.operate.kill(["one"], **ADA)
+    await box.replay(["one"], reset=False, delay=60)
+    record = await known(box, "one")
+    assert (record.phase, record.attempts, record.excused) == (Phase.RETRY_SCHEDULED, 4, 2)
+    assert await check_invariants(box) == []
+    await advance(box, minutes=2)
+    assert (await claim_one(box, attempts=2)).exhausted
+
+
+@pytest.mark.req("RO-2", "OP-1", "MQ-1")
+async def test_a_replayed_event_is_as_new_when_it_becomes_the_head_of_its_line(box: Box):
+    ids = await bury(box, Event("n", event_id="one", ordering_key="o"))
+    await box.put(Event("n", event_id="head", ordering_key="o"))
+    await box.replay(ids, delay=3600)
+    await box.operate.kill(["head"], **ADA)
+    assert (await known(box, "one")).phase is Phase.SCHEDULED
+    assert (await box.stats()).phases[Phase.SCHEDULED] == 1
+    await box.operate.reschedule(["one"], delay=60, **ADA)
+    assert (await known(box, "one")).phase is Phase.SCHEDULED
+    assert (await box.stats()).phases[Phase.SCHEDULED] == 1
     assert await check_invariants(box) == []
 
 
