@@ -72,6 +72,9 @@ for _, item in ipairs(settled) do
   local at, event = item[1], item[2]
   local id, reason, ordering = ARGV[at], ARGV[at + 2], event[4]
   local number = operator and redis.call("HINCRBY", key.counters, "claimed", 1) or event[3]
+  if event[1] == "PENDING" then
+    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", now, "claimed_by", who, "claim", number)
+  end
   remember(id, now, number, "died", operator and who or relay, reason)
   redis.call("HSET", event_key .. id, "state", "DEAD", "died_at", now, "claim", number)
   if reason ~= "" then

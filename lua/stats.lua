@@ -1,7 +1,8 @@
 #!lua flags=no-writes
 -- stats: counts by phase, the oldest of each, and the lifetime totals.
 --
--- Guarantee: changes nothing; O(log n) in the number of events.
+-- Guarantee: changes nothing; O(log n) in the number of events. The six phases add up to all events; those behind the head
+-- of their line are counted in their phase too, and `waiting` tells how many they are.
 --
 -- KEYS[1]   meta     hash; names the box
 --
@@ -29,15 +30,16 @@ end
 
 local available, ahead = due_and_later(key.pending)
 local suspects_due, suspects_ahead = due_and_later(key.suspect)
+local waiting_due, waiting_ahead = due_and_later(key.waiting)
 local retrying = redis.call("ZCOUNT", key.retries, later, "+inf")
 local counts = {
-  "AVAILABLE", available + suspects_due,
-  "SCHEDULED", ahead + suspects_ahead - retrying,
+  "AVAILABLE", available + suspects_due + waiting_due,
+  "SCHEDULED", ahead + suspects_ahead + waiting_ahead - retrying,
   "RETRY_SCHEDULED", retrying,
   "IN_FLIGHT", redis.call("ZCARD", key.claimed),
   "DEAD", redis.call("ZCARD", key.dead),
   "COMPLETED", redis.call("ZCARD", key.published),
-  "waiting", redis.call("ZCARD", key.waiting),
+  "waiting", waiting_due + waiting_ahead,
   "suspects", suspects_due + suspects_ahead,
   "overdue", redis.call("ZCOUNT", key.claimed, "-inf", now),
   "blocked", redis.call("ZCARD", key.blocked),

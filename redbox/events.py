@@ -123,7 +123,7 @@ TRANSITIONS: Final[dict[str, frozenset[tuple[State, State]]]] = {
     "retry": frozenset({(State.CLAIMED, State.PENDING)}),
     "release": frozenset({(State.CLAIMED, State.PENDING)}),
     "reap": frozenset({(State.CLAIMED, State.PENDING)}),
-    "kill": frozenset({(State.CLAIMED, State.DEAD)}),
+    "kill": frozenset({(State.PENDING, State.CLAIMED), (State.CLAIMED, State.DEAD)}),  # the first for an operator only
     "replay": frozenset({(State.PUBLISHED, State.PENDING), (State.DEAD, State.PENDING)}),
 }
 

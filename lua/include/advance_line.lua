@@ -16,6 +16,7 @@ local function advance_line(ordering_key, now)
       return
     end
     redis.call("ZREM", line_key .. ordering_key, id)
+    redis.call("ZREM", key.retries, id)
     redis.call("ZADD", key.lost, now, id)
   end
 end

@@ -11,9 +11,9 @@ local function enqueue(id, available_at, tried, expiries, ordering_key, unique)
   else
     soonest = math.min(soonest, tonumber(available_at))
     redis.call("ZADD", expiries >= SUSPECT_FROM and key.suspect or key.pending, available_at, id)
-    if tried > 0 then
-      redis.call("ZADD", key.retries, available_at, id)
-    end
+  end
+  if tried > 0 then
+    redis.call("ZADD", key.retries, available_at, id)
   end
   if unique then
     redis.call("ZADD", unique_key .. unique, tried > 0 and available_at or "0", id)

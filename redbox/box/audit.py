@@ -33,7 +33,7 @@ RULES: Final = {
     "claim": "a CLAIMED event tells its claim, and no claim number is beyond those given out",
     "attempts": "no more attempts are excused than were made",
     "history": f"at most {HISTORY} attempts are kept",
-    "retries": "retries holds those of pending and suspect that were tried since their put or replay, by their time",
+    "retries": "retries holds pending events that were tried since their put or replay, by their time",
     "line": "a line holds the live events of its ordering_key, and a dead one that blocks it",
     "head": "whoever is behind the head of a line waits, and nobody else does",
     "blocked": "a line is blocked while its head is dead, and only then",
@@ -232,8 +232,9 @@ def _placed(event: Seen) -> Iterator[Found]:
     yield from _timed(event, index)
     if index in _FREE and (event.number("expiries") >= SUSPECT_FROM) != (index == "suspect"):
         yield "suspect", f"is in {index} after {event.number('expiries')} expired leases in a row"
-    retried = event.available_at if index in _FREE and event.tried else None
-    if event.scores.get("retries") != retried:
+    retried = event.available_at if state == State.PENDING and event.tried else None
+    # Earlier versions left those that wait out.
+    if event.scores.get("retries") != retried and (index != "waiting" or "retries" in event.scores):
         yield "retries", f"{_scored(event.scores.get('retries'))} in retries, expected {_scored(retried)}"
     yield from _lined(event, index)
 

@@ -67,13 +67,14 @@ class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """A box at one moment: counts by phase, what stands apart from them, ages, and lifetime totals.
+    """A box at one moment: counts by phase, ages, and lifetime totals. The six phases add up to all events.
 
-    `waiting` are PENDING events behind the head of their ordering line: no relay can take them yet. `overdue` are
-    claims whose lease has ended and that nobody has reaped. `oldest_available` is how long the longest due event has
-    been waiting to be claimed. `totals` count since the box exists; of removed events, `swept` are those past their
-    retention, or deleted on success, and `dropped` those that an operator, a drop policy or the archive removed.
-    `relays` are those heard of within a day, the latest first, at most 100.
+    `waiting` of them are behind the head of their ordering line, where no relay can take them yet; they are counted
+    in their phase too. `overdue` are claims whose lease has ended and that nobody has reaped. `oldest_available` is
+    how long the longest due event that can be claimed has been waiting. `totals` count since the box exists; of
+    removed events, `swept` are those past their retention, or deleted on success, and `dropped` those that an
+    operator, a drop policy or the archive removed. `relays` are those heard of within a day, the latest first, at
+    most 100.
     """
 
     box: str

@@ -94,7 +94,7 @@ async def account(box: Box, service: Service, story: Story) -> None:
     stats = await box.stats()
     total: Callable[[str], int] = lambda name: stats.totals.get(name, 0)  # noqa: E731 - read once per line below
     completed = stats.phases[Phase.COMPLETED]
-    elsewhere = sum(stats.phases.values()) - completed + stats.waiting
+    elsewhere = sum(stats.phases.values()) - completed
     ended = sum(map(total, ("published", "retried", "dead", "expired", "released")))
     sums = [
         ("orders put = orders that arrived", total("put"), len(service.arrived)),

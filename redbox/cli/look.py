@@ -130,7 +130,7 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
     lines = {
         "event": record.event_id,
         "type": event.event_type,
-        "phase": f"{records.phase_word(record)}: {records.phase_in_words(record, now, paused)}",
+        "phase": f"{record.phase.value}: {records.phase_in_words(record, now, paused)}",
         "state": record.state.value,
         "attempts": f"{record.attempts}" + (f", of which {record.excused} do not count" if record.excused else ""),
         "last error": record.last_error,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STYLES: Final = {
     "AVAILABLE": "cyan",
-    "WAITING": "blue",
+    "AVAILABLE waiting": "blue",
     "SCHEDULED": "blue",
     "RETRY_SCHEDULED": "yellow",
     "IN_FLIGHT": "magenta",

@@ -64,8 +64,8 @@ def iso(moment: datetime | None, *, brief: bool = False) -> str:
 
 
 def phase_word(record: Record) -> str:
-    """The phase; an event behind the head of its line is not AVAILABLE, whatever its time says."""
-    return "WAITING" if record.waiting else record.phase.value
+    """The phase, as `stats` counts it; and whether the event waits behind the head of its line."""
+    return f"{record.phase.value} waiting" if record.waiting else record.phase.value
 
 
 def entered(record: Record) -> datetime | None:
@@ -102,7 +102,8 @@ def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
         over = f"the lease ended {since(record.lease_until)} ago; the next reap gives it back"
         return f"claimed by {record.claimed_by}, but {over}"
     if record.waiting:
-        return f"waits behind the head of the line of ordering key {record.event.ordering_key!r}"
+        due = "" if record.phase is Phase.AVAILABLE else f"due in {ahead}, and "
+        return f"{due}waits behind the head of the line of ordering key {record.event.ordering_key!r}"
     if record.phase is Phase.SCHEDULED:
         return f"due in {ahead}"
     if record.phase is Phase.RETRY_SCHEDULED:

@@ -23,9 +23,9 @@ SILENT: Final = timedelta(seconds=15)  # three heartbeats
 def stats_command(session: Session, /) -> None:
     """Count the events of the box by phase, with ages, lifetime totals, and the relays that serve it.
 
-    WAITING are events behind the head of their ordering line: no relay can take them yet. A relay that has not been
-    heard of for 15 s is silent: it may be dead, and its claims then come back when their leases end. With --json, ages
-    are seconds.
+    The phases add up to all events. Those that wait behind another event of their ordering key are counted in their
+    phase. A relay that has not been heard of for 15 s is silent: it may be dead, and its claims then come back when
+    their leases end. With --json, ages are seconds.
 
     \b
     Examples:
@@ -63,11 +63,14 @@ def _show(session: Session, stats: Stats) -> None:
     if stats.paused:
         output.text("PAUSED: nothing is claimed until it is resumed", "bold red")
     counts = {phase.value: count for phase, count in stats.phases.items()}
-    counts = {"AVAILABLE": counts.pop("AVAILABLE"), "WAITING": stats.waiting, **counts}
+    counts = {"AVAILABLE": counts.pop("AVAILABLE"), **counts}
     remarks = _remarks(stats)
     most, width = max(counts.values()), max(len(f"{count:,}") for count in counts.values())
     for phase, count in counts.items():
         _line(session, phase, f"{count:>{width},}", _bar(count, most), remarks.get(phase, ""))
+    if stats.waiting:
+        verb = "waits" if stats.waiting == 1 else "wait"
+        output.text(f"of which {stats.waiting:,} {verb} behind another event of the same ordering key")
     if stats.next_due is not None:
         output.text(f"next due in {in_words(stats.next_due)}")  # of SCHEDULED and RETRY_SCHEDULED together
     for text in _alarms(stats):
@@ -120,7 +123,6 @@ def _line(session: Session, phase: str, count: str, bar: str, remark: str) -> No
 def _remarks(stats: Stats) -> dict[str, str]:
     ages = {
         "AVAILABLE": ("oldest available", stats.oldest_available),
-        "WAITING": ("behind the head of their line; oldest", stats.oldest_waiting),
         "DEAD": ("oldest", stats.oldest_dead),
         "COMPLETED": ("oldest", stats.oldest_completed),
     }
@@ -143,7 +145,7 @@ def _alarms(stats: Stats) -> list[str]:
     return [f"{count:,} {words}" for count, words in found if count]
 
 
-COLUMNS: Final = ("AVAILABLE", "WAITING", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEAD", "COMPLETED")
+COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEAD", "COMPLETED", "OF WHICH WAITING")
 
 
 @click.command("boxes")
@@ -193,5 +195,5 @@ async def _stats_or_reason(box: Any) -> Stats | str:
 def _row(name: str, stats: Stats | str) -> tuple[str, ...]:
     if isinstance(stats, str):
         return (name, *("?" for _ in COLUMNS), stats)
-    counts = {**{phase.value: count for phase, count in stats.phases.items()}, "WAITING": stats.waiting}
+    counts = {**{phase.value: count for phase, count in stats.phases.items()}, "OF WHICH WAITING": stats.waiting}
     return (name, *(f"{counts[column]:,}" for column in COLUMNS), "paused" if stats.paused else "")

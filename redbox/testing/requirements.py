@@ -66,7 +66,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "OP-3": "cost does not grow with what waits behind a blocked key",
     "OP-4": "a replay joins the tail of its line; under block to its place, unless a later one was claimed",
     # Message states and uniqueness
-    "MQ-1": "the six phases are visible wherever counts are shown",
+    "MQ-1": "the six phases are visible wherever counts are shown, and add up to all events",
     "MQ-2": "unique_key with ALL_LIVE: refused while any event with the key is live",
     "MQ-3": "unique_key with UNTOUCHED: refused while one is SCHEDULED or AVAILABLE, again after a retry delay",
     "MQ-4": "DEAD and PUBLISHED never hold a key; raise or get the holder; replay into a held key is refused; batches",

@@ -44,11 +44,12 @@ def test_a_table_of_plain_text(full: Redbox):
         "head": "AVAILABLE",
         "retry": "RETRY_SCHEDULED",
         "scheduled": "SCHEDULED",
-        "waiting": "WAITING",
+        "waiting": "AVAILABLE",
         "claimed": "IN_FLIGHT",
         "published": "COMPLETED",
         "dead": "DEAD",
     }
+    assert [row.split()[0] for row in rows if "AVAILABLE waiting" in row] == ["waiting"]
     assert "\x1b" not in text
     assert "slow \\x1b[31mred [bold]" in text
     columns = [header.index(name) for name in ("TYPE", "PHASE", "TIME", "ERROR")]
@@ -126,7 +127,7 @@ def test_an_empty_box(redbox: Redbox):
     ("event_id", "words"),
     [
         ("head", "AVAILABLE: due for "),
-        ("waiting", "WAITING: waits behind the head of the line of ordering key 'k'"),
+        ("waiting", "AVAILABLE: waits behind the head of the line of ordering key 'k'"),
         ("scheduled", "SCHEDULED: due in 1 h 59 min"),
         ("retry", "RETRY_SCHEDULED: failed, and is tried again in 59 min"),
         ("claimed", "IN_FLIGHT: claimed by relay-1; the lease ends in 2"),

@@ -146,7 +146,7 @@ MUTANTS = [
     Mutant("an expiry in company is not excused", "reap.lua", 'if not event[10] and not event[9] then', "if false then"),
     Mutant("nobody becomes a suspect", "include/enqueue.lua", "expiries >= SUSPECT_FROM and key.suspect or key.pending", "key.pending"),
     Mutant("suspect after one expiry", "include/enqueue.lua", "local SUSPECT_FROM = 2", "local SUSPECT_FROM = 1"),
-    Mutant("retries are not counted", "include/enqueue.lua", "    if tried > 0 then\n", "    if false then\n"),
+    Mutant("retries are not counted", "include/enqueue.lua", "  if tried > 0 then\n", "  if false then\n"),
     # renew
     Mutant("renewal does nothing", "renew.lua", 'in_chunks("ZADD", key.claimed, leases)', ""),
     # replay, reschedule, drop, sweep
@@ -229,8 +229,11 @@ MUTANTS = [
     Mutant("pages ignore the type", "page.lua", '(pattern == "" or glob(pattern, event[1]))', "true"),
     Mutant("pages ignore until", "page.lua", 'ARGV[8] ~= "" and ARGV[8] or "+inf"', '"+inf"'),
     Mutant("pages ignore since", "page.lua", 'if ARGV[7] ~= "" then', "if false then"),
-    Mutant("waiting events count as available", "stats.lua", '"waiting", redis.call("ZCARD", key.waiting)', '"waiting", 0'),
-    Mutant("retries count as scheduled", "stats.lua", "ahead + suspects_ahead - retrying", "ahead + suspects_ahead"),
+    Mutant("waiting events are not told", "stats.lua", '"waiting", waiting_due + waiting_ahead', '"waiting", 0'),
+    Mutant("waiting events that are due are in no phase", "stats.lua", "available + suspects_due + waiting_due", "available + suspects_due"),
+    Mutant("waiting events that are scheduled are in no phase", "stats.lua", "ahead + suspects_ahead + waiting_ahead - retrying", "ahead + suspects_ahead - retrying"),
+    Mutant("what waits and was tried is scheduled", "include/enqueue.lua", "  if tried > 0 then\n", "  if tried > 0 and not behind then\n"),
+    Mutant("retries count as scheduled", "stats.lua", "ahead + suspects_ahead + waiting_ahead - retrying", "ahead + suspects_ahead + waiting_ahead"),
     Mutant("a stream is not fenced", "include/stream.lua", "if holder ~= owner then", "if false then"),
     Mutant("a batch does not know its members", "claim.lua", 'in_chunks("ZADD", members, numbered)', ""),
     Mutant("a cut ignores its moment", "claim.lua", 'local due = ARGV[7] ~= "" and', "local due = false and"),

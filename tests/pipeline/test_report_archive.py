@@ -106,7 +106,7 @@ def test_the_figures_cover_the_box_and_its_archive(redis_played: Played, spark: 
     }
     assert throughput == {0: (5, 0), 1: (0, 2), 2: (2, 1), 3: (1, 0), 4: (1, 0)}
     attempts = {row["attempts"]: figures(row, "published", "dead") for row in read(spark, to, "attempts")}
-    assert attempts == {1: (8, 3), 2: (1, 0)}
+    assert attempts == {1: (7, 3), 2: (2, 0)}
     dead = [figures(row, "event_type", "dead") for row in read(spark, to, "dead")]
     assert dead == [("order.paid", 2), ("mail.send", 1)]
     causes = {row["fingerprint"][:8]: figures(row, "failures", "dead_now") for row in read(spark, to, "causes")}

@@ -297,7 +297,7 @@ class BoxMachine(RuleBasedStateMachine):
         assert stats.phases == self._phases()
 
     def _phases(self) -> dict[str, int]:
-        ready = [i for i in self.model.items.values() if i.state == PENDING and not self.model.waiting(i)]
+        ready = [item for item in self.model.items.values() if item.state == PENDING]
         later = [item for item in ready if item.available > self.model.now]
         states = [item.state for item in self.model.items.values()]
         return {
