@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
+from redbox import arguments
 from redbox.errors import UsageError
 from redbox.events import Event
 
@@ -60,10 +61,7 @@ class Backoff:
 
 def seconds(value: Duration, name: str) -> float:
     """A duration in seconds; a negative, endless or absurdly long one is refused."""
-    try:
-        length = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{name} must be seconds or a timedelta, not {value!r}") from None
+    length = arguments.seconds(name, value)
     if not 0 <= length <= LONGEST:
         raise UsageError(f"{name} must be between 0 and {LONGEST:g} seconds, not {length:g}")
     return length

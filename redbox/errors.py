@@ -188,7 +188,15 @@ class RetryLater(NotPublished):
 
     def __init__(self, delay: float | timedelta, reason: str | None = None) -> None:
         super().__init__(reason)
-        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+        self.delay = _delay(delay)
+
+
+def _delay(delay: Any) -> float:
+    """Seconds; a relay takes a negative delay as 0, and bounds a long one."""
+    try:
+        return delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError("delay must be seconds or a timedelta") from None
 
 
 class Unavailable(NotPublished):
@@ -196,7 +204,7 @@ class Unavailable(NotPublished):
 
     def __init__(self, reason: str | None = None, *, delay: float | timedelta = 0.0) -> None:
         super().__init__(reason)
-        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+        self.delay = _delay(delay)
 
 
 # --- the server ------------------------------------------------------------------------------------------------

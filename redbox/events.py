@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 import msgspec
 
 from redbox import payloads
-from redbox.errors import InvalidEvent
+from redbox.arguments import number, shown
+from redbox.errors import InvalidEvent, UsageError
 from redbox.ids import new_id
 
 T = TypeVar("T")
@@ -142,9 +143,9 @@ def to_ms(moment: datetime) -> int:
 def duration_ms(value: float | timedelta, field: str) -> int:
     """Seconds or a timedelta as milliseconds; negative, endless or absurdly long ones are refused."""
     try:
-        length = value if isinstance(value, timedelta) else timedelta(seconds=value)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidEvent(field, f"must be seconds or a timedelta, not {value!r}") from None
+        length = value if isinstance(value, timedelta) else timedelta(seconds=number(field, value))
+    except (UsageError, OverflowError):
+        raise InvalidEvent(field, f"must be seconds or a timedelta, not {shown(value)}") from None
     if length < timedelta(0):
         raise InvalidEvent(field, "must not be negative")
     if length > LONGEST_DELAY:
@@ -156,6 +157,13 @@ def error_text(error: Any) -> str:
     """An error as it is stored: bounded, and readable whatever it holds (file names may hold what is not Unicode)."""
     text = str(error) or (type(error).__name__ if isinstance(error, BaseException) else "")
     return text[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
+
+
+def reason_text(name: str, reason: Any) -> str:
+    """The reason that an operator gives, as it is stored."""
+    if not isinstance(reason, str):
+        raise UsageError(f"{name} must be a string, not {shown(reason)}")
+    return error_text(reason)
 
 
 class _EventMeta(msgspec.StructMeta):
@@ -345,10 +353,10 @@ def _validate(event: Event) -> None:
     if event.unique_key is not None:
         check_key("unique_key", event.unique_key)
     if event.unique_scope is not UniqueScope.ALL_LIVE and event.unique_scope not in tuple(UniqueScope):
-        raise InvalidEvent("unique_scope", f"must be one of {', '.join(UniqueScope)}, not {event.unique_scope!r}")
-    if event.headers:
+        raise InvalidEvent("unique_scope", f"must be one of {', '.join(UniqueScope)}, not {shown(event.unique_scope)}")
+    if event.headers or type(event.headers) is not dict:
         _check_headers(event.headers)
-    if event.metadata:
+    if event.metadata or type(event.metadata) is not dict:
         _check_strings("metadata", event.metadata)
     if event.available_at is not None:
         if event.delay is not None:
@@ -358,7 +366,7 @@ def _validate(event: Event) -> None:
         duration_ms(event.delay, "delay")
     if event.content_type is not None:
         if not isinstance(event.content_type, str) or "/" not in event.content_type:
-            raise InvalidEvent("content_type", f"must look like type/subtype, not {event.content_type!r}")
+            raise InvalidEvent("content_type", f"must look like type/subtype, not {shown(event.content_type)}")
         if len(event.content_type) > KEY_LENGTH or not event.content_type.isprintable():
             raise InvalidEvent("content_type", f"must be at most {KEY_LENGTH} printable characters")
 
@@ -370,7 +378,7 @@ def check_name(field: str, value: Any, length: int) -> None:
     if len(value) > length:
         raise InvalidEvent(field, f"must be at most {length} characters, not {len(value)}")
     if not value.isprintable() or " " in value:
-        raise InvalidEvent(field, f"must be printable and without spaces, not {value!r}")
+        raise InvalidEvent(field, f"must be printable and without spaces, not {shown(value)}")
 
 
 def check_key(field: str, value: Any) -> None:
@@ -380,7 +388,7 @@ def check_key(field: str, value: Any) -> None:
     if len(value) > KEY_LENGTH:
         raise InvalidEvent(field, f"must be at most {KEY_LENGTH} characters, not {len(value)}")
     if not value.isprintable():
-        raise InvalidEvent(field, f"must be printable, not {value!r}")
+        raise InvalidEvent(field, f"must be printable, not {shown(value)}")
 
 
 def check_moment(field: str, value: Any) -> None:
@@ -398,11 +406,11 @@ def _check_strings(field: str, value: Any) -> None:
     size = 0
     for name, text in value.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise InvalidEvent(field, f"{name!r} must be a string with a string value")
+            raise InvalidEvent(field, f"{shown(name)} must be a string with a string value")
         try:
             size += len(name.encode()) + len(text.encode())
         except UnicodeEncodeError:
-            raise InvalidEvent(field, f"{name!r} holds text that cannot be encoded as UTF-8") from None
+            raise InvalidEvent(field, f"{shown(name)} holds text that cannot be encoded as UTF-8") from None
     if size > HEADERS_BYTES:
         raise InvalidEvent(field, f"must be at most {HEADERS_BYTES} bytes in all, not {size}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from redbox.arguments import shown
 from redbox.errors import InvalidSetting
 
 BOX_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -24,7 +25,7 @@ INDEXES: Final = (*PENDING_INDEXES, "claimed", "published", "dead")
 
 def check_box_name(name: str) -> str:
     if not isinstance(name, str) or not BOX_NAME.fullmatch(name):
-        raise InvalidSetting(f"box name {name!r}: use 1 to 64 letters, digits, '_', '.' and '-'")
+        raise InvalidSetting(f"box name {shown(name)}: use 1 to 64 letters, digits, '_', '.' and '-'")
     return name
 
 

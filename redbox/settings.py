@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from redbox.arguments import shown
 from redbox.errors import InvalidSetting, NewerLayout
 
 LAYOUT: Final = 1
@@ -69,12 +70,12 @@ def to_meta(changes: dict[str, Any]) -> dict[str, str]:
     for name, given in changes.items():
         try:
             value = getattr(msgspec.convert({name: given}, Settings), name)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError, OverflowError):
             words = {"dead_head": "'skip' or 'block'", "sweep": "'all' or 'archived'"}
             wanted = words.get(name, "a number")
-            raise InvalidSetting(f"{name}: must be {wanted}, not {given!r}") from None
+            raise InvalidSetting(f"{name}: must be {wanted}, not {shown(given)}") from None
         if isinstance(value, int | float) and not 0 <= value <= LARGEST:
-            raise InvalidSetting(f"{name}: must be between 0 and {LARGEST:,}, not {value}")
+            raise InvalidSetting(f"{name}: must be between 0 and {LARGEST:,}, not {shown(value)}")
         whole = isinstance(value, float) and value.is_integer()
         written[name] = FOREVER if value is None else str(int(value) if whole else value)
     return written

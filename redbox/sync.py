@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from msgspec import Struct
 
+from redbox.arguments import whole_number
 from redbox.box import Box as AsyncBox
 from redbox.box.box import OnBatchConflict, OnConflict, default_url
 from redbox.errors import UsageError
@@ -105,7 +106,8 @@ class Box:
 
     def list(self, **filters: Any) -> Iterator[Record]:
         """As `redbox.Box.list`, a page at a time."""
-        left, cursor = filters.pop("limit", None), None
+        limit, cursor = filters.pop("limit", None), None
+        left = None if limit is None else whole_number("limit", limit, 0)
         while left is None or left > 0:
             page = self._call("page", limit=min(left or PAGE_LIMIT, PAGE_LIMIT), cursor=cursor, **filters)
             yield from page.records

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from msgspec import Struct
 
+from redbox.arguments import event_ids, flag, number, one_of, shown, text, whole_number
 from redbox.box import bulk
 from redbox.box.lane import Lane
 from redbox.box.lifecycle import Lifecycle
@@ -27,7 +28,7 @@ from redbox.errors import (
     StoreError,
     UsageError,
 )
-from redbox.events import Event, Receipt, Record, State, as_event, check_key
+from redbox.events import Event, Receipt, Record, State, as_event, check_key, reason_text
 from redbox.settings import (
     BATCH_BYTES,
     BATCH_COUNT,
@@ -50,6 +51,8 @@ Reason = str | BaseException
 OnConflict = Literal["raise", "skip"]
 OnBatchConflict = Literal["raise", "skip", "all_or_nothing"]
 URL_VARIABLE: Final = "REDBOX_URL"
+SLOWEST: Final = 0.001  # events per second of a replay
+FASTEST: Final = 1_000_000_000
 _UNSET: Any = object()
 
 
@@ -98,8 +101,7 @@ class Box(Lifecycle):
             url = default_url(url)
         elif url is not None:
             raise UsageError("give either a URL such as 'redis://localhost:6379/0' or client=your_redis, not both")
-        if not 0 < max_payload <= BATCH_BYTES:
-            raise UsageError(f"max_payload must be between 1 and {BATCH_BYTES} bytes")
+        whole_number("max_payload", max_payload, 1, BATCH_BYTES)
         endpoint = connect.from_url(url) if url is not None else connect.from_client(client)
         return cls(Store(endpoint, name), durability, max_payload)
 
@@ -149,8 +151,7 @@ class Box(Lifecycle):
         Putting an id again with the same content changes nothing and is told by `created=False`.
         """
         self._ensure_open()
-        if on_conflict not in ("raise", "skip"):
-            raise UsageError(f"on_conflict {on_conflict!r}: use 'raise' or 'skip'")
+        one_of("on_conflict", on_conflict, ("raise", "skip"))
         event = as_event(event)
         arguments = self._encode(event, current_traceparent())
         level = self._level(durability)
@@ -177,8 +178,7 @@ class Box(Lifecycle):
         possible; "all_or_nothing" puts all or none, in one step, up to 1,000 events or 8 MiB.
         """
         self._ensure_open()
-        if on_conflict not in ("raise", "skip", "all_or_nothing"):
-            raise UsageError(f"on_conflict {on_conflict!r}: use 'raise', 'skip' or 'all_or_nothing'")
+        one_of("on_conflict", on_conflict, ("raise", "skip", "all_or_nothing"))
         level = self._level(durability)
         if isinstance(events, Struct | str | bytes) or not isinstance(events, Iterable):
             raise UsageError("put_many takes an iterable of events; for one event use put")
@@ -234,7 +234,7 @@ class Box(Lifecycle):
     async def get(self, event_id: str) -> Record | None:
         """Everything the box knows of one event, or None."""
         self._ensure_open()
-        now, described = await self._store.get([event_id])
+        now, described = await self._store.get([text("event_id", event_id)])
         return None if described is None else decode_record(described, now)
 
     async def page(self, *, limit: int = 100, cursor: str | None = None, **filters: Any) -> Page:
@@ -295,12 +295,14 @@ class Box(Lifecycle):
         filtered = any(value is not None for value in filters.values())
         if (ids is None) == (not filtered):
             raise UsageError("say what to replay: ids, or a filter; all dead events: state='DEAD'")
-        if isinstance(ids, str):
-            raise UsageError("ids must be a list of event ids, not one string")
-        if who:
+        if who is not None and who != "":
             check_key("who", who)
-        if rate is not None and rate <= 0:
-            raise UsageError("rate must be positive: events per second")
+        if rate is not None and not SLOWEST <= number("rate", rate) <= FASTEST:
+            raise UsageError(f"rate must be between {SLOWEST} and {FASTEST:,} events per second, not {shown(rate)}")
+        for name, value in (("reset", reset), ("force", force), ("dry_run", dry_run)):
+            flag(name, value)
+        if progress is not None and not callable(progress):
+            raise UsageError("progress must be a function of the number of events done")
         if filters["state"] is None:
             filters["state"] = State.DEAD
         selection = select(**filters)
@@ -308,7 +310,7 @@ class Box(Lifecycle):
             raise UsageError("only PUBLISHED and DEAD events can be replayed")
         return await bulk.replay(
             self._store,
-            ids,
+            None if ids is None else event_ids(ids),
             selection,
             reset=reset,
             available=available_argument(delay, None),
@@ -316,7 +318,7 @@ class Box(Lifecycle):
             dry_run=dry_run,
             rate=rate,
             who=operator_name() if who is None else who,
-            why=why,
+            why=reason_text("why", why),
             durability=self._durability,
             progress=progress,
         )
@@ -336,6 +338,9 @@ class Box(Lifecycle):
         `limit` bounds how many are removed, PUBLISHED ones first.
         """
         self._ensure_open()
+        flag("dry_run", dry_run)
+        if limit is not None:
+            whole_number("limit", limit, 0)
         given = {
             "keep_published": keep_published, "keep_published_count": keep_published_count,
             "keep_dead": keep_dead, "keep_dead_count": keep_dead_count,
@@ -370,7 +375,7 @@ class Box(Lifecycle):
         filters = {
             "state": state, "event_type": event_type, "key": key, "error": error, "since": since, "until": until,
         }  # fmt: skip
-        left, cursor = limit, None
+        left, cursor = None if limit is None else whole_number("limit", limit, 0), None
         while left is None or left > 0:
             found = await self.page(
                 limit=PAGE_LIMIT if left is None else min(left, PAGE_LIMIT), cursor=cursor, **filters

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+from redbox.arguments import whole_number
 from redbox.box.reports import Page, Replayed, Swept
 from redbox.box.selection import Selection, decode_cursor, encode_cursor
-from redbox.errors import UsageError
 from redbox.events import Outcome, State, from_ms
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK
 from redbox.store.codec import decode_record
@@ -29,8 +29,7 @@ def batches(items: Iterable[T], size: int = BATCH_COUNT) -> Iterable[list[T]]:
 
 async def page(store: Store, selection: Selection, limit: int, cursor: str | None) -> Page:
     """Up to `limit` records, and where to go on."""
-    if limit < 1:
-        raise UsageError("limit must be at least 1")
+    whole_number("limit", limit)
     indexes = selection.indexes
     index, score, event_id = decode_cursor(cursor, indexes) if cursor else (indexes[0], "", "")
     records: list[Any] = []

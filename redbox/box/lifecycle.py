@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from redbox.arguments import flag, text, whole_number
 from redbox.box import bulk
 from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, error_text
@@ -19,6 +20,8 @@ from redbox.store.line import Wait
 from redbox.store.store import Store
 
 logger = logging.getLogger("redbox")
+
+MOST: Final = 2**53  # whole numbers that Lua tells apart
 
 Duration = float | timedelta
 Reason = str | BaseException
@@ -102,12 +105,11 @@ class Lifecycle:
         """
         self._ensure_open()
         check_relay(relay)
-        if not 0 < limit <= BATCH_COUNT:
-            raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
-        if (attempts is not None and attempts < 1) or holding < 0 or max_bytes < 1:
-            raise UsageError(
-                "attempts must be at least 1 (None for no limit), holding not negative, max_bytes positive"
-            )
+        whole_number("limit", limit, 1, BATCH_COUNT)
+        if attempts is not None:
+            whole_number("attempts", attempts, 1, MOST)
+        whole_number("holding", holding, 0, MOST)
+        whole_number("max_bytes", max_bytes, 1, MOST)
         lease_ms = _positive_ms(lease, "lease")
         arguments = (relay, limit, lease_ms, attempts or 0, max_bytes, holding, beside)
         await self._store.confirmation(self._durability)  # nothing is claimed that could not be settled
@@ -158,14 +160,17 @@ class Lifecycle:
         """
         self._ensure_open()
         check_relay(relay)
+        if not isinstance(about, Mapping):
+            raise UsageError("about must be a mapping of strings")
+        told = [(text("about", name), text("about", value)) for name, value in about.items()]
         return pairs(
             await self._store.beat(
                 relay,
-                instance,
+                text("instance", instance),
                 duration_ms(fresh, "fresh"),
                 duration_ms(FORGET_RELAY, "forget"),
-                leaving=leaving,
-                fields=about.items(),
+                leaving=flag("leaving", leaving),
+                fields=told,
             )
         )
 
@@ -192,6 +197,7 @@ class Lifecycle:
         `alone`: the relay holds nothing else any more, so that an expiry will count against the event.
         """
         lease_ms = _positive_ms(lease, "lease")
+        flag("alone", alone)
 
         async def send(relay: str, batch: list[Claim]) -> Any:
             return (await self._store.renew(relay, lease_ms, [_fence(claim) for claim in batch], alone=alone))[1:]
@@ -200,6 +206,7 @@ class Lifecycle:
 
     async def ack(self, claims: Claim | Iterable[Claim], *, delete: bool = False) -> list[bool]:
         """Published. False where the claim was gone: nothing was changed. `delete` removes them at once."""
+        flag("delete", delete)
 
         async def send(relay: str, batch: list[Claim]) -> Any:
             return await self._store.ack(relay, delete, [_fence(claim) for claim in batch], self._durability)
@@ -226,7 +233,9 @@ class Lifecycle:
             _per_claim(error, held, "error"),
             strict=True,
         )
-        told = {id(claim): (duration_ms(d, "delay"), int(x), error_text(e)) for claim, d, x, e in per_claim}
+        told = {
+            id(claim): (duration_ms(d, "delay"), int(flag("excuse", x)), error_text(e)) for claim, d, x, e in per_claim
+        }
 
         async def send(relay: str, batch: list[Claim]) -> Any:
             return await self._store.retry(
@@ -239,6 +248,7 @@ class Lifecycle:
         self, claims: Claim | Iterable[Claim], *, reason: Reason | Sequence[Reason] = "", drop: bool = False
     ) -> list[bool]:
         """Dead: never tried again by itself. `drop` removes them at once."""
+        flag("drop", drop)
         held = _claims(claims)
         told = {id(claim): error_text(text)
                 for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
@@ -262,8 +272,7 @@ class Lifecycle:
     async def reap(self, *, limit: int = 100, delay: Duration = 0.0) -> list[str]:
         """Gives back claims whose lease has ended; returns their ids, at most `limit`."""
         self._ensure_open()
-        if not 0 < limit <= BATCH_COUNT:
-            raise UsageError(f"limit must be between 1 and {BATCH_COUNT}")
+        whole_number("limit", limit, 1, BATCH_COUNT)
         return [raw.decode() for raw in await self._store.reap(limit, duration_ms(delay, "delay"))]
 
     async def _settle(self, claims: Claim | Iterable[Claim], send: Send) -> list[bool]:
@@ -295,7 +304,7 @@ def _fence(claim: Claim) -> tuple[str, int]:
 
 
 def _claims(claims: Claim | Iterable[Claim]) -> list[Claim]:
-    held = [claims] if isinstance(claims, Claim) else list(claims or ())
+    held = [claims] if isinstance(claims, Claim) else list(claims or ()) if isinstance(claims, Iterable) else [None]
     if not all(isinstance(claim, Claim) for claim in held):
         raise UsageError("give the claims that box.claim returned; by id, an operator acts with box.operate")
     return held

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from redbox.arguments import event_ids, flag, whole_number
 from redbox.box.bulk import batches
 from redbox.box.reports import LogEntry
 from redbox.errors import UsageError
-from redbox.events import Outcome, check_key, check_moment, duration_ms, error_text, from_ms, to_ms
+from redbox.events import Outcome, check_key, check_moment, duration_ms, error_text, from_ms, reason_text, to_ms
 from redbox.settings import Settings, to_meta
 from redbox.store.codec import pairs
 from redbox.store.store import Store
 
 LINES_PER_STEP = 100
+MOST_ENTRIES = 1_000_000
 
 
 def operator_name() -> str:
@@ -47,6 +49,8 @@ class Operate:
 
     async def kill(self, ids: Iterable[str], *, who: str, why: str, drop: bool = False) -> list[Outcome]:
         """PENDING or CLAIMED events become DEAD; a relay that holds one is fenced from then on."""
+        why = reason_text("why", why)
+        flag("drop", drop)
         reason = error_text(f"killed by {who}: {why}")
         return await self._each(
             ids,
@@ -58,7 +62,7 @@ class Operate:
         self, ids: Iterable[str], *, who: str, why: str, delay: float | timedelta | None = None
     ) -> list[Outcome]:
         """Takes claims away from whoever holds them; the events are PENDING again."""
-        wait = None if delay is None else duration_ms(delay, "delay")
+        why, wait = reason_text("why", why), None if delay is None else duration_ms(delay, "delay")
         return await self._each(
             ids,
             who,
@@ -75,13 +79,14 @@ class Operate:
         available_at: datetime | None = None,
     ) -> list[Outcome]:
         """Gives PENDING events another available_at; without one they are due at once."""
-        available = available_argument(delay, available_at)
+        why, available = reason_text("why", why), available_argument(delay, available_at)
         return await self._each(
             ids, who, lambda batch: self._store.reschedule(batch, available=available, who=who, why=why)
         )
 
     async def drop(self, ids: Iterable[str], *, who: str, why: str) -> list[Outcome]:
         """Removes DEAD or PUBLISHED events for good."""
+        why = reason_text("why", why)
         return await self._each(
             ids, who, lambda batch: self._store.drop([(id_, "") for id_ in batch], who=who, why=why)
         )
@@ -101,19 +106,19 @@ class Operate:
     async def log(self, limit: int = 100) -> list[LogEntry]:
         """What operators did, newest first."""
         self._ensure_open()
+        whole_number("limit", limit, 1, MOST_ENTRIES)
         return [_entry(id_, pairs(flat)) for id_, flat in await self._store.log(limit)]
 
     async def _configure(self, action: str, changes: dict[str, str], who: str, why: str) -> None:
         self._named(who)
+        why = reason_text("why", why)
         left = await self._store.configure(action, changes.items(), who=who, why=why, limit=LINES_PER_STEP)
         while left:  # lines that a dead head blocked, when the policy becomes "skip"
             left = await self._store.configure("configure", (), who="", why="", limit=LINES_PER_STEP)
 
     async def _each(self, ids: Iterable[str], who: str, act: Callable[[list[str]], Any]) -> list[Outcome]:
         self._named(who)
-        if isinstance(ids, str):
-            raise UsageError("ids must be a list of event ids, not one string")
-        replies: Sequence[bytes] = [word for batch in batches(ids) for word in await act(batch)]
+        replies: Sequence[bytes] = [word for batch in batches(event_ids(ids)) for word in await act(batch)]
         return [Outcome(word.decode()) for word in replies]
 
     def _named(self, who: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from redbox import arguments
 from redbox.errors import UsageError
 from redbox.events import State, check_moment, to_ms
 from redbox.keys import INDEXES, PENDING_INDEXES
@@ -59,13 +60,15 @@ def select(**filters: Any) -> Selection:
     state = filters.get("state")
     if state is not None:
         try:
-            filters["state"] = State(str(state).upper())
-        except ValueError:
-            raise UsageError(f"state {state!r}: use one of {', '.join(State)}") from None
+            filters["state"] = State(state.upper())
+        except (ValueError, AttributeError, TypeError):
+            raise UsageError(f"state {arguments.shown(state)}: use one of {', '.join(State)}") from None
     for name in ("event_type", "key", "error"):
         text = filters.get(name)
         if text is not None and not (isinstance(text, str) and 0 < len(text) <= LONGEST_FILTER):
             raise UsageError(f"{name}: must be 1 to {LONGEST_FILTER} characters, or left out")
+        if text is not None:
+            arguments.text(name, text)
     for name in ("since", "until"):
         if filters.get(name) is not None:
             check_moment(name, filters[name])
@@ -80,8 +83,8 @@ def encode_cursor(index: str, score: bytes, event_id: bytes) -> str:
 
 
 def decode_cursor(cursor: str, indexes: tuple[str, ...]) -> tuple[str, str, str]:
-    index, _, rest = cursor.partition(":")
+    index, _, rest = arguments.text("cursor", cursor).partition(":")
     score, _, event_id = rest.partition(":")
     if index not in indexes or not _SCORE.fullmatch(score):
-        raise UsageError(f"cursor {cursor!r} does not belong to this listing; start again without one")
+        raise UsageError(f"cursor {arguments.shown(cursor)} does not belong to this listing; start again without one")
     return index, score, event_id

@@ -11,6 +11,7 @@ from redis.asyncio import ConnectionPool
 from redis.asyncio.client import Pipeline
 
 from redbox import keys
+from redbox.arguments import text
 from redbox.box.receipts import Receipts
 from redbox.errors import PartlyCommitted, TransactionFailed, UsageError
 from redbox.events import Event, Receipt, as_event
@@ -88,7 +89,7 @@ class Transaction:
 
     def key(self, name: str) -> str:
         """A key name of the caller's own that is in the box's cluster slot."""
-        if "{" in name:
+        if "{" in text("the key", name):
             raise UsageError(f"{name!r}: braces would put the key into another cluster slot")
         return f"{name}:{keys.prefix(self._store.box)}"
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from redbox.arguments import shown
 from redbox.errors import InvalidURL, UsageError
 
 
@@ -16,7 +17,7 @@ def positive_int(name: str, value: Any) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise UsageError(f"{name} must be a whole number from 1 on, not {value!r}")
+        raise UsageError(f"{name} must be a whole number from 1 on, not {shown(value)}")
     return number
 
 
@@ -24,17 +25,17 @@ def seconds(name: str, value: Any) -> float:
     """A number of seconds above 0."""
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):
         number = math.nan
     if not 0 < number < math.inf:
-        raise UsageError(f"{name} must be a number of seconds above 0, not {value!r}")
+        raise UsageError(f"{name} must be a number of seconds above 0, not {shown(value)}")
     return number
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """One of a few words."""
-    if value not in choices:
-        raise UsageError(f"{name} must be {' or '.join(choices)}, not {value!r}")
+    if not isinstance(value, str) or value not in choices:
+        raise UsageError(f"{name} must be {' or '.join(choices)}, not {shown(value)}")
     return str(value)
 
 

@@ -16,7 +16,7 @@ PREFIX: Final = "whsec_"
 def read_secrets(text: str) -> list[bytes]:
     """The keys of one secret, or of several with spaces between, as while one replaces another."""
     keys = []
-    for word in text.split():
+    for word in text.split() if isinstance(text, str) else ():
         try:
             bare = word.removeprefix(PREFIX).rstrip("=")
             keys.append(base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True))

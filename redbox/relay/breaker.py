@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
+from redbox.arguments import number, whole_number
 from redbox.errors import Reject, Unavailable, UsageError
 from redbox.relay.words import error_words
 
@@ -47,9 +48,10 @@ class Breaker:
         longest: float = LONGEST_PAUSE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if min(unavailable, failures, rejections) < 1:
-            raise UsageError("a breaker opens after 1 or more outcomes in a row")
-        if not 0 < pause <= longest:
+        limits = {"unavailable": unavailable, "failures": failures, "rejections": rejections}
+        for name, limit in limits.items():
+            whole_number(f"a breaker's {name}", limit)
+        if not 0 < number("a breaker's pause", pause) <= number("a breaker's longest", longest):
             raise UsageError("a breaker's pause must be positive, and not longer than `longest`")
         self._limits = (unavailable, failures, rejections)
         self._first_pause, self._longest = pause, longest

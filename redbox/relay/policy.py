@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from redbox.arguments import one_of, whole_number
 from redbox.backoff import Backoff, seconds
 from redbox.errors import UsageError
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
@@ -19,6 +20,7 @@ BUFFER_BYTES: Final = 4 * BATCH_BYTES
 TIME_LIMIT: Final = 30.0
 POLL: Final = 2.0
 GRACE: Final = 10.0
+MOST: Final = 10**12  # attempts
 
 Duration = float | timedelta
 Keep = Literal["keep", "delete"]
@@ -62,19 +64,16 @@ def check_policy(
     """A policy, or a UsageError that says which setting is wrong."""
     if backoff is not None and not isinstance(backoff, Backoff):
         raise UsageError("backoff must be a Backoff: Backoff.exponential(1.0), Backoff.fixed(600), Backoff(function)")
-    for name, count in (("concurrency", concurrency), ("batch", batch), ("buffer", buffer), ("attempts", attempts)):
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
-            raise UsageError(f"{name} must be a whole number of at least 1, not {count!r}")
+    whole_number("concurrency", concurrency)
+    whole_number("batch", batch, 1, BATCH_COUNT)
+    whole_number("buffer", buffer)
+    whole_number("buffer_bytes", buffer_bytes)
+    if attempts is not None:
+        whole_number("attempts", attempts, 1, MOST)
     if attempts is None and backoff is not None and backoff.immediate:
         raise UsageError("retries without a delay need a limit of attempts: give one, or a delay such as 1 s")
-    if batch > BATCH_COUNT:
-        raise UsageError(f"batch must be at most {BATCH_COUNT}")
-    if buffer_bytes < 1:
-        raise UsageError("buffer_bytes must be positive")
-    if on_success not in ("keep", "delete"):
-        raise UsageError(f"on_success {on_success!r}: use 'keep' or 'delete'")
-    if on_dead not in ("keep", "drop"):
-        raise UsageError(f"on_dead {on_dead!r}: use 'keep' or 'drop'")
+    one_of("on_success", on_success, ("keep", "delete"))
+    one_of("on_dead", on_dead, ("keep", "drop"))
     return Policy(
         backoff=backoff or Backoff.exponential(),
         attempts=attempts,
@@ -90,6 +89,11 @@ def check_policy(
         delete=on_success == "delete",
         drop=on_dead == "drop",
     )
+
+
+def check_every(name: str, value: Duration | None) -> float | None:
+    """How often a service runs, in seconds; None for never."""
+    return None if value is None else _positive(value, name)
 
 
 def _positive(value: Duration, name: str) -> float:

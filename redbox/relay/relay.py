@@ -24,7 +24,7 @@ from redbox.relay import policy as defaults
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
-from redbox.relay.policy import check_policy
+from redbox.relay.policy import check_every, check_policy
 from redbox.relay.report import Summary, Tally
 from redbox.relay.services import BEAT_EVERY, REAP_EVERY, SWEEP_EVERY, Heartbeat, Reaper, Service, Sweeper, serve
 from redbox.settings import LEASE
@@ -78,6 +78,8 @@ class Relay:
         beat_every: float | None = BEAT_EVERY,
     ) -> None:
         self._box = box
+        if not isinstance(box, Box):
+            raise UsageError("a relay takes a box: Relay(Box.open(...), publish)")
         self._publisher = open_target("options", publish, options)
         if dead_to is None and dead_options:
             raise UsageError("dead_options are for dead_to, which is not given")
@@ -99,10 +101,16 @@ class Relay:
         )
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         check_relay(self.name)
+        if breaker is not None and breaker != "default" and not isinstance(breaker, Breaker):
+            raise UsageError("breaker must be a Breaker, or None for none")
         self.breaker = Breaker() if breaker == "default" else breaker
         self.tally = Tally()
         self._digest = Digest()
-        self._every = (reap_every, sweep_every, beat_every)
+        self._every = (
+            check_every("reap_every", reap_every),
+            check_every("sweep_every", sweep_every),
+            check_every("beat_every", beat_every),
+        )
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the last run
         self._task: asyncio.Task[Summary] | None = None

@@ -20,6 +20,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from redbox.arguments import shown
 from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
 from redbox.store.wire import ClusterWire, SingleWire, Wire
 
@@ -48,7 +49,7 @@ def describe(url: str) -> str:
 def from_url(url: str) -> Endpoint:
     """The endpoint that a URL names; a URL that cannot be right is refused here."""
     if not isinstance(url, str) or ":" not in url:
-        raise InvalidURL(f"{url!r} is not a store URL; use one of {', '.join(SCHEMES)}")
+        raise InvalidURL(f"{shown(url)} is not a store URL; use one of {', '.join(SCHEMES)}")
     scheme, _, rest = url.partition(":")
     if scheme not in ("embedded", "memory") and not rest.startswith("//"):
         raise InvalidURL(f"{describe(url)!r} is not a store URL; use one of {', '.join(SCHEMES)}")

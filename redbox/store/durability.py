@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from redis.exceptions import ResponseError
 
+from redbox.arguments import shown
 from redbox.errors import DurabilityUnsupported, InvalidSetting
 from redbox.store.append_only_file import STATE
 from redbox.store.line import Command
@@ -36,7 +37,7 @@ class Durability(msgspec.Struct, frozen=True):
             return cls(name)
         match = _REPLICAS.fullmatch(name) if isinstance(name, str) else None
         if match is None or int(match[1]) == 0:
-            raise InvalidSetting(f"durability {name!r}: use 'server', 'fsync' or 'replicas=N'")
+            raise InvalidSetting(f"durability {shown(name)}: use 'server', 'fsync' or 'replicas=N'")
         return cls(name, int(match[1]))
 
 

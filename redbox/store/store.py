@@ -471,6 +471,8 @@ class Store:
                 if pause is None:
                     return replies
                 # A master that became a replica ran nothing: whatever it was, the new master may be asked.
+            except UnicodeEncodeError as error:
+                raise UsageError(f"this text cannot be encoded as UTF-8: {error.object!a:.100}") from None
             except (RedisError, OSError) as error:
                 sent = sent or not isinstance(error, NotConnected)
                 lasting = not isinstance(error, ConnectionError | TimeoutError | OSError)

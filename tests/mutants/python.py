@@ -130,7 +130,7 @@ PYTHON_MUTANTS = [
     # settling through the box
     Mutant("settled for several relays, answered in another order", "redbox/box/lifecycle.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
     Mutant("a renewal answers for its neighbour", "redbox/box/lifecycle.py", "alone=alone))[1:]", "alone=alone))[:-1]", LEASES),
-    Mutant("operators need no name", "redbox/box/operate.py", "        self._named(who)\n        if isinstance(ids, str):\n", "        if isinstance(ids, str):\n", OPERATIONS),
+    Mutant("operators need no name", "redbox/box/operate.py", "        self._named(who)\n        replies: ", "        replies: ", OPERATIONS),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/lane.py", "alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)", "alone = False", LANE),
     Mutant("three calls at once", "redbox/box/lane.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", LANE),

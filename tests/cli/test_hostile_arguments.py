@@ -1,0 +1,97 @@
+"""Command lines with values that are wrong: one sentence and exit code 1 or 2, never a traceback or "unexpected"."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from redbox import Event
+from redbox.cli.app import cli
+from tests.cli.conftest import Redbox
+
+LONE = "caf\udce9"  # a byte that is not UTF-8, as Python hands over an argument
+COMMANDS = (
+    ("--box", "{}", "put", "a"),
+    ("--url", "{}", "stats"),
+    ("put", "{}"),
+    ("put", "a", "{}"),
+    ("put", "a", "@{}"),
+    ("put", "a", "{}", "--content-type", "text/plain"),
+    ("put", "a", "1", "--content-type", "{}"),
+    ("put", "a", "1", "--content-type", "text/{}"),
+    ("put", "a", "--id", "{}"),
+    ("put", "a", "--header", "{}=x"),
+    ("put", "a", "--header", "x={}"),
+    ("put", "a", "--metadata", "{}=x"),
+    ("put", "a", "--metadata", "x={}"),
+    ("put", "a", "--partition-key", "{}"),
+    ("put", "a", "--ordering-key", "{}"),
+    ("put", "a", "--unique-key", "{}"),
+    ("put", "a", "--unique-key", "u", "--unique-scope", "{}"),
+    ("put", "a", "--delay", "{}"),
+    ("put", "a", "--at", "{}"),
+    ("put", "a", "--durability", "{}"),
+    ("put", "--many", "@{}"),
+    ("list", "--state", "{}"),
+    ("list", "--type", "{}"),
+    ("list", "--key", "{}"),
+    ("list", "--error", "{}"),
+    ("list", "--since", "{}"),
+    ("list", "--until", "{}"),
+    ("list", "--limit", "{}"),
+    ("list", "--cursor", "{}"),
+    ("list", "--cursor", "pending:1:{}"),
+    ("show", "{}"),
+    ("show", "{}", "--payload"),
+    ("dead", "list", "--type", "{}"),
+    ("dead", "list", "--limit", "{}"),
+    ("dead", "replay", "{}"),
+    ("dead", "replay", "--key", "{}", "--yes"),
+    ("dead", "replay", "--all", "--yes", "--rate", "{}"),
+    ("dead", "replay", "--all", "--yes", "--delay", "{}"),
+    ("dead", "replay", "--all", "--yes", "--why", "{}"),
+    ("relay", "--to", "{}", "--once"),
+    ("relay", "--to", "null:{}", "--once"),
+    ("relay", "--to", "https://{}/", "--once"),
+    ("relay", "--to", "https://h/", "-o", "{}=x", "--once"),
+    ("relay", "--to", "https://h/", "-o", "source={}", "--once"),
+    ("relay", "--to", "https://h/", "-o", "timeout={}", "--once"),
+    ("relay", "--to", "null:", "--name", "{}", "--once"),
+    ("relay", "--to", "null:", "--retry", "{}", "--once"),
+    ("relay", "--to", "null:", "--attempts", "{}", "--once"),
+    ("relay", "--to", "null:", "--max-age", "{}", "--once"),
+    ("relay", "--to", "null:", "--lease", "{}", "--once"),
+    ("relay", "--to", "null:", "--time-limit", "{}", "--once"),
+    ("relay", "--to", "null:", "--grace", "{}", "--once"),
+    ("relay", "--to", "null:", "--concurrency", "{}", "--once"),
+    ("relay", "--to", "null:", "--dead-to", "{}", "--once"),
+    ("relay", "--config", "{}"),
+    ("{}",),
+)
+VALUES = (LONE, "", "nan", "-1", "9" * 400, "\x1b[31m", "\u2028")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_wrong_value_is_one_sentence(redbox: Redbox, command: tuple[str, ...]):
+    redbox.put(Event("a", event_id="e1"))
+    found = []
+    for value in VALUES:
+        arguments = [each.format(value) for each in command]
+        where = [] if "--url" in command else ["--url", redbox.url]
+        for form in ([], ["--json"]) if value in (LONE, "\x1b[31m", "\u2028") else ([],):
+            result = CliRunner().invoke(cli, [*form, *where, *arguments])
+            said = result.stderr
+            if result.exit_code not in (0, 1, 2) or "unexpected" in said or "Traceback" in said or "\x1b" in said:
+                found.append(f"{arguments}: {result.exit_code} {said[:300]} {result.exception!r:.200}")
+            elif result.exit_code and form:
+                json.loads(said.strip("\n").split("\n")[-1])
+    assert found == []
+
+
+def test_the_reason_of_a_replay_is_kept_readable(redbox: Redbox):
+    redbox.kill(Event("a", event_id="e1"))
+    redbox("dead", "replay", "e1", "--why", LONE)
+    (entry, *_) = redbox.within(lambda box: box.operate.log())
+    assert entry.why == r"caf\udce9"
