@@ -17,6 +17,7 @@
 -- ARGV[10]  key           ordering_key or unique_key; "" for any
 -- ARGV[11]  error         text that last_error holds, in lower case; "" for any
 -- ARGV[12]  ids_only      1 for ids instead of events
+-- ARGV[13]  claims        highest claim number; "" for any
 --
 -- Returns   {now, 1 when there may be more, score, id, event...}: the next cursor, then events as in get, or ids
 -- Errors    NEWERLAYOUT
@@ -29,21 +30,22 @@
 --- @include "describe"
 
 local index, limit, look, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local pattern, wanted, text, ids_only = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == "1"
+local pattern, wanted, text, ids_only, claims = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == "1", ARGV[13]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 
 local function matches(id)
-  if pattern == "" and wanted == "" and text == "" then
+  if pattern == "" and wanted == "" and text == "" and claims == "" then
     return true
   end
-  local event = redis.call("HMGET", event_key .. id, "event_type", "ordering_key", "unique_key", "last_error")
+  local event = redis.call("HMGET", event_key .. id, "event_type", "ordering_key", "unique_key", "last_error", "claim")
   return event[1]
     and (pattern == "" or glob(pattern, event[1]))
     and (wanted == "" or event[2] == wanted or event[3] == wanted)
     and (text == "" or string.find(string.lower(event[4] or ""), text, 1, true))
+    and (claims == "" or tonumber(event[5] or 0) <= tonumber(claims))
 end
 
 local first = 0

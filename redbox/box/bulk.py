@@ -45,6 +45,7 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
                 event_id,
                 *selection.arguments(),
                 0,
+                "",
             )
             more = flag == 1
             records += [decode_record(described, now) for described in found]
@@ -58,23 +59,25 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
 
 async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list[str]]:
     """The ids of the selection, a slice at a time."""
+    claims = "" if selection.claims is None else selection.claims
     for index in selection.indexes:
         score: Any = ""
         event_id: Any = ""
         more = 1
         while more:
             _, more, score, event_id, *found = await store.page(
-                index, BATCH_COUNT, PAGE_LOOK, BATCH_BYTES, score, event_id, *selection.arguments(), 1
+                index, BATCH_COUNT, PAGE_LOOK, BATCH_BYTES, score, event_id, *selection.arguments(), 1, claims
             )
             yield [raw.decode() for raw in found]
 
 
 async def up_to_now(store: Store, selection: Selection) -> Selection:
-    """The selection as it stands now: what enters a state later is left out, or a bulk operation beside a running
-    relay would never end."""
-    start = from_ms(await store.time())
+    """The selection as it is now. What enters a state later is left out, or a bulk operation beside a running relay
+    would never end; in the very millisecond of the start the claim number tells what was there before."""
+    now, claims = await store.time_and_claims()
+    start = from_ms(now)
     until = start if selection.until is None else min(selection.until, start)
-    return Selection(**{**_fields(selection), "until": until})
+    return Selection(**{**_fields(selection), "until": until, "claims": claims})
 
 
 def _fields(selection: Selection) -> dict[str, Any]:

@@ -36,13 +36,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    claims: int | None = None  # highest claim number: what was claimed later is left out
 
     @property
     def indexes(self) -> tuple[str, ...]:
         return INDEXES if self.state is None else _INDEXES_OF[self.state]
 
     def arguments(self) -> tuple[Any, ...]:
-        """The filter as the page script takes it."""
+        """The filter as the page script takes it, but for the highest claim number."""
         return (
             "" if self.since is None else to_ms(self.since),
             "" if self.until is None else to_ms(self.until),
@@ -52,11 +53,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+FILTERS: Final = tuple(name for name in Selection.__struct_fields__ if name != "claims")
+
+
 def select(**filters: Any) -> Selection:
     """A checked Selection."""
     for name in filters:
-        if name not in Selection.__struct_fields__:
-            raise UsageError(f"{name}: there is no such filter; there are {', '.join(Selection.__struct_fields__)}")
+        if name not in FILTERS:
+            raise UsageError(f"{name}: there is no such filter; there are {', '.join(FILTERS)}")
     state = filters.get("state")
     if state is not None:
         try:

@@ -69,7 +69,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "page": Signature(
         (
             "index", "limit", "look", "bytes", "score", "id", "since", "until", "event_type", "key", "error",
-            "ids_only",
+            "ids_only", "claims",
         ),
         flag=NO_WRITES,
     ),

@@ -283,6 +283,12 @@ class Store:
         ((seconds, microseconds),) = await self.exchange([("TIME",)], repeat=True)
         return int(seconds) * 1000 + int(microseconds) // 1000
 
+    async def time_and_claims(self) -> tuple[int, int]:
+        """The store's clock, in ms, and then the highest claim number so far."""
+        commands = [("TIME",), ("HGET", keys.counters(self.box), "claimed")]
+        (seconds, microseconds), claims = await self.exchange(commands, repeat=True)
+        return int(seconds) * 1000 + int(microseconds) // 1000, int(claims or 0)
+
     async def meta(self) -> Any:
         """The meta hash as a flat list; empty when the box does not exist."""
         (reply,) = await self.exchange([("HGETALL", self._meta)], repeat=True)

@@ -227,6 +227,7 @@ MUTANTS = [
     Mutant("operators are not recorded", "include/record_action.lua", '  if who == "" or (ids and #ids == 0) then\n', "  if true then\n"),
     Mutant("pages repeat their last event", "include/rank_after.lua", "at[1] <= id", "at[1] < id"),
     Mutant("pages ignore the type", "page.lua", '(pattern == "" or glob(pattern, event[1]))', "true"),
+    Mutant("a replay takes what was claimed after it began", "page.lua", 'claims == "" or tonumber(event[5] or 0) <= tonumber(claims)', "true"),
     Mutant("pages ignore until", "page.lua", 'ARGV[8] ~= "" and ARGV[8] or "+inf"', '"+inf"'),
     Mutant("pages ignore since", "page.lua", 'if ARGV[7] ~= "" then', "if false then"),
     Mutant("waiting events are not told", "stats.lua", '"waiting", waiting_due + waiting_ahead', '"waiting", 0'),

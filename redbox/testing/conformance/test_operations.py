@@ -612,6 +612,36 @@ async def test_a_replay_beside_relays_that_kill_at_once_ends(box: Box, monkeypat
 
 
 @pytest.mark.req("RO-2")
+async def test_what_dies_again_in_the_millisecond_of_the_start_is_not_replayed_again(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(bulk, "BATCH_COUNT", 2)
+    await bury(box, *named(*(f"e{n}" for n in range(6))))
+    await advance(box, seconds=1)
+    send, start, killed = box._store.replay, await box._store.time(), 0
+
+    async def replay_and_die(*arguments: Any, **options: Any) -> Any:
+        nonlocal killed
+        replies = await send(*arguments, **options)
+        claims = await box.claim("relay-1")
+        killed += len(await box.kill(claims))
+        assert killed < 100, "the replay never ends"
+        await box._store.exchange([("ZADD", keys.dead(box.name), start, claim.event_id) for claim in claims])
+        return replies
+
+    monkeypatch.setattr(box._store, "replay", replay_and_die)
+    assert (await box.replay(state="DEAD")).replayed == 6
+    assert killed == 6
+
+
+@pytest.mark.req("RO-2")
+async def test_what_died_just_before_a_replay_is_replayed(box: Box):
+    for turn in range(5):
+        await bury(box, *named(f"e{turn}"))
+        assert (await box.replay(state="DEAD", delay=3600)).replayed == 1
+
+
+@pytest.mark.req("RO-2")
 async def test_a_replay_respects_the_line(box: Box):
     await bury(box, *named("old", ordering_key="o"))
     await box.put_many(named("head", "next", ordering_key="o"))
