@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from redbox.box.reports import RelayReport, Stats
 
 BAR_WIDTH: Final = 20
+PENDING: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED")
 SILENT: Final = timedelta(seconds=15)  # three heartbeats
 
 
@@ -73,7 +74,7 @@ def _show(session: Session, stats: Stats) -> None:
         output.text(f"of which {stats.waiting:,} {verb} behind another event of the same ordering key")
     if stats.next_due is not None:
         output.text(f"next due in {in_words(stats.next_due)}")  # of SCHEDULED and RETRY_SCHEDULED together
-    for text in _alarms(stats):
+    for text in _no_relay(stats) + _alarms(stats):
         output.text(text, "red")
     if stats.totals:
         output.text("totals  " + ", ".join(f"{name} {count:,}" for name, count in sorted(stats.totals.items())))
@@ -132,6 +133,17 @@ def _remarks(stats: Stats) -> dict[str, str]:
         words = f"ends in {in_words(ends)}" if ends > timedelta(0) else f"ended {in_words(-ends)} ago"
         remarks["IN_FLIGHT"] = f"first lease {words}"
     return remarks
+
+
+def _no_relay(stats: Stats) -> list[str]:
+    """Says so when events are pending and no relay is alive."""
+    pending = stats.waiting + sum(count for phase, count in stats.phases.items() if phase.value in PENDING)
+    if not pending or any(relay.seen <= SILENT for relay in stats.relays):
+        return []
+    if stats.relays:
+        ago = in_words(min(relay.seen for relay in stats.relays))
+        return [f"no relay has been heard of for {ago}: pending events wait until one is running again"]
+    return ["no relay is running: pending events wait until one is started (redbox relay --to URL)"]
 
 
 def _alarms(stats: Stats) -> list[str]:

@@ -50,6 +50,7 @@ class Engine:
         breaker: Breaker | None,
         tally: Tally,
         digest: Digest,
+        breaker_changed: Callable[[], None],
     ) -> None:
         self._box = box
         self._name = name
@@ -57,12 +58,13 @@ class Engine:
         self._breaker = breaker
         self._tally = tally
         self._digest = digest
+        self._breaker_changed = breaker_changed
         self._asker = Asker(box, name, policy)
         self._waker = Waker(box, self._asker, policy.poll)
         self._ledger = Ledger()
         settler = Settler(box, tally, self._forget, delete=policy.delete, drop=policy.drop)
         self._settler = settler
-        self._judge = Judge(policy, breaker, settler, tally, digest)
+        self._judge = Judge(policy, breaker, settler, tally, digest, breaker_changed)
         self.workers = Workers(
             publisher, dead, self._judge, settler, concurrency=policy.concurrency, time_limit=policy.time_limit
         )
@@ -183,6 +185,7 @@ class Engine:
             probing = self._breaker is not None and not self._breaker.closed
             if probing:
                 self._breaker.probe()  # type: ignore[union-attr]
+                self._breaker_changed()
             self._asker.ask(1 if probing else room, **self._in_hand())
         await self._wait_for(self._asker.answered())
         if not self._asker.ready:

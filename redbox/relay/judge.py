@@ -43,12 +43,21 @@ class Judge:
     relay is stopped or its box paused, those events are returned with their attempt excused.
     """
 
-    def __init__(self, policy: Policy, breaker: Breaker | None, settler: Settler, tally: Tally, digest: Digest) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        breaker: Breaker | None,
+        settler: Settler,
+        tally: Tally,
+        digest: Digest,
+        breaker_changed: Callable[[], None],
+    ) -> None:
         self._policy = policy
         self._breaker = breaker
         self._settler = settler
         self._tally = tally
         self._digest = digest
+        self._breaker_changed = breaker_changed
         self._verdicts: list[tuple[Held, NotPublished]] = []
         #: Called when the breaker opens: what is claimed and not begun goes back.
         self.on_open: Callable[[], None] = lambda: None
@@ -69,6 +78,7 @@ class Judge:
         if self._breaker is not None:
             if self._breaker.succeeded():
                 logger.info("the breaker is closed: the target acknowledges again")
+                self._breaker_changed()
             if self._verdicts:
                 self.decide()
 
@@ -146,6 +156,7 @@ class Judge:
 
     def _opened(self, breaker: Breaker) -> None:
         logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
+        self._breaker_changed()
         self.excuse()
         self.on_open()
 

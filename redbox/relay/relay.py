@@ -106,6 +106,7 @@ class Relay:
         self.breaker = Breaker() if breaker == "default" else breaker
         self.tally = Tally()
         self._digest = Digest()
+        self._heartbeat: Heartbeat | None = None
         self._every = (
             check_every("reap_every", reap_every),
             check_every("sweep_every", sweep_every),
@@ -198,8 +199,9 @@ class Relay:
             raise UsageError("this relay is running already")
         self._loop = asyncio.get_running_loop()
         engine = self._engine = Engine(
-            self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally, self._digest
-        )
+            self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally, self._digest,
+            self._beat_soon,
+        )  # fmt: skip
         if self._stopped:
             engine.stop()
         try:
@@ -234,8 +236,13 @@ class Relay:
         if sweep_every is not None:
             services.append(Sweeper(self._box, every=sweep_every))
         if beat_every is not None:
-            services.append(Heartbeat(self._box, self.name, self.about, every=beat_every))
+            self._heartbeat = Heartbeat(self._box, self.name, self.about, every=beat_every)
+            services.append(self._heartbeat)
         return services
+
+    def _beat_soon(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.beat_soon()
 
     # --- how it is doing -----------------------------------------------------------------------------------------
 

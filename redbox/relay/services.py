@@ -5,6 +5,7 @@ Any number of each may run at once, in relays or alone: `await serve(Reaper(box)
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
@@ -27,6 +28,7 @@ REAP_EVERY: Final = 5.0
 SWEEP_EVERY: Final = 60.0
 SWEEP_AT_ONCE: Final = 10_000
 BEAT_EVERY: Final = 5.0
+BEAT_GAP: Final = 0.1  # at least so much time between two beats
 
 
 class Service(Protocol):
@@ -43,7 +45,11 @@ async def serve(service: Service) -> None:
         except StoreError as error:
             logger.warning("%s: %s", type(service).__name__.lower(), error)
         # Spread, so that many relays do not come all at once.
-        await anyio.sleep(service.every * random.uniform(0.8, 1.2))  # noqa: S311
+        pause = service.every * random.uniform(0.8, 1.2)  # noqa: S311
+        if isinstance(service, Heartbeat):
+            await service.rest(pause)
+        else:
+            await anyio.sleep(pause)
 
 
 class Reaped(msgspec.Struct, frozen=True):
@@ -92,6 +98,7 @@ class Heartbeat:
         self._tell = tell
         self._instance = uuid4().hex
         self._warned = False
+        self._soon = asyncio.Event()
         self.every = _checked(every)
 
     async def run_once(self) -> None:
@@ -103,6 +110,17 @@ class Heartbeat:
                 self._name, other.get("host"), other.get("pid"),
             )  # fmt: skip
         self._warned = bool(other)
+
+    def beat_soon(self) -> None:
+        """Something has changed that should be seen now, not with the next regular beat."""
+        self._soon.set()
+
+    async def rest(self, seconds: float) -> None:
+        """Waits between two beats: `seconds`, or `BEAT_GAP` when `beat_soon` was called."""
+        await anyio.sleep(min(seconds, BEAT_GAP))
+        with anyio.move_on_after(seconds - BEAT_GAP):
+            await self._soon.wait()
+        self._soon.clear()
 
     async def leave(self) -> None:
         """The last beat: the relay is no longer listed."""

@@ -53,6 +53,25 @@ def test_stats_as_json(redbox: Redbox):
     assert stats["totals"]["put"] == 6
 
 
+def test_events_without_a_live_relay_are_pointed_out(redbox: Redbox):
+    redbox.put(Event("a", delay=3600))
+    words = "no relay is running: pending events wait until one is started (redbox relay --to URL)"
+    assert words in redbox("stats").stdout
+    redbox.within(lambda box: box.beat("r1", "1", {"target": "null:"}, fresh=10))
+    assert "no relay" not in redbox("stats").stdout
+    redbox.within(lambda box: advance(box, seconds=20))
+    assert "no relay has been heard of for 2" in redbox("stats").stdout
+
+
+def test_an_empty_box_needs_no_relay(redbox: Redbox):
+    async def publish_one(box: Box) -> None:
+        await box.put(Event("a"))
+        await box.ack(await box.claim("r1"))
+
+    redbox.within(publish_one)
+    assert "no relay" not in redbox("stats").stdout
+
+
 def test_a_paused_box_says_so(redbox: Redbox):
     redbox.put(Event("a"))
     redbox.within(lambda box: box.operate.pause(who="me", why="test"))

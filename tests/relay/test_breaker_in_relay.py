@@ -288,6 +288,41 @@ async def test_everyone_can_see_that_it_is_open(redbox_box: Box, caplog: pytest.
     assert "the breaker is closed" in caplog.text
 
 
+async def test_a_change_of_the_breaker_is_reported_at_once(redbox_box: Box):
+    """The next regular heartbeat is far away."""
+    await put(redbox_box, 30)
+    target = Target(raises=Unavailable("connection refused"))
+    relay = Relay(redbox_box, target, beat_every=600, breaker=brisk(pause=0.3, longest=0.3), poll=0.05)
+
+    async def shown(circuit: str) -> bool:
+        return [report.breaker for report in (await redbox_box.stats()).relays] == [circuit]
+
+    async with running(relay):
+        await until(lambda: shown("open"), "it is not shown as open", seconds=5)
+        target.raises = None
+        await until(lambda: relay.circuit is Circuit.CLOSED, "it did not close")
+        await until(lambda: shown("closed"), "it is not shown as closed", seconds=5)
+
+
+async def test_a_breaker_that_flaps_does_not_flood_the_store(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    await put(redbox_box, 30)
+    beats, beat = 0, redbox_box.beat
+
+    async def counting(*args: Any, **options: Any) -> Any:
+        nonlocal beats
+        beats += 1
+        return await beat(*args, **options)
+
+    monkeypatch.setattr(redbox_box, "beat", counting)
+    breaker = brisk()
+    relay = Relay(
+        redbox_box, Target(raises=Unavailable("down")), beat_every=600, breaker=breaker, backoff=Backoff.fixed(0.001)
+    )
+    async with running(relay):
+        await until(lambda: breaker.opened > 50, "it does not flap")
+        assert beats < 25
+
+
 async def test_a_probe_may_find_nothing_to_send(redbox_box: Box):
     await put(redbox_box, 5)
     target = Target(raises=Unavailable("down"))
