@@ -312,6 +312,22 @@ async def test_an_expiry_is_excused_when_the_relay_claimed_more_meanwhile(box: B
         target.gate.set()
 
 
+@pytest.mark.req("EM-10", "PL-7")
+async def test_an_event_that_was_claimed_while_another_was_held_is_in_company(redbox_box: Box):
+    target = Target()
+    target.gate.clear()
+    await redbox_box.put(Event("n", event_id="first"))
+    async with running(Relay(redbox_box, target, reap_every=None)):
+        await target.has_tried(1)
+        await redbox_box.put(Event("n", event_id="second"))
+        await target.has_tried(2)
+        await redbox_box.operate.pause(who="ada", why="nothing is claimed again")
+        await advance(redbox_box, minutes=1)
+        assert len(await redbox_box.reap()) == 2
+        assert (await known(redbox_box, "second")).excused == 1
+        target.gate.set()
+
+
 async def test_an_expiry_counts_when_the_relay_held_nothing_else(redbox_box: Box):
     target = Target()
     target.gate.clear()
