@@ -16,6 +16,7 @@ BATCH_COUNT: Final = 1000
 BATCH_BYTES: Final = 8 * 1024 * 1024
 PAGE_LIMIT: Final = 500
 PAGE_LOOK: Final = 2000
+SWEEP_COUNT: Final = 500  # one step of a sweep holds up the server for a few milliseconds
 LEASE: Final = 30.0
 FORGET_RELAY: Final = timedelta(days=1)
 UNREADABLE_DELAY: Final = 60.0

@@ -6,19 +6,20 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from redbox.arguments import whole_number
 from redbox.box.reports import Page, Replayed, Swept
 from redbox.box.selection import Selection, decode_cursor, encode_cursor
 from redbox.events import Outcome, State, from_ms
-from redbox.settings import BATCH_BYTES, BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK
+from redbox.settings import BATCH_BYTES, BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, SWEEP_COUNT
 from redbox.store.codec import decode_record
 from redbox.store.durability import Durability
 from redbox.store.store import Store
 
 T = TypeVar("T")
 Progress = Callable[[int], None]
+LONGEST_PAUSE: Final = 0.1  # seconds between two steps of a sweep
 
 
 def batches(items: Iterable[T], size: int = BATCH_COUNT) -> Iterable[list[T]]:
@@ -143,19 +144,25 @@ async def sweep(
     dry_run: bool,
     limit: int | None,
 ) -> Swept:
-    """Removes PUBLISHED and DEAD events past their retention: older than so many seconds, or beyond so many."""
+    """Removes PUBLISHED and DEAD events past their retention: older than so many seconds, or beyond so many.
+
+    In steps, with a pause as long as the step between two of them: a long sweep leaves the server to others.
+    """
     report = Swept(dry_run=dry_run)
     left = limit
     for state, (age, count) in keep.items():
         cursor: tuple[Any, Any] = ("", "")
-        more, removed = 1, 0
+        more, removed = int(age is not None or count is not None), 0
         while more and left != 0:
-            step = BATCH_COUNT if left is None else min(left, BATCH_COUNT)
+            step = SWEEP_COUNT if left is None else min(left, SWEEP_COUNT)
+            asked = time.monotonic()
             gone, more, *following = await store.sweep(
                 state.value.lower(), None if age is None else int(age * 1000), count, step, dry_run, cursor
             )
             cursor = (following[0], following[1])
             removed += gone
             left = None if left is None else left - gone
+            if more:
+                await asyncio.sleep(min(time.monotonic() - asked, LONGEST_PAUSE))
         setattr(report, state.value.lower(), removed)
     return report

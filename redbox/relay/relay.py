@@ -18,7 +18,7 @@ import anyio
 from redbox.backoff import Backoff
 from redbox.box import Box
 from redbox.box.lifecycle import check_relay
-from redbox.errors import UsageError
+from redbox.errors import StoreError, UsageError
 from redbox.publishers.registry import Target, open_target
 from redbox.relay import policy as defaults
 from redbox.relay.breaker import Breaker, Circuit
@@ -141,13 +141,25 @@ class Relay:
         return self.summary()
 
     async def drain(self) -> Summary:
-        """Publishes until nothing is available; what waits for its retry or its time is left.
+        """Publishes until nothing is available; what waits for its retry or its time is left. Sweeps meanwhile.
 
         Also ends when the breaker opens; then `open` of the summary says why.
         """
         with self._in_use() as engine:
             await Reaper(self._box).run_once()
-            await self._run(engine, drain=True)
+            async with anyio.create_task_group() as beside:
+                sweepers = [service for service in self._services() if isinstance(service, Sweeper)]
+                for sweeper in sweepers:
+                    beside.start_soon(serve, sweeper)
+                try:
+                    await self._run(engine, drain=True)
+                finally:
+                    beside.cancel_scope.cancel()
+            for sweeper in sweepers:
+                try:
+                    await sweeper.run_once()
+                except StoreError as error:  # everything is published all the same
+                    logger.warning("sweeping at the end: %s", error)
         return self.summary()
 
     def stop(self) -> None:

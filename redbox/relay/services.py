@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import socket
+import time
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
@@ -25,8 +26,10 @@ from redbox.settings import BATCH_COUNT
 logger = logging.getLogger("redbox.relay")
 
 REAP_EVERY: Final = 5.0
-SWEEP_EVERY: Final = 60.0
-SWEEP_AT_ONCE: Final = 10_000
+SWEEP_EVERY: Final = 5.0
+SWEEP_SOONEST: Final = 0.1
+SWEEP_AIM: Final = 1000  # how many events a run should find, when there are many to remove
+SWEEP_SHARE: Final = 0.1  # of the time, for runs that find nothing to remove
 BEAT_EVERY: Final = 5.0
 BEAT_GAP: Final = 0.1  # at least so much time between two beats
 
@@ -78,15 +81,28 @@ class Reaper:
 
 
 class Sweeper:
-    """Removes PUBLISHED and DEAD events past their retention, as the box is set."""
+    """Removes PUBLISHED and DEAD events past their retention, as the box is set.
 
-    def __init__(self, box: Box, *, every: float = SWEEP_EVERY, limit: int = SWEEP_AT_ONCE) -> None:
+    A run removes all of them, in bounded steps. `every` is the longest time between two runs, in seconds: when there was
+    much to remove the next run comes sooner, so that a box holds little more than it should at any rate of publishing.
+    """
+
+    def __init__(self, box: Box, *, every: float = SWEEP_EVERY) -> None:
         self._box = box
-        self._limit = limit
-        self.every = _checked(every)
+        self._longest = self.every = _checked(every)
+        self._ended: float | None = None
 
     async def run_once(self) -> Swept:
-        return await self._box.sweep(limit=self._limit)
+        began = time.monotonic()
+        swept = await self._box.sweep()
+        ended, removed = time.monotonic(), swept.published + swept.dead
+        elapsed = self._longest if self._ended is None else ended - self._ended
+        self._ended = ended
+        wanted = elapsed * SWEEP_AIM / removed if removed else 2 * self.every
+        # A run that removed nothing may have looked over much that has to stay.
+        at_least = SWEEP_SOONEST if removed else (ended - began) / SWEEP_SHARE
+        self.every = max(at_least, min(wanted, self._longest))
+        return swept
 
 
 class Heartbeat:

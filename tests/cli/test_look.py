@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
-from redbox import Box, Event
+from redbox import Box, Event, keys
 from redbox.testing import advance
 from tests.cli.conftest import Redbox
 
@@ -201,3 +202,27 @@ def test_a_payload_with_line_breaks_stays_on_one_line_of_ndjson(redbox: Redbox):
 def test_an_unknown_event(redbox: Redbox):
     redbox.put(Event("a"))
     assert redbox.error("show", "nope", code=1).startswith("there is no event nope in box 'default'")
+
+
+def test_an_event_whose_body_is_missing_is_shown_as_damaged(redbox: Redbox):
+    redbox.put(Event("a", {"n": 1}, event_id="e1"), Event("a", {"n": 2}, event_id="e2"))
+    redbox.within(lambda box: box._store.exchange([("DEL", keys.body("default", "e1"))]))
+    _, first, second = redbox("list").stdout.splitlines()
+    assert (first.split()[:3], second.split()[:3]) == (["e1", "a", "DAMAGED"], ["e2", "a", "AVAILABLE"])
+    told = redbox.json("show", "e1")
+    assert (told["damaged"], told["payload"], "payload_base64" in told) == (True, None, False)
+    assert told["problem"] == "event e1 cannot be read: its stored body is missing"
+    assert redbox.json("show", "e2")["damaged"] is False
+    text = redbox("show", "e1").stdout
+    assert "DAMAGED: event e1 cannot be read: its stored body is missing; it cannot be delivered" in text
+    assert "0 bytes" not in text
+    assert "its stored body is missing" in redbox.error("show", "e1", "--payload", code=1)
+
+
+def test_an_event_of_a_newer_version_is_not_damaged(redbox: Redbox):
+    redbox.put(Event("a", event_id="e1"))
+    newer = msgspec.msgpack.encode([99, "a"])
+    redbox.within(lambda box: box._store.exchange([("SET", keys.body("default", "e1"), newer)]))
+    told = redbox.json("show", "e1")
+    assert (told["damaged"], told["phase"]) == (False, "AVAILABLE")
+    assert "written by a newer redbox" in redbox("show", "e1").stdout

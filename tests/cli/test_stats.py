@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redbox import Box, Event
+from redbox import Box, Event, keys
 from redbox.testing import advance
 from tests.cli.conftest import Redbox
 
@@ -139,3 +139,18 @@ def test_relays_and_their_breakers(redbox: Redbox):
     assert (relays["r1"]["silent"], relays["gone"]["silent"]) == (False, True)
     assert 40 <= relays["gone"]["seen"] < 50
     assert (relays["r1"]["breaker"], relays["r1"]["published"]) == ("open", 1200)
+
+
+def test_lost_ids_are_named_with_what_to_do(redbox: Redbox):
+    redbox.put(*(Event("a", event_id=f"e{number}") for number in range(4)))
+    bodies = [keys.body("default", event_id) for event_id in ("e0", "e1")]
+    redbox.within(lambda box: box._store.exchange([("DEL", *bodies)]))
+    redbox.within(lambda box: box.claim("relay-1"))
+    (alarm,) = [line for line in redbox("stats").stdout.splitlines() if " lost: " in line]
+    assert alarm.startswith(
+        "2 lost: ids without a complete event, never to be delivered: e0, e1; `redbox show ID` tells"
+    )
+    assert redbox.json("stats")["lost_ids"] == ["e0", "e1"]
+    more = [("ZADD", keys.lost("default"), number, f"x{number}") for number in range(20)]
+    redbox.within(lambda box: box._store.exchange(more))
+    assert ", ...; `redbox show ID`" in redbox("stats").stdout

@@ -418,7 +418,16 @@ async def test_ids_without_an_event_are_set_aside_and_the_rest_goes_on(box: Box)
         ("HSET", keys.event(name, ids[1]), "state", "PUBLISHED"),
     ])  # fmt: skip
     assert [claim.event_id for claim in await box.claim("relay-1")] == ids[2:]
-    assert (await box.stats()).lost == 3
+    stats = await box.stats()
+    assert (stats.lost, set(stats.lost_ids)) == (3, {"ghost", ids[0], ids[1]})
+    record = await box.get(ids[0])
+    assert record is not None
+    assert (record.damaged, record.problem) == (True, f"event {ids[0]} cannot be read: its stored body is missing")
+    more = [f"more-{number}" for number in range(10)]
+    await store.exchange([("ZADD", keys.lost(name), 1, each) for each in more])
+    stats = await box.stats()
+    assert (stats.lost, stats.lost_ids) == (13, more)  # bounded
+    await store.exchange([("ZREM", keys.lost(name), *more)])
     (lost, pending) = await store.exchange([("ZRANGE", keys.lost(name), 0, -1), ("ZCARD", keys.pending(name))])
     assert {raw.decode() for raw in lost} == {"ghost", ids[0], ids[1]}
     assert pending == 0
