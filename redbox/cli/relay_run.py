@@ -12,10 +12,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
+import msgspec
 
 from redbox.cli import logs, process
 from redbox.cli.durations import in_words
-from redbox.errors import BoxPaused
+from redbox.cli.leftovers import Leftovers, leftovers
+from redbox.errors import BoxPaused, StoreError
 
 if TYPE_CHECKING:
     from redbox.relay import Relay, Summary
@@ -43,11 +45,12 @@ class Watch(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A relay that has ended, and what kept it from emptying the box, if something did."""
+    """A relay that has ended, what kept it from emptying the box, if something did, and what `--once` left there."""
 
     relay: Relay
     summary: Summary
     problem: str
+    left: Leftovers | None = None
 
 
 class RelayRun:
@@ -127,9 +130,12 @@ class RelayRun:
         summary = relay.summary()
         if self._once and not self._stopping and summary.open:
             problem = f"the breaker is open: {summary.open}"
-        self._ended[relay] = Ended(relay, summary, problem)
+        left = await _leftovers(relay) if self._once else None
+        self._ended[relay] = Ended(relay, summary, problem, left)
         took = in_words(timedelta(seconds=self.seconds))
         logger.info("ended after %s: %s", took, in_counts(summary), extra=counts(summary))
+        if left is not None and left.count:
+            logger.info(left.in_words(problem))
         if problem:
             logger.error("not drained: %s", problem)
 
@@ -176,11 +182,20 @@ def as_json(ended: Sequence[Ended], seconds: float) -> dict[str, Any]:
             "target": each.relay.target,
             **counts(each.summary),
             "problem": each.problem or None,
+            **({} if each.left is None else {"left": msgspec.to_builtins(each.left)}),
         }
         for each in ended
     ]
     total = {name: sum(getattr(each.summary, name) for each in ended) for name in ("claimed", *OUTCOMES)}
     return {**total, "seconds": round(seconds, 3), "relays": relays}
+
+
+async def _leftovers(relay: Relay) -> Leftovers | None:
+    try:
+        return leftovers(await relay.box.stats())
+    except StoreError as error:
+        logger.warning("what is left in the box is not known: %s", error)
+        return None
 
 
 def _cause(group: BaseException) -> BaseException:

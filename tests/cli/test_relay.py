@@ -126,6 +126,52 @@ def test_too_old_is_dead(redbox: Redbox, target: Callable[[str], str]):
     assert not Path("seen").exists()
 
 
+def left(stderr: str) -> str:
+    """What is said about events that were left behind; nothing if nothing is said."""
+    lines = [line.partition(" INFO ")[2] for line in stderr.splitlines() if " left: " in line]
+    assert len(lines) <= 1
+    return "".join(lines)
+
+
+def test_once_says_what_it_leaves_in_back_off_and_scheduled(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("bad"), Event("bad"), Event("good"), Event("later", delay=3600))
+    some = target("if event.event_type == 'bad': raise ValueError('no')")
+    result = redbox("relay", "--to", some, "--retry", "fixed:10m", "--once")
+    assert re.fullmatch(
+        r"3 events are left: 2 in back-off, 1 scheduled; the next is due in (10 min|9 min 5\d s)", left(result.stderr)
+    )
+    assert phases(redbox) == {"COMPLETED": 1, "RETRY_SCHEDULED": 2, "SCHEDULED": 1}
+
+
+def test_once_says_what_it_leaves_behind_a_blocked_key(redbox: Redbox, target: Callable[[str], str]):
+    redbox.within(lambda box: box.operate.configure(dead_head="block", who="me", why="test"))
+    redbox.put(*(Event("a", event_id=f"e{number}", ordering_key="k") for number in range(3)))
+    result = redbox("relay", "--to", target("raise Reject('never')"), "--once")
+    expected = (
+        "2 events are left: 2 behind the head of their ordering key (1 key is blocked by a dead event: "
+        "replay or drop it)"
+    )
+    assert left(result.stderr) == expected
+
+
+def test_once_says_what_a_paused_box_and_an_open_breaker_leave(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(*(Event("a") for _ in range(10)))
+    down = target("raise Unavailable('refused')")
+    words = left(redbox("relay", "--to", down, "--retry", "fixed:1h", "--concurrency", "1", "--once", code=1).stderr)
+    assert words.startswith("10 events are left: 5 in back-off, 5 available (the breaker is open: the target was")
+    redbox.within(lambda box: box.operate.pause(who="me", why="test"))
+    result = redbox("--json", "relay", "--to", "null:", "--once", code=1)
+    (relay,) = json.loads(result.stdout)["relays"]
+    assert (relay["left"]["available"], relay["left"]["in_back_off"], relay["left"]["paused"]) == (5, 5, True)
+    assert "5 available (the box is paused)" in result.stderr
+
+
+def test_once_says_nothing_when_nothing_is_left(redbox: Redbox):
+    redbox.put(Event("a"))
+    result = redbox("relay", "--to", "null:", "--once")
+    assert left(result.stderr) == ""
+
+
 @pytest.mark.req("RF-4")
 def test_once_fails_when_the_target_is_down(redbox: Redbox, target: Callable[[str], str]):
     redbox.put(*(Event("a") for _ in range(10)))

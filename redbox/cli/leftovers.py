@@ -1,0 +1,68 @@
+"""What `redbox relay --once` leaves in its box, and why, in words."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from redbox.cli.durations import in_words
+
+if TYPE_CHECKING:
+    from redbox.box.reports import Stats
+
+
+class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
+    """Events that are not settled: each is counted once. `blocked` are ordering keys that a dead event stops."""
+
+    available: int
+    scheduled: int
+    in_back_off: int
+    behind: int
+    in_flight: int
+    blocked: int
+    next_due: float | None
+    paused: bool
+
+    @property
+    def count(self) -> int:
+        return self.available + self.scheduled + self.in_back_off + self.behind + self.in_flight
+
+    def in_words(self, problem: str) -> str:
+        """`3 events are left: 2 in back-off (the next is due in 10 min), ...`; `problem` kept available ones here."""
+        parts = [
+            f"{self.in_back_off:,} in back-off" if self.in_back_off else "",
+            f"{self.scheduled:,} scheduled" if self.scheduled else "",
+            f"{self.behind:,} behind the head of their ordering key{self._blocked()}" if self.behind else "",
+            f"{self.available:,} available ({self._why(problem)})" if self.available else "",
+            f"{self.in_flight:,} in flight at other relays" if self.in_flight else "",
+        ]
+        due = "" if self.next_due is None else f"; the next is due in {in_words(timedelta(seconds=self.next_due))}"
+        are = "event is" if self.count == 1 else "events are"
+        return f"{self.count:,} {are} left: {', '.join(part for part in parts if part)}{due}"
+
+    def _blocked(self) -> str:
+        if not self.blocked:
+            return ""
+        keys = "1 key is" if self.blocked == 1 else f"{self.blocked:,} keys are"
+        return f" ({keys} blocked by a dead event: replay or drop it)"
+
+    def _why(self, problem: str) -> str:
+        return "the box is paused" if self.paused else problem or "added or returned meanwhile"
+
+
+def leftovers(stats: Stats) -> Leftovers:
+    """The events of a box that are not settled. Those behind the head of their key are counted as that alone."""
+    phases = {phase.value: count for phase, count in stats.phases.items()}
+    behind_due = min(stats.waiting, phases["AVAILABLE"])
+    return Leftovers(
+        available=phases["AVAILABLE"] - behind_due,
+        scheduled=max(0, phases["SCHEDULED"] - (stats.waiting - behind_due)),
+        in_back_off=phases["RETRY_SCHEDULED"],
+        behind=stats.waiting,
+        in_flight=phases["IN_FLIGHT"],
+        blocked=stats.blocked,
+        next_due=None if stats.next_due is None else stats.next_due.total_seconds(),
+        paused=stats.paused,
+    )
