@@ -36,7 +36,7 @@ torture: $(VENV)/.dev  ## the state machine, at length and at random
 bench: $(VENV)/.dev servers  ## redbox beside its alternatives: tables and plots into bench/results; about 18 minutes
 	@$(BIN)/python -m bench
 
-pipeline-bench: $(VENV)/.dev servers  ## the pipeline on Spark: bench/results/pipeline.md; about 35 minutes
+pipeline-bench: $(VENV)/.dev servers  ## the pipeline on Spark: bench/results/pipeline.md; about an hour, with REDBOX_BENCH_SIZES=300000 10 minutes
 	@$(BIN)/python -m bench.pipeline
 
 servers:

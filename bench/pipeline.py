@@ -1,8 +1,11 @@
 """Measures the pipeline on Spark: `python -m bench.pipeline [--sizes N,N,...] [--rounds N] [--into DIR]`.
 
-Each size has a session of its own, `local[*]`, and an embedded server of its own that shares the cores (append-only
-file, always synced), with events of 512 random bytes: load, count, write to Parquet, drain and archive; and beside it
-one plain Python loop that reads the same box into Parquet. Rates are net of starting Spark, which is told apart.
+Each size gets its own Spark session (`local[*]`) and its own embedded server (append-only file, synced after each
+write), which share the cores. An event has 512 random bytes. A round loads a new box, counts it, writes it to Parquet,
+reads it with one plain Python loop, drains it and archives it. The first round is cold: each job runs for the first
+time in its session. The rounds after it are warm, and their median counts. Starting Spark is measured separately.
+
+The rounds of all jobs alternate, so that a slow minute of the machine does not fall on one job alone.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -28,6 +32,8 @@ from bench.spent import Clock, timed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from redbox.pipeline.options import Address
+
 HERE = Path(__file__).parent
 GOALS = {
     "load": 35_000,
@@ -36,19 +42,27 @@ GOALS = {
     "drain": 25_000,
     "archive": 25_000,
 }
-MAIN_SIZE = 1_000_000
-SIZES = f"{MAIN_SIZE},300000,3000000"
+SIZES = "1000000,300000,3000000"
+ENVIRONMENT = "REDBOX_BENCH_SIZES"
 BOX = "bench"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=__doc__)
-    parser.add_argument("--sizes", default=SIZES, help=f"numbers of events, the main one first; default {SIZES}")
-    parser.add_argument("--rounds", type=int, default=3, help="of count, Parquet and the plain loop, for the main size")
+    parser.add_argument(
+        "--sizes",
+        default=os.environ.get(ENVIRONMENT) or SIZES,
+        help=f"numbers of events, the main one first; default ${ENVIRONMENT}, or {SIZES}",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="warm rounds for the main size; the others have one; default 3"
+    )
     parser.add_argument("--into", type=Path, default=HERE / "results", help="where pipeline.json and pipeline.md go")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)  # this size, in this process
-    parser.add_argument("--plain", nargs=2, metavar=("URL", "FILE"), help=argparse.SUPPRESS)  # the loop beside it
+    parser.add_argument("--plain", nargs=3, metavar=("URL", "BOX", "FILE"), help=argparse.SUPPRESS)  # the plain loop
     arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error("--rounds: at least one warm round is needed")
     if arguments.plain:
         plain_loop(*arguments.plain)
     elif arguments.one:
@@ -64,8 +78,8 @@ def measure_all(sizes: list[int], rounds: int, into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     for size in sizes:
         print(f"{size:,} events", file=sys.stderr, flush=True)
-        results["sizes"].append(run(["--one", str(size), "--rounds", str(rounds if size == sizes[0] else 1)], 3600))
-        text = told(results)
+        results["sizes"].append(run(["--one", str(size), "--rounds", str(rounds if size == sizes[0] else 1)], 7200))
+        text = report(results)
         (into / "pipeline.json").write_text(json.dumps(results, indent=1) + "\n")
         (into / "pipeline.md").write_text(text)
     print(f"\n{text}")
@@ -86,52 +100,57 @@ def run(arguments: list[str], seconds: float) -> dict[str, Any]:
 
 def measure(directory: Path, events: int, rounds: int) -> dict[str, Any]:
     from redbox import pipeline
-    from redbox.pipeline.archive import archive
-    from redbox.pipeline.load import load
     from redbox.pipeline.options import Address
-    from redbox.pipeline.streams import run_stream
 
     url = f"embedded:{directory / 'data'}"
-    at = Address(url, BOX)
-    answers: dict[str, Any] = {}
-    results: dict[str, Any] = {"events": events, "rounds": rounds, "answers": answers}
-
-    def ask(name: str, work: Callable[[], Any], times: int = 1) -> None:
-        clocks = []
-        for _ in range(times):
-            with timed() as clock:
-                work()
-            clocks.append(clock)
-        answers[name] = told_of(events, clocks)
-        print(f"  {name}: {answers[name]['rate']:,.0f} per second", file=sys.stderr, flush=True)
-
-    with held(at):
+    clocks: dict[str, list[Clock]] = {}
+    with held(Address(url, BOX)):
         began = time.monotonic()
         spark = pipeline.session()
-        results["start_up"] = time.monotonic() - began
-        source, lake = directory / "source.parquet", directory / "lake"
+        start_up = time.monotonic() - began
+        source = directory / "source.parquet"
         make_source(spark, events, source)
         spark.read.parquet(str(source)).count()
-        ask("load", lambda: load(spark, at, str(source)))
-
-        table = spark.read.format("redbox").options(url=url, box=BOX).load()
-        ask("first count", table.count)
-        ask("count", table.count, rounds)
-        ask("parquet", lambda: table.write.mode("overwrite").parquet(str(directory / "out.parquet")), rounds)
-        alone = [run(["--plain", url, str(directory / "plain.parquet")], 900) for _ in range(rounds)]
-        answers["plain loop"] = told_of(events, [Clock(done["seconds"], Counter(done["cpu"])) for done in alone])
-
-        drained, archived = [], []
-        ask("drain", lambda: drained.append(run_stream(spark, at, {"stream": "bench"}, str(directory / "sink")).rows))
-        ask("archive", lambda: archived.append(archive(spark, at, str(lake)).removed))
-        assert (drained, archived) == ([events], [events]), (drained, archived)
-        results["peaks_mb"] = peaks_mb()
+        for number in range(1 + rounds):
+            for name, clock in run_round(
+                spark, Address(url, f"{BOX}-{number}"), source, events, directory / str(number)
+            ):
+                clocks.setdefault(name, []).append(clock)
+                print(f"  round {number}, {name}: {clock.seconds:.1f} s", file=sys.stderr, flush=True)
+        peaks = peaks_mb()
         spark.stop()
-    return results
+    answers = {name: {"cold": cost(events, each[:1]), "warm": cost(events, each[1:])} for name, each in clocks.items()}
+    return {"events": events, "rounds": rounds, "start_up": start_up, "peaks_mb": peaks, "answers": answers}
 
 
-def told_of(events: int, clocks: list[Clock]) -> dict[str, Any]:
-    """Rate by the median, and CPU by the sum."""
+def run_round(
+    spark: SparkSession, at: Address, source: Path, events: int, directory: Path
+) -> Iterator[tuple[str, Clock]]:
+    """Each job once, on a box of its own, which is empty at the end."""
+    from redbox.pipeline.archive import archive
+    from redbox.pipeline.load import load
+    from redbox.pipeline.streams import run_stream
+
+    def ask(name: str, work: Callable[[], Any]) -> tuple[str, Clock]:
+        with timed() as clock:
+            answer = work()
+        assert answer in (None, events), (name, answer)
+        return name, clock
+
+    directory.mkdir()
+    yield ask("load", lambda: load(spark, at, str(source)).put)
+    table = spark.read.format("redbox").options(url=at.url, box=at.box).load()
+    yield ask("count", table.count)
+    yield ask("parquet", lambda: table.write.parquet(str(directory / "out.parquet")))
+    plain = run(["--plain", at.url, at.box, str(directory / "plain.parquet")], 1800)
+    yield "plain loop", Clock(plain["seconds"], Counter(plain["cpu"]))
+    yield ask("drain", lambda: run_stream(spark, at, {"stream": "bench"}, str(directory / "sink")).rows)
+    yield ask("archive", lambda: archive(spark, at, str(directory / "lake")).removed)
+    shutil.rmtree(directory)
+
+
+def cost(events: int, clocks: list[Clock]) -> dict[str, Any]:
+    """Seconds of each run, events per second by their median, and the mean CPU time per event by part."""
     cpu = sum((clock.cpu for clock in clocks), Counter[str]())
     return {
         "seconds": [round(clock.seconds, 2) for clock in clocks],
@@ -164,7 +183,7 @@ def java_processes() -> list[int]:
 
 
 @contextmanager
-def held(at: Any) -> Iterator[None]:
+def held(at: Address) -> Iterator[None]:
     """Keeps the embedded server up."""
     from redbox.pipeline.connection import opened
 
@@ -173,7 +192,7 @@ def held(at: Any) -> Iterator[None]:
         yield
 
 
-def plain_loop(url: str, path: str) -> None:
+def plain_loop(url: str, box: str, path: str) -> None:
     """One process that reads the box into Parquet, with the pipeline's own reader and without Spark."""
     import pyarrow.parquet as pq
 
@@ -181,7 +200,7 @@ def plain_loop(url: str, path: str) -> None:
     from redbox.pipeline.reader import BoxReader
     from redbox.pipeline.schema import SCHEMA
 
-    reader = BoxReader(read_options({"url": url, "box": BOX}), SCHEMA)
+    reader = BoxReader(read_options({"url": url, "box": box}), SCHEMA)
     parts = reader.partitions()
     began, cpu, writer = time.monotonic(), time.process_time(), None
     for part in parts:
@@ -193,56 +212,92 @@ def plain_loop(url: str, path: str) -> None:
     print(json.dumps({"seconds": time.monotonic() - began, "cpu": {"tasks": time.process_time() - cpu}}))
 
 
-# --- what is written about it ----------------------------------------------------------------------------------------
+# --- the report ------------------------------------------------------------------------------------------------------
+
+JOBS = {
+    "load": "load: Parquet file → box",
+    "count": "count: `table.count()`",
+    "parquet": "parquet: box → Parquet file",
+    "plain loop": "plain loop: box → Parquet file, one Python process without Spark",
+    "drain": "drain: box → Parquet files, events PUBLISHED",
+    "archive": "archive: box → verified archive, events removed",
+}
+PARTS = {
+    "server": "server",
+    "tasks": "Python tasks",
+    "JVM": "JVM",
+    "compiler": "JIT compiler",
+    "collector": "garbage collector",
+    "driver": "Python driver",
+}
 
 
-def told(results: dict[str, Any]) -> str:
+def report(results: dict[str, Any]) -> str:
     main_one, *others = results["sizes"]
     where = ", ".join(f"{name} {text}" for name, text in results["machine"].items())
-    first = main_one["answers"]["first count"]["seconds"][0]
-    about = (
-        f"{where}; {results['date']}, commit {results['commit']}. Server, Spark and its Python processes share the "
-        f"cores. Starting Spark took {main_one['start_up']:.1f} s, and a first count {first:.1f} s; the others are "
-        f"without them. Medians of {main_one['rounds']}; load, drain and archive once."
-    )
-    lines = [f"# The pipeline: {main_one['events']:,} events of 512 random bytes", "", about, ""]
-    lines += rates(main_one["answers"])
+    warm = f"the median of the {main_one['rounds']} rounds after it" if main_one["rounds"] > 1 else "the round after it"
+    lines = [
+        f"# The pipeline: {main_one['events']:,} events of 512 random bytes",
+        "",
+        f"{where}; {results['date']}, commit {results['commit']}.",
+        "",
+        "The server, Spark and its Python processes share the cores. Each round runs all jobs, one after the other, on",
+        "a new box. **Cold** is the first round: each job runs for the first time in a new Spark session. **Warm** is",
+        f"{warm}, in the same session. Starting Spark is not included; it took {main_one['start_up']:.1f} s.",
+        "",
+        "## Events per second",
+        "",
+        *rates(main_one),
+        *profile(main_one["answers"]),
+    ]
     if others:
         lines += growth(results["sizes"])
     return "\n".join([*lines, *on_paper(main_one["answers"])])
 
 
-PARTS = ("server", "tasks", "JVM", "compiler", "collector", "driver")
+def rates(size: dict[str, Any]) -> list[str]:
+    lines = table("job", "cold", "warm", "slowest and fastest warm round", "goal (warm)")
+    for name, answer in size["answers"].items():
+        goal, warm = GOALS.get(name), answer["warm"]
+        mark = "" if goal is None else f"{goal:,}, {'met' if warm['rate'] >= goal else '**not met**'}"
+        slowest, fastest = (size["events"] / seconds for seconds in (max(warm["seconds"]), min(warm["seconds"])))
+        bounds = f"{slowest:,.0f} – {fastest:,.0f}"
+        lines.append(row(JOBS[name], f"{answer['cold']['rate']:,}", f"{warm['rate']:,}", bounds, mark))
+    return [*lines, ""]
 
 
-def rates(answers: dict[str, Any]) -> list[str]:
-    """The table, with the profile: where the CPU went."""
-    lines = table("", "events/s", "goal", "CPU µs per event", *PARTS)
+def profile(answers: dict[str, Any]) -> list[str]:
+    """Where the CPU time went."""
+    lines = table("job", "all, cold", "all, warm", *PARTS.values())
     for name, answer in answers.items():
-        goal, spent = GOALS.get(name), answer["cpu_us"]
-        mark = "" if goal is None else f"{goal:,}{'' if answer['rate'] >= goal else ', **not met**'}"
-        parts = [f"{spent[part]:.1f}" if part in spent else "" for part in PARTS]
-        lines.append(row(name, f"{answer['rate']:,}", mark, f"{sum(spent.values()):.1f}", *parts))
+        cold, warm = answer["cold"]["cpu_us"], answer["warm"]["cpu_us"]
+        parts = [f"{warm[part]:.1f}" if part in warm else "" for part in PARTS]
+        lines.append(row(name, f"{sum(cold.values()):.1f}", f"{sum(warm.values()):.1f}", *parts))
     ratio = spark_cpu(answers["parquet"]) / spark_cpu(answers["plain loop"])
     return [
+        "## CPU time per event, in microseconds",
+        "",
+        "Of all processes together; the parts are those of the warm rounds. Python tasks are the worker processes of",
+        "Spark; JVM is without its compiler and its garbage collector.",
+        "",
         *lines,
         "",
-        "`tasks` are Spark's Python processes; `compiler` and `collector` threads of the JVM.",
-        "",
-        f"CPU per event to Parquet without the server's, beside the plain loop: {ratio:.2f} × (goal 1.5).",
+        f"Warm, `parquet` takes {ratio:.2f} times the CPU time of the plain loop (goal: at most 1.5), not counting the",
+        "server, which does the same for both.",
         "",
     ]
 
 
 def growth(sizes: list[dict[str, Any]]) -> list[str]:
     ordered = sorted(sizes, key=lambda size: int(size["events"]))
-    lines = table("µs per event", *[f"{size['events']:,}" for size in ordered])
-    names = [name for name in ordered[0]["answers"] if name != "first count"]
-    lines += [row(name, *[f"{1e6 / size['answers'][name]['rate']:.1f}" for size in ordered]) for name in names]
+    lines = table("job", *[f"{size['events']:,} events" for size in ordered])
+    for name in ordered[0]["answers"]:
+        lines.append(row(name, *[f"{1e6 / size['answers'][name]['warm']['rate']:.1f}" for size in ordered]))
+    memory = table("peak memory of the driver, in MB", *[f"{size['events']:,} events" for size in ordered])
     for process in ("Python", "JVM"):
-        peaks = [f"{size['peaks_mb'][process]:,.0f}" for size in ordered]
-        lines.append(row(f"most memory of the driver's {process}, MB", *peaks))
-    return ["## With the number of events", "", *lines, ""]
+        memory.append(row(process, *[f"{size['peaks_mb'][process]:,.0f}" for size in ordered]))
+    about = "Warm: elapsed microseconds per event. A job that scales has the same figure in each column."
+    return ["## By number of events", "", about, "", *lines, "", *memory, ""]
 
 
 def table(*heads: str) -> list[str]:
@@ -254,20 +309,25 @@ def row(*cells: str) -> str:
 
 
 def spark_cpu(answer: dict[str, Any]) -> float:
-    return float(sum(cost for part, cost in answer["cpu_us"].items() if part != "server"))
+    """Microseconds per event, without the server, in the warm rounds."""
+    return float(sum(cost for part, cost in answer["warm"]["cpu_us"].items() if part != "server"))
 
 
 def on_paper(answers: dict[str, Any]) -> list[str]:
-    """One server has one thread; the rest is divided by the cores."""
-    lines = table("events/s", "one server at its limit", "8 cores", "64 cores")
+    """An estimate: the server has one thread; the rest is divided by the cores."""
+    lines = table("job", "limit of one server", "8 cores", "64 cores")
     for name in GOALS:
-        server = 1e6 / answers[name]["cpu_us"]["server"]
-        others = [f"{min(server, (cores - 1) * 1e6 / spark_cpu(answers[name])):,.0f}" for cores in (8, 64)]
-        lines.append(row(name, f"{server:,.0f}", *others))
+        server = answers[name]["warm"]["cpu_us"].get("server", 0.0)
+        limit = 1e6 / server if server else float("inf")
+        others = [min(limit, (cores - 1) * 1e6 / spark_cpu(answers[name])) for cores in (8, 64)]
+        lines.append(
+            row(name, *["not measured" if rate == float("inf") else f"{rate:,.0f}" for rate in (limit, *others)])
+        )
     about = (
-        "From the costs above: the server has a core of its own, Spark the others; the smaller rate of the two counts."
+        "Calculated, not measured, in events per second: the CPU times above, with one core for the server and the "
+        "others for Spark. The slower of the two sets the rate."
     )
-    return ["## On more cores, on paper", "", about, "", *lines, ""]
+    return ["## Estimate for more cores", "", about, "", *lines, ""]
 
 
 if __name__ == "__main__":
