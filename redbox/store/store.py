@@ -7,6 +7,7 @@ the script ran before the reply was lost.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
@@ -467,6 +468,9 @@ class Store:
     async def _until_answered(
         self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool, wait: Wait | None
     ) -> list[Any]:
+        now = asyncio.get_running_loop().time
+        # A server that does not answer is not asked again for longer than an answer may take.
+        deadline = math.inf if wire.read_timeout is None else now() + wire.read_timeout
         pauses = iter(REPEAT_PAUSES if repeat else ())
         failovers = iter(REPEAT_PAUSES)
         sent = False
@@ -482,7 +486,7 @@ class Store:
             except (RedisError, OSError) as error:
                 sent = sent or not isinstance(error, NotConnected)
                 lasting = not isinstance(error, ConnectionError | TimeoutError | OSError)
-                pause = next(pauses, None)
+                pause = next(pauses, None) if now() < deadline else None
                 if lasting or pause is None or isinstance(error, AuthenticationError | BusyLoadingError):
                     raise self.translate(error, maybe=writes and sent) from error
             await asyncio.sleep(pause)

@@ -28,6 +28,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from redbox.store.attempt import Attempt
 from redbox.store.errors import MOVED_UNDER_SCRIPT
 from redbox.store.line import Command, Lines, NotConnected, Wait, Way, pack
 
@@ -82,14 +83,15 @@ class Wire(Protocol):
 
 
 @asynccontextmanager
-async def connecting() -> AsyncIterator[None]:
-    """Tells a failure to connect, which sent nothing, from one that came later."""
+async def connecting(limit: float | None = None) -> AsyncIterator[None]:
+    """Tells a failure to connect, which sent nothing, from one that came later. It takes at most `limit` seconds."""
     try:
-        yield
+        async with asyncio.timeout(limit):
+            yield
     except (AuthenticationError, BusyLoadingError):
         raise
     except (ConnectionError, TimeoutError, OSError, RedisClusterException) as error:
-        raise NotConnected(str(error)) from error
+        raise NotConnected(str(error) or "no connection in time") from error
 
 
 async def talk(connection: Any, commands: Sequence[Command]) -> list[Any]:
@@ -141,7 +143,7 @@ class SingleWire:
             raise
 
     async def _connect(self) -> Any:
-        async with connecting():
+        async with connecting(self.read_timeout):
             return await self._client.connection_pool.get_connection()
 
     async def _release(self, connection: Any) -> None:
@@ -195,9 +197,14 @@ class ClusterWire:
         self._on_close = on_close
         self._lines = Lines()
         self._stale = False
+        self._refreshing = Attempt()
 
     async def _refresh(self) -> None:
-        async with connecting():
+        if not self._stale and not getattr(self._client, "_initialize", True):
+            return
+        # Time to ask a second node, if the first is frozen.
+        limit = None if self.read_timeout is None else 2 * self.read_timeout
+        async with self._refreshing.turn(), connecting(limit):
             await self._client.initialize()
             if self._stale:
                 await self._client.nodes_manager.initialize()
@@ -224,7 +231,7 @@ class ClusterWire:
             await self._client.nodes_manager.move_slot(redirect)
         else:
             await asyncio.sleep(REDIRECT_PAUSE)
-            async with connecting():
+            async with connecting(self.read_timeout):
                 await self._client.nodes_manager.initialize()
 
     @asynccontextmanager
@@ -268,7 +275,7 @@ class ClusterWire:
             with suppress(ConnectionError):  # unread data or a closed socket: start afresh, as redis-py's own pool does
                 if connection.is_connected and await connection.can_read():
                     await connection.disconnect()
-            async with connecting():
+            async with connecting(self.read_timeout):
                 await connection.connect()
         except BaseException:
             node.release(connection)

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import redis
 
-from redbox import Box, BoxPaused, Event, Outcome, State, StoreError, StoreUnavailable, keys
+from redbox import Box, BoxPaused, Event, Outcome, State, StoreUnavailable, UnexpectedReply, keys
 from redbox.errors import ForeignKey, NewerLayout, StoreFull
 from redbox.testing import advance, check_invariants
 from redbox.testing.plugin import new_box_name
@@ -220,8 +220,9 @@ async def test_order_is_kept_when_the_reply_to_a_batch_is_lost(server: servers.S
         (b"NOAUTH Authentication required.", StoreUnavailable, "check user, password"),
         (b"MISCONF Redis is configured to save RDB snapshots", StoreFull, "out of disk"),
         (b"MASTERDOWN Link with MASTER is down", StoreUnavailable, "has lost its master"),
-        (b"BUSY Redis is busy running a script", StoreError, "BUSY"),
-        (b"ERR something else", StoreError, "something else"),
+        (b"BUSY Redis is busy running a script", StoreUnavailable, "busy with another client's script"),
+        (b"NOREPLICAS Not enough good replicas to write.", StoreUnavailable, "fewer replicas"),
+        (b"ERR something else", UnexpectedReply, "something else"),
     ],
 )
 async def test_what_a_server_refuses_with_is_said_in_words(answer: bytes, exception: type[Exception], text: str):

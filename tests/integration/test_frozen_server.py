@@ -1,0 +1,109 @@
+"""A server that is frozen: it accepts connections and answers nothing. Every call ends after a known time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from redbox import Box, Event, StoreUnavailable
+from redbox.testing.plugin import new_box_name
+from tests import servers
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("redbox_runner"), pytest.mark.req("SC-1")]
+READ_TIMEOUT = 0.5
+#: Twice the read timeout, and something for a busy machine.
+BOUND = 2 * READ_TIMEOUT + 0.5
+
+
+@contextmanager
+def frozen(*stopped: servers.Server) -> Iterator[None]:
+    for server in stopped:
+        os.kill(server.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for server in stopped:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+async def seconds(work: Any) -> float:
+    """How long it takes to fail."""
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        await work
+    return time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.Server]:
+    with servers.redis_server() as started:
+        yield started
+
+
+@pytest.fixture
+def url(server: servers.Server) -> str:
+    return f"{server.url}?socket_timeout={READ_TIMEOUT}"
+
+
+@pytest.mark.parametrize("connected", [True, False])
+async def test_a_put(server: servers.Server, url: str, connected: bool):
+    async with Box.open(url, name=new_box_name()) as box:
+        if connected:
+            await box.put(Event("n"))
+        with frozen(server):
+            assert await seconds(box.put(Event("n"))) < BOUND
+            assert await seconds(box.put(Event("n"))) < BOUND  # on a connection that has to be opened first
+        assert (await box.put(Event("n"))).created
+
+
+@pytest.mark.parametrize("connected", [True, False])
+async def test_a_hundred_calls_at_once(server: servers.Server, url: str, connected: bool):
+    """They do not wait for each other's attempts to connect."""
+    async with Box.open(url, name=new_box_name()) as box:
+        if connected:
+            await box.put(Event("n"))
+        with frozen(server):
+            for _ in range(2):
+                took = await asyncio.gather(
+                    *(seconds(box.put(Event("n"))) for _ in range(50)), *(seconds(box.stats()) for _ in range(50))
+                )
+                assert max(took) < BOUND
+        assert (await box.put(Event("n"))).created
+
+
+async def test_a_transaction_and_a_claim(server: servers.Server, url: str):
+    async def transact() -> None:
+        async with box.transaction() as tx:
+            tx.put(Event("n"))
+
+    async with Box.open(url, name=new_box_name()) as box:
+        await box.put(Event("n"))
+        with frozen(server):
+            assert await seconds(transact()) < BOUND
+            assert await seconds(box.claim("relay-1")) < BOUND
+            assert await seconds(box.wait_for_hint(0.1)) < BOUND
+        await transact()
+
+
+async def test_a_put_waits_for_durability_no_longer(server: servers.Server, url: str):
+    async with Box.open(url, name=new_box_name()) as box:
+        await box.put(Event("n"))
+        with frozen(server):
+            assert await seconds(box.put(Event("n"), durability="replicas=1")) < BOUND
+
+
+async def test_a_node_of_a_cluster():
+    with servers.cluster(cluster_node_timeout=60_000) as cluster:
+        async with Box.open(f"{cluster.url}?socket_timeout={READ_TIMEOUT}", name=new_box_name()) as box:
+            await box.put(Event("n"))
+            with frozen(*cluster.nodes):
+                for _ in range(2):
+                    assert await seconds(box.put(Event("n"))) < BOUND + 2 * READ_TIMEOUT
+            assert (await box.put(Event("n"))).created
