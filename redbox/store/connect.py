@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -22,6 +22,8 @@ from redis.exceptions import RedisError
 
 from redbox.arguments import shown
 from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
+from redbox.store.attempt import Attempt
+from redbox.store.line import Command, Wait
 from redbox.store.wire import ClusterWire, SingleWire, Wire
 
 SCHEMES: Final = (
@@ -185,12 +187,33 @@ def _sentinel(url: str, *, tls: bool) -> Endpoint:
 class EmbeddedWire(SingleWire):
     """The server in a directory, which this process helps to keep running."""
 
-    def __init__(self, client: Redis, directory: str) -> None:
+    def __init__(self, client: Redis, directory: str, socket: str) -> None:
         super().__init__(client)
+        self._socket = socket
         self._directory = directory
+        self._reviving, self._leaving = Attempt(), Attempt()
+
+    async def exchange(self, key: str, commands: Sequence[Command], wait: Wait | None = None) -> list[Any]:
+        await self._leave_removed_directory()
+        return await super().exchange(key, commands, wait)
+
+    async def _connect(self) -> Any:
+        await self._leave_removed_directory()
+        return await super()._connect()
+
+    async def _leave_removed_directory(self) -> None:
+        """A server whose directory was removed writes to files that nobody will find again: another one is started."""
+        if os.path.exists(self._socket):  # noqa: ASYNC240  # a microsecond
+            return
+        async with self._leaving.turn():
+            if not os.path.exists(self._socket):  # noqa: ASYNC240
+                await self._revive()
+                await self._lines.close()
+                await self._client.connection_pool.disconnect()
 
     async def _revive(self) -> None:
-        await anyio.to_thread.run_sync(self._start_again)
+        async with self._reviving.turn():
+            await anyio.to_thread.run_sync(self._start_again)
 
     def _start_again(self) -> None:
         """Starts the server again when it is gone; a full disk is what ends it by itself."""
@@ -244,7 +267,11 @@ class _Acquisition:
 def _embedded(directory: str) -> Endpoint:
     if not directory:
         raise InvalidURL("embedded: names no directory; use embedded:./data")
-    place = os.path.realpath(directory)  # now: the process may go elsewhere
+    try:
+        place = os.path.realpath(directory)  # now: the process may go elsewhere
+        os.fsencode(place)
+    except ValueError as error:
+        raise InvalidURL(f"embedded: does not name a directory that can exist: {error}") from None
 
     async def open_wire() -> Wire:
         acquisition = _Acquisition(place)
@@ -253,7 +280,7 @@ def _embedded(directory: str) -> Endpoint:
         except BaseException:  # cancelled, or its event loop was closed
             acquisition.abandon()
             raise
-        return EmbeddedWire(Redis(unix_socket_path=path, retry=_no_retry()), place)
+        return EmbeddedWire(Redis(unix_socket_path=path, retry=_no_retry()), place, path)
 
     return Endpoint(f"embedded:{directory}", open_wire)
 

@@ -110,7 +110,10 @@ def wait_stopped(directory: str | os.PathLike[str], timeout: float = 10.0) -> bo
 
 def is_disk_full(directory: str | os.PathLike[str]) -> bool:
     """Whether a lost connection has a full disk behind it: a server that cannot write ends, and cannot say why."""
-    disk = os.statvfs(directory)
+    try:
+        disk = os.statvfs(directory)
+    except OSError:  # it was removed, or cannot be read: starting the server says what is wrong
+        return False
     return disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES
 
 

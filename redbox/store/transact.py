@@ -12,7 +12,14 @@ from typing import Any, Final
 from redis.exceptions import ClusterCrossSlotError, RedisError
 
 from redbox import keys
-from redbox.errors import DurabilityNotReached, PartlyCommitted, TransactionFailed
+from redbox.errors import (
+    DurabilityNotReached,
+    PartlyCommitted,
+    RedboxError,
+    StoreFull,
+    StoreUnavailable,
+    TransactionFailed,
+)
 from redbox.store.durability import Durability
 from redbox.store.line import Command
 from redbox.store.store import CREATED, EXISTS, Store
@@ -77,15 +84,12 @@ async def transact(
             continue
         if isinstance(outcome, Exception):
             cause = next((reply for reply in replies if isinstance(reply, Exception)), outcome)
-            if redirection(replies) or isinstance(cause, ClusterCrossSlotError):
-                raise TransactionFailed(
-                    "nothing was written: a key of your own is not in the box's cluster slot; name it with tx.key(...)"
-                ) from cause
-            raise TransactionFailed(f"the transaction did not commit, nothing was written: {cause}") from cause
+            raise _why_not_committed(store, replies, cause) from cause
         if events and isinstance(outcome[-1], Exception):
-            raise PartlyCommitted(
-                f"your own commands are committed, the events are not: {store.translate(outcome[-1], maybe=False)}"
-            ) from outcome[-1]
+            told = store.translate(outcome[-1], maybe=False)
+            if not commands:
+                raise told from outcome[-1]
+            raise PartlyCommitted(f"your own commands are committed, the events are not: {told}") from outcome[-1]
         shortfall = await store.shortfall(confirmation, replies[len(commands) + 2 + bool(events) :])
         if shortfall:
             raise DurabilityNotReached(f"the transaction was committed, but {durability.name} {shortfall}")
@@ -93,3 +97,15 @@ async def transact(
     if met is not None:
         raise store.translate(met, maybe=False) from met
     raise TransactionFailed(f"the transaction met others {TURNS} times in a row and gave up; nothing was written")
+
+
+def _why_not_committed(store: Store, replies: Sequence[Any], cause: Exception) -> RedboxError:
+    """Why EXEC was refused; nothing was written then."""
+    if redirection(replies) or isinstance(cause, ClusterCrossSlotError):
+        return TransactionFailed(
+            "nothing was written: a key of your own is not in the box's cluster slot; name it with tx.key(...)"
+        )
+    told = store.translate(cause, maybe=False)
+    if isinstance(told, StoreFull | StoreUnavailable):  # the same error as if it had come a moment earlier
+        return told
+    return TransactionFailed(f"the transaction did not commit, nothing was written: {cause}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,6 +124,32 @@ async def test_a_relative_directory_stays_where_it_was(
         monkeypatch.chdir(tmp_path / "elsewhere")
     assert embedded.wait_stopped(tmp_path / "data")
     assert not (tmp_path / "elsewhere" / "data").exists()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("first", ["put", "transaction"])
+async def test_an_embedded_directory_that_was_removed(
+    tmp_path: Path, redbox_runner: asyncio.Runner, killed: bool, first: str
+):
+    """The old events are gone with it; a server in a new directory keeps what is put from then on."""
+    data = tmp_path / "data"
+    async with Box.open(f"embedded:{data}") as box:
+        await box.put(Event("n"))
+        (info,) = await box._store.exchange([("INFO", "server")])
+        shutil.rmtree(data)
+        if killed:
+            os.kill(int(re.search(rb"process_id:(\d+)", info)[1]), signal.SIGKILL)  # type: ignore[index]
+        event = Event("n")
+        if first == "put":
+            assert (await box.put(event)).created
+        else:
+            async with box.transaction() as tx:
+                tx.put(event)
+        assert (await asyncio.gather(*(box.put(Event("n")) for _ in range(5))))[0].created
+    assert embedded.wait_stopped(data)
+    async with Box.open(f"embedded:{data}") as box:
+        assert await box.get(event.event_id) is not None
+        assert (await box.stats()).phases["AVAILABLE"] == 6
 
 
 async def test_a_transaction_revives_a_dead_embedded_server(tmp_path: Path, redbox_runner: asyncio.Runner):

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from redbox import Box, Conflict, Event, IdReused, InvalidEvent, RedboxError
-from redbox.errors import DurabilityNotReached, PartlyCommitted, TransactionFailed, UsageError
+from redbox.errors import DurabilityNotReached, PartlyCommitted, StoreFull, TransactionFailed, UsageError
 from redbox.store import durability, transact
 from redbox.testing import check_invariants
+from tests import servers
 
 pytestmark = pytest.mark.req("SC-4")
 
@@ -51,6 +52,36 @@ class Interrupted:
 
 async def interrupt(box: Box, happening: Callable[[], Awaitable[Any]], times: int = 1) -> None:
     box._store._wire = Interrupted(await box._store.wire(), happening, times)  # type: ignore[assignment]
+
+
+# --- a server in trouble -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "between"])
+@pytest.mark.parametrize("own", [True, False], ids=["with-writes", "events-only"])
+@pytest.mark.usefixtures("redbox_runner")
+async def test_out_of_memory_is_one_error(when: str, own: bool):
+    """Whether the memory runs out before the transaction or in the middle of it: StoreFull, and nothing is written."""
+    event = Event("user.created")
+    with servers.redis_server() as server, server.client() as client:
+        async with Box.open(server.url) as box:
+            await box.put(Event("user.created"))
+
+            async def run_out() -> None:
+                client.config_set("maxmemory", 1)
+
+            if when == "before":
+                await run_out()
+            else:
+                await interrupt(box, run_out)
+            with pytest.raises(StoreFull, match="out of memory; nothing was written"):
+                async with box.transaction() as tx:
+                    if own:
+                        tx.redis.set("mine", "x")
+                    tx.put(event)
+            client.config_set("maxmemory", 0)
+            assert client.exists("mine") == 0
+            assert await box.get(event.event_id) is None
 
 
 # --- commit ----------------------------------------------------------------------------------------------------

@@ -37,6 +37,11 @@ LINE = ("tests/integration/test_line.py",)
 TRANSACTION = ("tests/integration/test_transaction.py",)
 WAITING = ("tests/relay/test_waiting.py",)
 CLUSTER = "tests/integration/test_cluster.py"
+PAUSED_WRITES = ("tests/relay/test_paused_writes.py", "-k", "stopping")
+STORE_ERRORS = ("tests/unit/test_store_errors.py",)
+ERROR_REPLIES = ("tests/relay/test_error_replies.py", "-k", "not_repeated")
+LOOPS = ("tests/integration/test_loops.py", "-k", "memory")
+FROZEN = ("tests/integration/test_frozen_server.py",)
 HARD_CASES = "tests/integration/test_hard_cases.py"
 FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
 
@@ -157,6 +162,15 @@ PYTHON_MUTANTS = [
     Mutant("a first rewrite confirms", "redbox/store/append_only_file.py", "            if state.rewriting:\n", "            if False:\n", FIRST_REWRITE),
     Mutant("a later rewrite does not confirm", "redbox/store/append_only_file.py", "return now is not None and self._known.are_still(now)", "return False", FIRST_REWRITE),
     Mutant("changed settings are not noticed", "redbox/store/append_only_file.py", "return self[:2] == now[:2] and self.commands <= now.commands", "return True", FIRST_REWRITE),
+    Mutant("a wait that cannot be ended is waited for", "redbox/relay/asker.py", "        if await self._end_wait():\n", "        if await self._end_wait() or True:\n", PAUSED_WRITES),
+    Mutant("a busy server ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply)", "= (StoreFull, UnexpectedReply)", STORE_ERRORS),
+    Mutant("an unknown error ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply)", "= (StoreUnavailable, StoreFull)", STORE_ERRORS),
+    Mutant("a refused wait is repeated at once", "redbox/store/store.py", "if failed is not None and (", "if isinstance(reply, Exception) and (", ERROR_REPLIES),
+    Mutant("a lane outlives its event loop", "redbox/box/box.py", "if lane is None or lane.loop is not asyncio.get_running_loop():", "if lane is None:", LOOPS),
+    Mutant("claims what it cannot settle", "redbox/box/lifecycle.py", "        await self._store.confirmation(self._durability)  # nothing", "        # nothing", DURABILITY),
+    Mutant("a frozen server is asked again", "redbox/store/store.py", "pause = next(pauses, None) if now() < deadline else None", "pause = next(pauses, None)", FROZEN),
+    Mutant("everyone tries to connect for itself", "redbox/store/attempt.py", "self._failure is not None and self._failed_at > asked_at", "False", FROZEN),
+    Mutant("a transaction out of memory is another error", "redbox/store/transact.py", "    if isinstance(told, StoreFull | StoreUnavailable):  # the same", "    if False:  # the same", TRANSACTION),
     Mutant("a push answers a question", "redbox/store/line.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
     Mutant("a silent server is waited for", "redbox/store/line.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
     Mutant("a connection to a former master is kept", "redbox/store/line.py", "            self.left = True  # after", "            pass  # after", LINE),

@@ -235,3 +235,9 @@ def test_without_any_url_the_error_names_the_variable(kind: Any, value: str | No
         monkeypatch.setenv("REDBOX_URL", value)
     with pytest.raises(UsageError, match=r"give a URL .* or set the environment variable REDBOX_URL"):
         kind.open()
+
+
+@pytest.mark.parametrize("url", ["embedded:a\0b", "embedded:\0", "embedded:/tmp/\ud800"])
+def test_an_embedded_directory_that_cannot_exist(url: str):
+    with pytest.raises(InvalidURL, match="embedded: does not name a directory"):
+        connect.from_url(url)
