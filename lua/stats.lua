@@ -6,8 +6,8 @@
 --
 -- KEYS[1]   meta     hash; names the box
 --
--- Returns   {now, meta fields and values, counts, oldest, totals, relays}, each a flat list of names and values, but
---           relays {name, seen, fields and values} of the newest 100; `oldest` holds
+-- Returns   {now, meta fields and values, counts, oldest, totals, relays, lost}, each a flat list of names and values,
+--           but relays {name, seen, fields and values} of the newest 100, and lost the first 10 ids; `oldest` holds
 --           moments in ms: available and suspect (longest due), scheduled and scheduled_suspect (next due), waiting,
 --           in_flight (the lease that ends first), dead, completed
 -- Errors    NEWERLAYOUT
@@ -66,4 +66,6 @@ local relays, seen = {}, redis.call("ZREVRANGE", key.relays, 0, RELAYS - 1, "WIT
 for at = 1, #seen, 2 do
   relays[#relays + 1] = { seen[at], seen[at + 1], redis.call("HGETALL", relay_key .. seen[at]) }
 end
-return { now, redis.call("HGETALL", key.meta), counts, oldest, redis.call("HGETALL", key.counters), relays }
+local LOST = 10
+local lost = redis.call("ZRANGE", key.lost, 0, LOST - 1)
+return { now, redis.call("HGETALL", key.meta), counts, oldest, redis.call("HGETALL", key.counters), relays, lost }

@@ -314,6 +314,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     waiting: bool = False
     suspect: bool = False
     history: tuple[Attempt, ...] = ()
+    damaged: bool = False  # its body is missing or broken: it cannot be delivered
     problem: str | None = None  # why the body cannot be read; then event has no payload, headers or metadata
 
 

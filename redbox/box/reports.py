@@ -74,7 +74,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     how long the longest due event that can be claimed has been waiting. `totals` count since the box exists; of
     removed events, `swept` are those past their retention, or deleted on success, and `dropped` those that an
     operator, a drop policy or the archive removed. `relays` are those heard of within a day, the latest first, at
-    most 100.
+    most 100. `lost` are ids that a claim or a reap found without a complete event, and that are never delivered;
+    `lost_ids` are the first 10 of them.
     """
 
     box: str
@@ -96,10 +97,11 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     layout: int
     relays: list[RelayReport] = []
+    lost_ids: list[str] = []
 
 
 def decode_stats(box: str, reply: list[Any]) -> Stats:
-    now, flat_meta, flat_counts, flat_oldest, flat_totals, relays = reply
+    now, flat_meta, flat_counts, flat_oldest, flat_totals, relays, lost_ids = reply
     meta, totals = pairs(flat_meta), pairs(flat_totals)
     counts = {flat_counts[at].decode(): flat_counts[at + 1] for at in range(0, len(flat_counts), 2)}
     oldest = {name: int(float(score)) for name, score in pairs(flat_oldest).items()}
@@ -121,6 +123,7 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
         overdue=counts["overdue"],
         blocked=counts["blocked"],
         lost=counts["lost"],
+        lost_ids=[raw.decode(errors="replace") for raw in lost_ids],
         paused="paused" in meta,
         oldest_available=since("available", "suspect"),
         next_due=until("scheduled", "scheduled_suspect"),

@@ -110,6 +110,8 @@ def show_command(session: Session, /, event_id: str, payload_only: bool) -> None
     record, now, paused = session.run(read())
     if record is None:
         raise RedboxError(f"there is no event {event_id} in box {session.box_name!r}; `redbox list` shows what is")
+    if payload_only and record.problem:
+        raise RedboxError(record.problem)
     if payload_only:
         sys.stdout.buffer.write(record.event.encode()[0])
         sys.stdout.buffer.flush()
@@ -127,10 +129,11 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
 
     event, output = record.event, session.output
     payload, content_type = event.encode()
+    phase = "DAMAGED" if record.damaged else record.phase.value
     lines = {
         "event": record.event_id,
         "type": event.event_type,
-        "phase": f"{record.phase.value}: {records.phase_in_words(record, now, paused)}",
+        "phase": f"{phase}: {records.phase_in_words(record, now, paused)}",
         "state": record.state.value,
         "attempts": f"{record.attempts}" + (f", of which {record.excused} do not count" if record.excused else ""),
         "last error": record.last_error,
@@ -146,7 +149,7 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
         "partition key": event.partition_key,
         "headers": "; ".join(f"{name}={value}" for name, value in event.headers.items()),
         "metadata": "; ".join(f"{name}={value}" for name, value in event.metadata.items()),
-        "payload": f"{content_type}, {len(payload):,} bytes",
+        "payload": record.problem or f"{content_type}, {len(payload):,} bytes",
     }
     for name, value in lines.items():
         if value:

@@ -29,6 +29,7 @@ STYLES: Final = {
     "PENDING": "cyan",
     "CLAIMED": "magenta",
     "PUBLISHED": "green",
+    "DAMAGED": "bold red",
 }
 NARROWEST: Final = 12  # columns that give way keep so much
 

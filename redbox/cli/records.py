@@ -30,7 +30,7 @@ def as_json(record: Record) -> dict[str, Any]:
     data |= {name: getattr(event, name) for name in _EVENT_FIELDS}
     data["history"] = record.history
     data["content_type"] = content_type
-    data |= _payload_json(payload, content_type)
+    data |= {"payload": None} if record.problem else _payload_json(payload, content_type)
     return data
 
 
@@ -64,7 +64,9 @@ def iso(moment: datetime | None, *, brief: bool = False) -> str:
 
 
 def phase_word(record: Record) -> str:
-    """The phase, as `stats` counts it; and whether the event waits behind the head of its line."""
+    """The phase, as `stats` counts it, and whether the event waits behind the head of its line; or DAMAGED."""
+    if record.damaged:
+        return "DAMAGED"
     return f"{record.phase.value} waiting" if record.waiting else record.phase.value
 
 
@@ -88,6 +90,10 @@ def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
     def since(moment: datetime | None) -> str:
         return in_words(_positive(now - (moment or now)))
 
+    if record.damaged:
+        published = record.phase is Phase.COMPLETED
+        remedy = "it cannot be delivered: put it again from its source or the archive, under another id"
+        return f"{record.problem}; {'it was published before' if published else remedy}"
     ahead = in_words(_positive(record.available_at - now))
     if record.phase is Phase.COMPLETED:
         return f"published {since(record.published_at)} ago by {record.published_by or 'someone'}"

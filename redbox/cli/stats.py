@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from redbox.cli.durations import in_words
+from redbox.cli.output import printable
 from redbox.cli.session import Session, pass_session
 from redbox.errors import StoreUnavailable
 
@@ -152,9 +153,16 @@ def _alarms(stats: Stats) -> list[str]:
         (stats.overdue, "overdue: claims whose lease has ended and that nobody has reaped; is a relay running?"),
         (stats.suspects, "suspect: two leases in a row ended while they were claimed; they are given out alone"),
         (stats.blocked, "blocked: ordering keys that a dead event at the head stops; replay or drop it"),
-        (stats.lost, "lost: ids without an event"),
+        (stats.lost, f"lost: ids without a complete event, never to be delivered: {_lost_ids(stats)}"),
     )
     return [f"{count:,} {words}" for count, words in found if count]
+
+
+def _lost_ids(stats: Stats) -> str:
+    """The first ids, and what to do about them."""
+    more = ", ..." if stats.lost > len(stats.lost_ids) else ""
+    named = ", ".join(printable(event_id) for event_id in stats.lost_ids)
+    return f"{named}{more}; `redbox show ID` tells what is left, put it again from its source or the archive"
 
 
 COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEAD", "COMPLETED", "OF WHICH WAITING")

@@ -124,7 +124,8 @@ def decode_body(event_id: str, body: bytes) -> Body:
     except msgspec.DecodeError as error:
         version = _version_of(body)
         if version <= BODY_VERSION:
-            raise StoreError(f"event {event_id} cannot be read: its stored body is damaged") from error
+            what = "damaged" if body else "missing"
+            raise StoreError(f"event {event_id} cannot be read: its stored body is {what}") from error
     if version > BODY_VERSION or (isinstance(decoded.content_type, int) and decoded.content_type not in _CONTENT_TYPES):
         raise NewerEvent(
             f"event {event_id} was written by a newer redbox (body version {version}, this one reads up to "
@@ -193,11 +194,12 @@ def decode_record(described: list[Any], now: int) -> Record:
     """One event as the `describe` include tells it."""
     raw_id, flat, raw, lease_end, place, history = described
     fields, event_id = pairs(flat), raw_id.decode()
-    problem = None
+    problem, damaged = None, False
     try:
         body = decode_body(event_id, raw or b"")
     except StoreError as error:  # one event of a newer version must not hide the others from an operator
         body, problem = Body(0, "", b"", _TYPE_NUMBERS[BYTES], {}, None, None, None, {}, None), str(error)
+        damaged = not isinstance(error, NewerEvent)
     state, attempts = State(fields["state"]), int(fields.get("attempts", 0))
     available_ms = int(fields.get("available_at", fields["created_at"]))
     available_at = from_ms(available_ms)
@@ -240,6 +242,7 @@ def decode_record(described: list[Any], now: int) -> Record:
         waiting=place == b"waiting",
         suspect=place == b"suspect",
         history=tuple(_attempt(entry) for entry in history),
+        damaged=damaged,
         problem=problem,
     )
 
