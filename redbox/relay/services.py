@@ -83,8 +83,8 @@ class Reaper:
 class Sweeper:
     """Removes PUBLISHED and DEAD events past their retention, as the box is set.
 
-    A run removes all of them, in bounded steps. `every` is the longest time between two runs, in seconds: when there was
-    much to remove the next run comes sooner, so that a box holds little more than it should at any rate of publishing.
+    A run removes all of them, in bounded steps. `every` is the longest time between two runs, in seconds: after a run
+    with much to remove the next one comes sooner, so that a box holds little more than it should at any publish rate.
     """
 
     def __init__(self, box: Box, *, every: float = SWEEP_EVERY) -> None:

@@ -9,12 +9,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import redis.asyncio
 
-from redbox import Box, Event, Relay, UsageError, keys
+from redbox import Box, Event, Phase, Relay, UsageError, keys
+from redbox.box import bulk
 from redbox.box.reports import Swept
+from redbox.relay import services
 from redbox.relay.services import Heartbeat, Reaped, Reaper, Sweeper, serve
 from redbox.testing import advance
 from redbox.testing.plugin import new_box_name
@@ -194,8 +197,46 @@ async def test_sweeper(redbox_box: Box):
     await redbox_box.ack(await redbox_box.claim("relay-1"))
     assert await Sweeper(redbox_box).run_once() == Swept()
     await advance(redbox_box, hours=25)
-    assert await Sweeper(redbox_box, limit=2).run_once() == Swept(published=2)
-    assert await Sweeper(redbox_box).run_once() == Swept(published=1)
+    assert await Sweeper(redbox_box).run_once() == Swept(published=3)
+
+
+@pytest.mark.req("MQ-5")
+async def test_the_sweeper_keeps_up_with_what_is_published(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    """In steps that are bounded, and the sooner again, the more there was to remove."""
+    monkeypatch.setattr(bulk, "SWEEP_COUNT", 10)
+    monkeypatch.setattr(services, "SWEEP_AIM", 1)
+    await redbox_box.operate.configure(keep_published_count=5, who="ada", why="a test")
+    sweep, steps = redbox_box._store.sweep, []
+
+    async def counted(index: str, age: Any, keep: Any, limit: int, *more: Any) -> Any:
+        steps.append(limit)
+        return await sweep(index, age, keep, limit, *more)
+
+    monkeypatch.setattr(redbox_box._store, "sweep", counted)
+    sweeper = Sweeper(redbox_box, every=5)
+    assert await sweeper.run_once() == Swept()
+    assert sweeper.every == 5
+    for _ in range(3):
+        await put(redbox_box, 100)
+        await redbox_box.ack(await redbox_box.claim("relay-1", limit=100))
+        await sweeper.run_once()
+        assert (await redbox_box.stats()).phases[Phase.COMPLETED] == 5
+        assert sweeper.every < 1
+    assert set(steps) == {10}
+    for _ in range(20):
+        await sweeper.run_once()
+    assert sweeper.every == 5
+
+
+@pytest.mark.req("MQ-5")
+async def test_a_drain_sweeps(redbox_box: Box):
+    await redbox_box.operate.configure(keep_published_count=5, who="ada", why="a test")
+    await put(redbox_box, 30)
+    await Relay(redbox_box, "null:", sweep_every=None).drain()
+    assert (await redbox_box.stats()).phases[Phase.COMPLETED] == 30
+    await put(redbox_box, 10)
+    await Relay(redbox_box, "null:").drain()
+    assert (await redbox_box.stats()).phases[Phase.COMPLETED] == 5
 
 
 async def test_heartbeat(redbox_box: Box):
