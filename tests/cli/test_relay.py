@@ -8,6 +8,7 @@ import logging
 import re
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,6 +110,41 @@ def test_three_attempts_every_ten_minutes(redbox: Redbox, target: Callable[[str]
         redbox.within(lambda box: advance(box, seconds=11))
     redbox(*command)
     assert phases(redbox) == {"DEAD": 1}
+
+
+@pytest.mark.req("RF-2")
+def test_three_attempts_every_ten_minutes_for_a_backlog_whose_target_is_down(
+    redbox: Redbox, target: Callable[[str], str]
+):
+    """By the letter: every event is tried three times, outage or not. The breaker would excuse the outage."""
+    redbox.put(*(Event(f"a{number}") for number in range(30)))
+    down = target(f"{NOTE}\n    raise Unavailable('connection refused')")
+    command = ("relay", "--to", down, "--retry", "fixed:10m", "--attempts", "3", "--no-breaker", "--once")
+    for attempt in (1, 2):
+        redbox(*command)
+        assert phases(redbox) == {"RETRY_SCHEDULED": 30}
+        redbox(*command)  # too early: nothing is tried
+        assert len(Path("seen").read_text().splitlines()) == 30 * attempt
+        redbox.within(lambda box: advance(box, minutes=10, seconds=1))
+    redbox(*command)
+    assert phases(redbox) == {"DEAD": 30}
+    assert Counter(Path("seen").read_text().splitlines()) == {f"a{number}": 3 for number in range(30)}
+
+
+@pytest.mark.req("RF-2", "RF-4")
+def test_with_the_breaker_an_outage_costs_no_attempts_and_max_age_bounds_it(
+    redbox: Redbox, target: Callable[[str], str]
+):
+    redbox.put(*(Event("a") for _ in range(30)))
+    down = target("raise Unavailable('connection refused')")
+    command = ("relay", "--to", down, "--retry", "fixed:10m", "--attempts", "3", "--max-age", "2h", "--once")
+    for _ in range(10):
+        redbox(*command, code=1)
+        assert "DEAD" not in phases(redbox)
+        redbox.within(lambda box: advance(box, minutes=10, seconds=1))
+    redbox.within(lambda box: advance(box, minutes=30))
+    redbox(*command)
+    assert phases(redbox) == {"DEAD": 30}
 
 
 @pytest.mark.req("RF-3")

@@ -10,6 +10,7 @@ import pytest
 
 from redbox import Backoff, Box, Breaker, Event, Phase, Reject, Relay, State, Unavailable
 from redbox.relay import Circuit
+from redbox.testing import advance
 from tests.relay.steps import LIMIT, Target, adds_up, drained, known, put, running, states, until
 
 pytestmark = pytest.mark.timeout(60)
@@ -362,6 +363,19 @@ async def test_an_outage_that_looks_like_any_error_kills_nothing_while_the_break
         target.raises = None
         await target.has_taken(40)
     assert await states(redbox_box) == {State.PUBLISHED: 40}
+
+
+@pytest.mark.req("RF-4")
+async def test_events_die_of_age_while_the_breaker_is_open(redbox_box: Box):
+    await put(redbox_box, 30)
+    target, breaker = Target(raises=Unavailable("refused")), brisk()
+    relay = Relay(redbox_box, target, max_age=7200, backoff=Backoff.fixed(0.01), breaker=breaker, poll=0.05)
+    async with running(relay):
+        await until(lambda: breaker.opened > 5, "it does not probe")
+        assert relay.summary().dead == 0
+        await advance(redbox_box, hours=3)
+        await until(lambda: relay.summary().dead == 30, "they do not die of age")
+    assert await states(redbox_box) == {State.DEAD: 30}
 
 
 async def test_one_event_alone_dies_of_a_target_that_is_down_as_its_policy_says(redbox_box: Box):
