@@ -180,7 +180,7 @@ class Reject(NotPublished):
 
     def __init__(self, reason: str | None = None, *, kind: str | None = None) -> None:
         super().__init__(reason)
-        self.kind = kind or self.message  # what makes two rejections the same, such as "HTTP 401"
+        self.kind = str(kind) if kind else self.message  # what makes two rejections the same, such as "HTTP 401"
 
 
 class RetryLater(NotPublished):

@@ -100,9 +100,10 @@ class Breaker:
         if isinstance(error, Reject):
             if len(self._rejected) > KINDS:
                 self._rejected.clear()
-            self._rejected[error.kind] += 1
-            if self._rejected[error.kind] >= rejections:
-                return self._open(f"{rejections} rejections in a row: {error.kind}")
+            kind = _kind(error)
+            self._rejected[kind] += 1
+            if self._rejected[kind] >= rejections:
+                return self._open(f"{rejections} rejections in a row: {kind}")
         else:
             self._failed.add(event_id)
             if isinstance(error, Unavailable):
@@ -118,3 +119,11 @@ class Breaker:
         self.circuit, self.reason, self._until = Circuit.OPEN, reason, self._clock() + self._pause
         self.opened += 1
         return True
+
+
+def _kind(error: Reject) -> str:
+    """What a publisher raises is not under our control: its kind may be missing, or anything at all."""
+    try:
+        return str(error.kind)
+    except Exception:
+        return error_words(error)

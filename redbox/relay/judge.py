@@ -166,15 +166,23 @@ class Judge:
         self._settler.retry(held, delay, error, excuse=excuse)
 
     def _delay(self, claim: Claim, error: BaseException) -> float:
-        asked = error.delay if isinstance(error, RetryLater | Unavailable) else 0.0
-        if isinstance(error, RetryLater):
+        asked = _asked(error) if isinstance(error, RetryLater | Unavailable) else None
+        if isinstance(error, RetryLater) and asked is not None:
             return _bounded(asked)
         try:
             delay = self._policy.backoff(claim.event, max(1, claim.failures + 1), error)
         except Exception:
             logger.exception("the backoff function failed for event %s", claim.event_id)
             delay = BROKEN_BACKOFF_DELAY
-        return max(delay, _bounded(asked))
+        return max(delay, _bounded(asked or 0.0))
+
+
+def _asked(error: RetryLater | Unavailable) -> float | None:
+    """The delay that a publisher asked for; none if it is missing or not a number."""
+    try:
+        return float(error.delay)
+    except (AttributeError, TypeError, ValueError):
+        return None
 
 
 def _bounded(delay: float) -> float:

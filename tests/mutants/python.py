@@ -48,7 +48,7 @@ FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
 PYTHON_MUTANTS = [
     # what becomes of an event
     Mutant("a target's wish to wait is ignored", "redbox/relay/judge.py", "return _bounded(asked)", "return 0.0", ENGINE),
-    Mutant("the Retry-After of a target that is down is ignored", "redbox/relay/judge.py", "asked = error.delay if isinstance(error, RetryLater | Unavailable) else 0.0", "asked = error.delay if isinstance(error, RetryLater) else 0.0", ENGINE),
+    Mutant("the Retry-After of a target that is down is ignored", "redbox/relay/judge.py", "asked = _asked(error) if isinstance(error, RetryLater | Unavailable) else None", "asked = _asked(error) if isinstance(error, RetryLater) else None", ENGINE),
     Mutant("one attempt more than allowed", "redbox/relay/judge.py", "held.claim.failures + 1 >= attempts", "held.claim.failures >= attempts", ENGINE),
     Mutant("an event that is too old is published", "redbox/relay/judge.py", "if limit is not None and age > limit * 1000:", "if False:", ENGINE),
     Mutant("an exhausted event is published", "redbox/relay/judge.py", "if claim.exhausted:", "if False:", ENGINE),
@@ -65,8 +65,8 @@ PYTHON_MUTANTS = [
     # the breaker
     Mutant("opens one time too late when the target is down", "redbox/relay/breaker.py", "if self._down >= unavailable:", "if self._down > unavailable:", BREAKER),
     Mutant("opens one failure too late", "redbox/relay/breaker.py", "if len(self._failed) >= failures:", "if len(self._failed) > failures:", BREAKER),
-    Mutant("opens one rejection too late", "redbox/relay/breaker.py", "if self._rejected[error.kind] >= rejections:", "if self._rejected[error.kind] > rejections:", BREAKER),
-    Mutant("rejections of all kinds are one kind", "redbox/relay/breaker.py", "if self._rejected[error.kind] >= rejections:", "if self._rejected.total() >= rejections:", BREAKER),
+    Mutant("opens one rejection too late", "redbox/relay/breaker.py", "if self._rejected[kind] >= rejections:", "if self._rejected[kind] > rejections:", BREAKER),
+    Mutant("rejections of all kinds are one kind", "redbox/relay/breaker.py", "if self._rejected[kind] >= rejections:", "if self._rejected.total() >= rejections:", BREAKER),
     Mutant("one event opens the breaker by itself", "redbox/relay/breaker.py", "self._failed.add(event_id)", 'self._failed.add(f"{event_id}{len(self._failed)}")', BREAKER),
     Mutant("a success forgets nothing", "redbox/relay/breaker.py", "        if self._down or self._failed or self._rejected:\n            self._forget()\n", "", BREAKER),
     Mutant("the pause between probes stays the same", "redbox/relay/breaker.py", "self._pause = min(2 * self._pause, self._longest)", "pass", BREAKER),

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from redbox import Backoff, Box, Claim, Event, Reject, Relay, State, Unavailable
+from redbox import Backoff, Box, Claim, Event, Reject, Relay, RetryLater, State, Unavailable
 from redbox.publishers.base import REASON_HEADER, Publisher
+from redbox.testing import advance
 from tests.relay.steps import Target, drained, known, put, running, states, until
 
 pytestmark = pytest.mark.timeout(30)
@@ -320,3 +321,56 @@ async def test_one_that_never_lets_go_does_not_keep_its_event(redbox_box: Box, c
             released.set()
     assert other.taken == ["e0"]
     assert await states(redbox_box) == {State.PUBLISHED: 1}
+
+
+class BareReject(Reject):
+    def __init__(self) -> None:
+        """Without calling the other one: it has neither a kind nor a message."""
+
+
+class BareRetryLater(RetryLater):
+    def __init__(self) -> None:
+        """The same: it has no delay."""
+
+
+def with_kind(kind: object) -> Reject:
+    error = Reject("bad")
+    error.kind = kind  # type: ignore[assignment]
+    return error
+
+
+class Unprintable:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Reject("bad", kind=["HTTP", 422]),  # type: ignore[arg-type]
+        Reject("bad", kind={"status": 422}),  # type: ignore[arg-type]
+        with_kind(["HTTP", 422]),
+        with_kind(Unprintable()),
+        BareReject(),
+    ],
+)
+async def test_a_rejection_of_a_strange_kind_is_a_rejection(redbox_box: Box, error: Reject):
+    await put(redbox_box, 3)
+    assert (await drained(Relay(redbox_box, Target(raises=error)))).dead == 3
+
+
+def test_a_strange_kind_becomes_text():
+    assert Reject("bad", kind=["HTTP", 422]).kind == "['HTTP', 422]"  # type: ignore[arg-type]
+    assert Reject("bad", kind=422).kind == "422"  # type: ignore[arg-type]
+    assert Reject("bad").kind == "bad"
+
+
+async def test_a_strange_delay_is_none(redbox_box: Box):
+    await put(redbox_box, 1)
+    strange = Unavailable("busy")
+    strange.delay = "soon"  # type: ignore[assignment]
+    for error in (BareRetryLater(), strange):
+        assert (await drained(Relay(redbox_box, Target(raises=error), breaker=None, backoff=Backoff.fixed(60)))).retried
+        await advance(redbox_box, minutes=2)
