@@ -35,7 +35,7 @@ DURABILITY = ("tests/integration/test_durability.py",)
 FAULTS = "tests/integration/test_server_faults.py"
 LINE = ("tests/integration/test_line.py",)
 TRANSACTION = ("tests/integration/test_transaction.py",)
-WAITING = ("tests/relay/test_waiting.py",)
+WAITING = ("tests/relay/test_waiting.py", "-k", "not cluster")
 CLUSTER = "tests/integration/test_cluster.py"
 PAUSED_WRITES = ("tests/relay/test_paused_writes.py", "-k", "stopping")
 STORE_ERRORS = ("tests/unit/test_store_errors.py",)
@@ -108,6 +108,14 @@ PYTHON_MUTANTS = [
     Mutant("more events in flight than the publisher has threads", "redbox/relay/workers.py", "        concurrency = publisher.at_once(concurrency)\n", "", CAPACITY),
     Mutant("a worker goes on while its thread hangs", "redbox/relay/workers.py", "                await self._let_end(slot, self._publisher.unfinished())\n", "                slot.cut_off = False\n", CAPACITY),
     Mutant("events are kept when all threads hang", "redbox/relay/workers.py", "            self.on_all_stuck()\n", "            pass\n", CAPACITY),
+    # waiting for events
+    Mutant("hints are ignored", "redbox/store/store.py", '("BLPOP", keys.wake(self.box), keys.wait(', '("BLPOP", keys.wait(self.box, wait.name), keys.wait(', WAITING),
+    Mutant("a wait cannot be ended early", "redbox/store/store.py", "keys.wake(self.box), keys.wait(self.box, wait.name), await", "keys.wake(self.box), await", WAITING),
+    Mutant("a script flushed during a wait is an error", "redbox/store/store.py", '            reply = await self._run("claim", arguments)\n', "            pass\n", WAITING),
+    Mutant("a wait does not end when an event falls due", "redbox/relay/wake.py", "await self._asker.answered(due_in)", "await self._asker.answered(None)", WAITING),
+    Mutant("a wait uses up the leases that it brings", "redbox/relay/asker.py", "longest=min(self._policy.poll, self._policy.lease * WAIT_SHARE)", "longest=self._policy.poll", WAITING),
+    Mutant("waiting counts as publishing", "redbox/relay/asker.py", "since = self._asked_at if self._wait is None else", "since = self._asked_at if True else", WAITING),
+    Mutant("an event that falls due is found by the next poll", "redbox/relay/wake.py", "min(self._poll, due_in)", "self._poll", IDLE),
     # services
     Mutant("the reaper stops after one step", "redbox/relay/services.py", "if len(ids) < BATCH_COUNT:", "if True:", IDLE),
     Mutant("a service ends when the store is away", "redbox/relay/services.py", '            logger.warning("%s: %s", type(service).__name__.lower(), error)\n', "            raise\n", IDLE),
