@@ -227,7 +227,7 @@ class ClusterWire:
     async def follow(self, redirect: Exception) -> None:
         """Goes where a finished move went. While a slot is moving, a box is on two nodes and whole on neither: ASK is
         not followed, we wait until the move is done."""
-        if isinstance(redirect, MovedError) and not isinstance(redirect, AskError):
+        if isinstance(redirect, MovedError):  # which redis-py derives from AskError
             await self._client.nodes_manager.move_slot(redirect)
         else:
             await asyncio.sleep(REDIRECT_PAUSE)

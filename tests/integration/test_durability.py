@@ -128,6 +128,8 @@ async def test_replicas_that_are_not_there_are_told_and_the_event_exists(master:
         assert "putting it again with the same event_id is safe" in str(caught.value)
         assert await box.get(event.event_id) is not None
         assert not (await box.put(event, durability="replicas=1")).created
+        with pytest.raises(DurabilityNotReached):  # also of one that is there already
+            await box.put(event, durability="replicas=2")
 
 
 @pytest.mark.usefixtures("_impatient")

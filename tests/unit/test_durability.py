@@ -100,6 +100,14 @@ async def test_a_server_that_always_syncs_is_asked_after_every_write(monkeypatch
         assert confirmation.reached(reply) is reached
 
 
+@pytest.mark.req("SC-1")
+async def test_an_error_reply_confirms_nothing(monkeypatch: pytest.MonkeyPatch):
+    server = FakeServer("yes", "always")
+    replicas = await confirm_by(Durability("replicas=2", 2), server.exchange, "probe", 1.0)
+    for confirmation in (replicas, await asked(server, monkeypatch)):
+        assert not confirmation.reached(ResponseError("NOPERM"))
+
+
 async def test_the_wait_is_shorter_than_the_connections_patience():
     confirmation = await confirm_by(Durability("replicas=2", 2), FakeServer("no", "no").exchange, "probe", 1.0)
     assert confirmation.command == ("WAIT", 2, 800)
