@@ -101,7 +101,7 @@ MUTANTS = [
     Mutant("under block what died behind the head joins the tail", "replay.lua", 'settings.blocks and event[1] == "DEAD" and event[10]', "false"),
     Mutant("under skip a replay passes others", "replay.lua", 'settings.blocks and event[1] == "DEAD" and event[10]', 'event[1] == "DEAD" and event[10]'),
     Mutant("what was published passes others", "replay.lua", 'settings.blocks and event[1] == "DEAD" and event[10]', "settings.blocks and event[10]"),
-    Mutant("a replay passes a head in flight", "include/join_line.lua", 'if event[4] == "PENDING" and tries', "if tries"),
+    Mutant("a replay passes a dead head", "include/join_line.lua", 'if event[4] == "PENDING" and tries', "if tries"),
     Mutant("a replay passes a head that failed", "include/join_line.lua", 'event[4] == "PENDING" and tries(event[1], event[5]) == 0 then', 'event[4] == "PENDING" then'),
     Mutant("a head that was passed stays claimable", "include/join_line.lua", '      redis.call("ZREM", key.pending, head[1])\n', ""),
     Mutant("a head that was passed does not wait", "include/join_line.lua", '      redis.call("ZADD", key.waiting, event[2] or event[3], head[1])\n', ""),

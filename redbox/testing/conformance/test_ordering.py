@@ -262,6 +262,21 @@ async def test_under_block_a_replay_does_not_pass_a_later_event_that_was_claimed
     assert await rest_of_the_line(box) == ["n2", "n3", "n1"]
 
 
+@pytest.mark.req("OP-4", "OP-2")
+async def test_under_block_a_replay_does_not_pass_a_dead_head_that_nobody_had_claimed(box: Box):
+    await block(box)
+    ids = await put_line(box, 4)
+    await kill_by_hand(box, ids[1])
+    await box.ack(await the_one(box))
+    await kill_by_hand(box, ids[2])
+    await box.replay([ids[1]])
+    assert await box.claim("another") == []
+    assert (await box.stats()).blocked == 1
+    assert await check_invariants(box) == []
+    await box.replay([ids[2]])
+    assert await rest_of_the_line(box) == ["n2", "n3", "n1"]
+
+
 @pytest.mark.req("OP-4", "RO-2")
 async def test_under_block_dead_events_that_are_replayed_together_keep_their_order(box: Box):
     await block(box)
