@@ -11,7 +11,8 @@
 -- ARGV[4]   body        encoded immutable part
 -- ARGV[5]   content     how many bytes of the body make two events the same; what follows is metadata
 -- ARGV[6]   options     "" for none, or four separated by tabs: when it is available ("" now, "+ms" from now, or "ms"
---                       absolute), ordering_key, unique_key ("" for none), unique_scope (ALL_LIVE | UNTOUCHED)
+--                       absolute), ordering_key, unique_key ("" for none), unique_scope (ALL_LIVE | UNTOUCHED); and
+--                       only for an event that is restored from an archive a fifth: its created_at in ms
 --
 -- Returns   for each event "CREATED"; "EXISTS", with the same content; {"DIFFERS", body} of the stored one (a large body
 --           is left out); {"CONFLICT", holder id}; {"FULL", max_pending}; "SKIPPED" (not reached, or refused with the rest)
@@ -27,6 +28,7 @@
 --- @include "look_up"
 --- @include "read_options"
 --- @include "enqueue"
+--- @include "write_options"
 --- @include "hint"
 --- @include "whole"
 --- @include "count"
@@ -120,18 +122,10 @@ for position, at in ipairs(created) do
   local available_at = own and whole(due(own.available, now)) or created_at
   bodies[2 * position - 1], bodies[2 * position] = body_key .. id, ARGV[at + 2]
   redis.call("HSET", event, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at)
-  if available_at ~= created_at then
-    redis.call("HSET", event, "available_at", available_at, "due_at", available_at)
+  if own then
+    write_options(id, event, own, available_at, created_at)
   end
   if own and (own.ordering or own.unique) then
-    if own.ordering then
-      local seq = whole(redis.call("HINCRBY", key.counters, "seq", "1"))
-      redis.call("HSET", event, "ordering_key", own.ordering, "seq", seq)
-      redis.call("ZADD", line_key .. own.ordering, seq, id)
-    end
-    if own.unique then
-      redis.call("HSET", event, "unique_key", own.unique, "unique_scope", own.scope)
-    end
     enqueue(id, available_at, 0, 0, own.ordering, own.unique)
   else
     soonest = math.min(soonest, tonumber(available_at))

@@ -29,7 +29,7 @@ for _, name in ipairs({ "pending", "waiting", "suspect", "claimed", "published",
   for at = 1, #found, 2 do
     local id = found[at]
     moved = moved + 1
-    for _, field in ipairs({ "created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at" }) do
+    for _, field in ipairs({ "created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at", "restored_at" }) do
       local value = redis.call("HGET", event_key .. id, field)
       if value then
         redis.call("HSET", event_key .. id, field, value - by)

@@ -57,7 +57,7 @@ _STATES: Final = frozenset(state.value for state in State)
 _LIVE: Final = frozenset({State.PENDING.value, State.CLAIMED.value})
 _NUMBERS: Final = frozenset(
     {"created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at", "claim", "attempts", "excused",
-     "expiries", "seq", "earlier_attempts"}
+     "expiries", "seq", "earlier_attempts", "restored_at"}
 )  # fmt: skip
 _FIELDS: Final = {
     name.encode(): name

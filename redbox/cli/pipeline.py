@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -102,31 +102,42 @@ class Spark:
         from pyspark.errors import PySparkException
 
         from redbox import pipeline
-        from redbox.pipeline.failures import translate
+        from redbox.pipeline.failures import SPARK_IS_GONE, translate
 
         with _held(session):
             before = time.monotonic()
             session.output.note("starting Spark ...")
             with quiet(session):
                 spark = pipeline.session(self._master, self._conf)
+            # Else its thread prints a traceback when Spark's Java process dies.
+            updates: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - PySpark has no other way to it
+            updates.handle_error = lambda *_: None
             self.started_in = time.monotonic() - before
             try:
                 yield spark
-            except (PySparkException, Py4JError) as error:
+            except (PySparkException, Py4JError, *SPARK_IS_GONE) as error:
                 raise translate(error) from error
             finally:
-                spark.stop()
+                with suppress(Py4JError, *SPARK_IS_GONE):  # its Java process may have died
+                    spark.stop()
 
     @contextmanager
     def progress(self, session: Session, label: str) -> Iterator[None]:
         """Tasks done of those known so far, while the block runs; on a terminal only."""
+        from py4j.protocol import Py4JError
         from pyspark import SparkContext
+
+        from redbox.pipeline.failures import SPARK_IS_GONE
 
         context, over = SparkContext.getOrCreate(), threading.Event()
         tracker = context.statusTracker()
         done: dict[int, tuple[int, int]] = {}
 
         def watch(show: Callable[..., None]) -> None:
+            with suppress(Py4JError, *SPARK_IS_GONE):  # the job itself reports it
+                look(show)
+
+        def look(show: Callable[..., None]) -> None:
             while not over.wait(0.25):
                 for stage in tracker.getActiveStageIds():
                     about = tracker.getStageInfo(stage)

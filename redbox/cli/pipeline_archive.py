@@ -64,7 +64,8 @@ def archive_command(
             else f"{done.rows:,} events archived in {done.files:,} files, {done.removed:,} {what}, {done.left:,} left"
         )
         if done.finished:
-            session.output.note(f"finished the removal of {done.finished} earlier runs")
+            runs = f"{done.finished:,} earlier run{'' if done.finished == 1 else 's'}"
+            session.output.note(f"the removal of {runs} was finished; its events are counted below")
         if done.unreadable:
             session.output.note(f"{done.unreadable:,} events cannot be read, and stay where they are")
         figures = {name: getattr(done, name) for name in done.__struct_fields__}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,8 @@ from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from redbox.box.bulk import batches
 from redbox.errors import RedboxError, UsageError
@@ -24,7 +27,9 @@ from redbox.pipeline import files
 from redbox.pipeline.archive_files import FORMAT, Archive, ArchiveFile, Manifest, Removal, identities, read_archive
 from redbox.pipeline.archive_lock import locked
 from redbox.pipeline.connection import connected
-from redbox.pipeline.options import Address
+from redbox.pipeline.failures import SPARK_IS_GONE, translate
+from redbox.pipeline.options import PATIENCE, Address
+from redbox.pipeline.parquet import READ_SETTINGS, WRITE_OPTIONS, WRITE_SETTINGS
 from redbox.pipeline.schema import SCHEMA
 from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import Work, map_arrow
@@ -35,15 +40,13 @@ if TYPE_CHECKING:
 __all__ = ["Archived", "archive", "read_archive"]
 
 STEP: Final = 500
-ROWS_PER_FILE: Final = 1_000_000
-#: So many files a task may have open; only with more dates and types than this its rows are sorted first.
-WRITERS: Final = {"spark.sql.maxConcurrentOutputFileWriters": "32"}
 TERMINAL: Final = (State.PUBLISHED, State.DEAD)
 Tell = Callable[[str], None]
 
 
 class Archived(msgspec.Struct, kw_only=True):
-    """What an archive run did. `finished` are runs whose removal had been cut short; `unreadable` stay in Redis."""
+    """What an archive run did. `finished` are earlier runs whose removal had been cut short; `removed` and `left` count
+    their events too. `unreadable` events stay in Redis."""
 
     run: str = ""
     rows: int = 0
@@ -62,9 +65,11 @@ class _Wanted(msgspec.Struct, frozen=True):
     at: Address
     states: tuple[State, ...]
     until: int
+    patience: float
 
     def read(self, spark: SparkSession, **options: str) -> DataFrame:
         reader = spark.read.format("redbox").options(url=self.at.url, box=self.at.box, **options)
+        reader = reader.option("patience", str(self.patience))
         return reader.options(state=",".join(self.states), until=from_ms(self.until).isoformat()).load()
 
 
@@ -78,22 +83,27 @@ def archive(
     keep: bool = False,
     dry_run: bool = False,
     tell: Tell = lambda _: None,
+    patience: float = PATIENCE,
 ) -> Archived:
-    """Moves PUBLISHED and DEAD events that are older into the archive at `to`; `keep` copies them instead."""
+    """Moves PUBLISHED and DEAD events that are older into the archive at `to`; `keep` copies them instead.
+
+    A store that goes away meanwhile is waited for, up to `patience` seconds each time.
+    """
     if not states or not set(states) <= set(TERMINAL):
         raise UsageError("only PUBLISHED and DEAD events are archived")
     store = Archive(spark, to)
     with connected(at) as connection:
         connection.require_box()
         until = connection.run(connection.store.time) - int(older_than.total_seconds() * 1000)
-    wanted = _Wanted(at, states, until)
-    store.open(at.box, create=not dry_run)
+    wanted = _Wanted(at, states, until, patience)
     done = Archived(dry_run=dry_run)
     if dry_run:
+        store.open(at.box, create=False)
         done.rows = wanted.read(spark, columns="event_id").count()
         return done
-    with locked(at) as still_ours:
-        _finish(store, at, done, tell)
+    with locked(at, patience) as still_ours:
+        store.open(at.box, create=True)
+        _finish(store, wanted, done, tell)
         store.clean()
         tell("archiving")
         known = _known(store)
@@ -102,24 +112,25 @@ def archive(
             still_ours()
             store.write_manifest(manifest)
             tell("marking" if keep else "removing")
-            removal = _settle(store, at, manifest)
+            removal = _settle(store, wanted, manifest)
             done.run, done.rows, done.files = manifest.run, manifest.rows, len(manifest.files)
             done.bytes = sum(file.bytes for file in manifest.files)
-            done.removed, done.left = removal.removed, removal.left
+            done.removed, done.left = done.removed + removal.removed, done.left + removal.left
         if known is not None and not keep:
             tell("removing what was archived before")
             _remove_known(store, wanted, known, done)
     return done
 
 
-def _finish(store: Archive, at: Address, done: Archived, tell: Tell) -> None:
-    """Removes, or marks, what earlier runs archived and did not come to."""
+def _finish(store: Archive, wanted: _Wanted, done: Archived, tell: Tell) -> None:
+    """Removes, or marks, the events that earlier runs archived and did not come to."""
     removals = store.removals()
     for manifest in store.manifests():
         if manifest.run not in removals:
             tell(f"finishing run {manifest.run}")
-            _settle(store, at, manifest)
+            removal = _settle(store, wanted, manifest)
             done.finished += 1
+            done.removed, done.left = done.removed + removal.removed, done.left + removal.left
 
 
 # --- writing ---------------------------------------------------------------------------------------------------
@@ -151,9 +162,8 @@ def _write(store: Archive, wanted: _Wanted, keep: bool, known: DataFrame | None,
     dated = table.withColumn("date", f.date_format(f.coalesce("published_at", "died_at"), "yyyy-MM-dd"))
     # One task for each date and type, as long as they are small: so that there are not a thousand tiny files.
     dated = dated.hint("rebalance", "date", "event_type").observe(written, *_checksum())
-    writer = dated.write.partitionBy("date", "event_type").option("maxRecordsPerFile", ROWS_PER_FILE)
-    with set_for(store.spark, WRITERS):
-        writer.parquet(store.data_of(run))
+    with set_for(store.spark, WRITE_SETTINGS):
+        dated.write.partitionBy("date", "event_type").options(**WRITE_OPTIONS).parquet(store.data_of(run))
     done.unreadable = int(read.get["unreadable"])
     observed = dict(written.get)
     if not observed["rows"]:
@@ -161,7 +171,8 @@ def _write(store: Archive, wanted: _Wanted, keep: bool, known: DataFrame | None,
         return None
     sizes = store.list_data(run)
     back = store.read_files(list(sizes))
-    counted = back.withColumn("file", f.input_file_name()).groupBy("file").agg(*_checksum()).collect()
+    with set_for(store.spark, READ_SETTINGS):
+        counted = back.withColumn("file", f.input_file_name()).groupBy("file").agg(*_checksum()).collect()
     rows = sum(row["rows"] for row in counted)
     mixed = _fold([row.asDict() for row in counted])
     if rows != observed["rows"] or mixed != _fold([observed]):
@@ -207,9 +218,12 @@ def _below(run: str, url: str) -> str:
 # --- removing --------------------------------------------------------------------------------------------------
 
 
-def _settle(store: Archive, at: Address, manifest: Manifest) -> Removal:
+def _settle(store: Archive, wanted: _Wanted, manifest: Manifest) -> Removal:
     """Removes the events of a run from Redis, or marks them there as archived."""
-    settled, left = _count(identities(store.read([manifest])), partial(_settle_task, at, manifest.run, manifest.keep))
+    work = partial(_settle_task, wanted, manifest.run, manifest.keep)
+    doing = "marked" if manifest.keep else "removed from Redis"
+    with _unfinished(f"run {manifest.run} is in the archive, and some of its events may be {doing} already"):
+        settled, left = _count(identities(store.read([manifest])), work)
     removal = Removal(manifest.run, manifest.keep, settled, left)
     store.write_removal(removal)
     return removal
@@ -218,8 +232,20 @@ def _settle(store: Archive, at: Address, manifest: Manifest) -> Removal:
 def _remove_known(store: Archive, wanted: _Wanted, known: DataFrame, done: Archived) -> None:
     """Removes what earlier runs archived and Redis still has, as far as this run is about it."""
     live = wanted.read(store.spark, columns="event_id,claim").join(known, ["event_id", "claim"], "left_semi")
-    removed, left = _count(live, partial(_settle_task, wanted.at, "", False))
+    with _unfinished("some events that were archived before may be removed from Redis already"):
+        removed, left = _count(live, partial(_settle_task, wanted, "", False))
     done.removed, done.left = done.removed + removed, done.left + left
+
+
+@contextmanager
+def _unfinished(done: str) -> Iterator[None]:
+    """An error while events are removed says how far the run came, and what to do."""
+    try:
+        yield
+    except (RedboxError, PySparkException, Py4JError, *SPARK_IS_GONE) as error:
+        told = translate(error)
+        told.args = (f"{told.message}; {done}; run the archive again to finish",)
+        raise told from error
 
 
 def _count(table: DataFrame, work: Work) -> tuple[int, int]:
@@ -229,9 +255,9 @@ def _count(table: DataFrame, work: Work) -> tuple[int, int]:
     return int(row[0] or 0), int(row[1] or 0)
 
 
-def _settle_task(at: Address, run: str, keep: bool, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _settle_task(wanted: _Wanted, run: str, keep: bool, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     done = left = 0
-    with connected(at) as connection:
+    with connected(wanted.at, wanted.patience) as connection:
         store = connection.store
         for part in parts:
             pairs = zip(part.column("event_id").to_pylist(), part.column("claim").to_pylist(), strict=True)

@@ -79,13 +79,18 @@ class Archive:
             raise UsageError(f"{self.path} is not empty and is not an archive of redbox; choose another path")
         elif create:
             text = msgspec.json.encode(Marker(FORMAT, box)).decode()
-            files.write_text(self.spark, marker, text, overwrite=False)
+            try:
+                files.write_text(self.spark, marker, text, overwrite=False)
+            except RedboxError:  # another box's first run may have taken the path in this moment
+                if not files.exists(self.spark, marker):
+                    raise
+                self._check(msgspec.json.decode(files.read_text(self.spark, marker), type=Marker), box)
         else:
             return False
         return True
 
     def _is_empty(self) -> bool:
-        """Nothing is there, or only what a kill left of a first marker that was never there."""
+        """Nothing is there, or only partial marker files left by killed processes."""
         if any(name != HOME for name in files.list(self.spark, self.path)):
             return False
         there = files.list(self.spark, self.within(HOME))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from redbox.errors import RedboxError, StoreError
@@ -14,23 +14,25 @@ from redbox.pipeline.options import Address
 
 HOLDS: Final = 60.0  # seconds without a sign of life
 RENEWS: Final = 15.0
+FREES: Final = 5.0  # seconds for which a store that is away is asked to free it
 
 
 @contextmanager
-def locked(at: Address) -> Iterator[Callable[[], None]]:
-    """Holds the lock; what it yields raises when it was lost meanwhile."""
+def locked(at: Address, patience: float = 0.0) -> Iterator[Callable[[], None]]:
+    """Holds the lock, and frees it however the block ends; yields a function that raises when the lock was lost
+    meanwhile. A store that is away is waited for, up to `patience` seconds."""
     token, over = secrets.token_hex(8), threading.Event()
-    with connected(at) as connection:
+    with connected(at, patience) as connection:
         if connection.run(connection.store.lock, "take", "archive", token, HOLDS) != token:
             raise RedboxError(
-                f"another archive run of box {at.box!r} is under way; try again when it has ended, or "
+                f"another archive run of box {at.box!r} is running; try again when it has ended, or "
                 f"{HOLDS:.0f} seconds after it was killed"
             )
     keeper = threading.Thread(target=_keep, args=(at, token, over), daemon=True)
     keeper.start()
 
     def still_ours() -> None:
-        with connected(at) as connection:
+        with connected(at, patience) as connection:
             if connection.run(connection.store.lock, "keep", "archive", token, HOLDS) != token:
                 raise RedboxError(
                     f"the lock on the archive of box {at.box!r} was lost, and another run may have held it since; "
@@ -42,7 +44,8 @@ def locked(at: Address) -> Iterator[Callable[[], None]]:
     finally:
         over.set()
         keeper.join()
-        with connected(at) as connection:
+        # Without an answer the lock ends by its time; the error that ended the block is the one to raise.
+        with suppress(StoreError), connected(at, FREES) as connection:
             connection.run(connection.store.lock, "free", "archive", token)
 
 

@@ -19,7 +19,7 @@ from redbox.box.audit import Problem
 from redbox.box.examine import NAMING, Examiner, Name, Range
 from redbox.errors import UsageError
 from redbox.pipeline.connection import connected
-from redbox.pipeline.options import PARTITION_SIZE, Address
+from redbox.pipeline.options import PARTITION_SIZE, PATIENCE, Address
 from redbox.pipeline.tasks import map_arrow
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _gather(
     at: Address, parts: Sequence[Sequence[Range]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The names of those parts whose numbers come in; 0 is the scan, which takes longest and so begins first."""
-    with connected(at) as connection:
+    with connected(at, PATIENCE) as connection:
         examiner = Examiner(connection.store)
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -143,7 +143,7 @@ def _named(names: Sequence[Name]) -> pa.RecordBatch:
 
 def _examine(at: Address, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     looked, broken = Counter[str](), Counter[str]()
-    with connected(at) as connection:
+    with connected(at, PATIENCE) as connection:
         examiner = Examiner(connection.store)
         for batch in batches:
             kinds, names = (column.to_pylist() for column in batch.columns)

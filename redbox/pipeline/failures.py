@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from py4j.protocol import Py4JNetworkError
+
 from redbox import errors
 from redbox.errors import RedboxError, UsageError
 
@@ -13,6 +15,13 @@ _OURS: Final = re.compile(r"^(?:.*?: )?redbox\.errors\.(\w+): (.+?)(?: SQLSTATE:
 _SPARKS: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+?)(?: SQLSTATE: |\n\n|\Z)", re.DOTALL)
 _JAVAS: Final = re.compile(r"^(?:: |Caused by: )[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
+#: What calls into Spark raise when its Java process has ended.
+SPARK_IS_GONE: Final = (Py4JNetworkError, ConnectionError, EOFError)
+DIED: Final = (
+    "Spark died, most likely for lack of memory; give it more by setting spark.driver.memory, as in --conf "
+    "spark.driver.memory=4g, and on a cluster spark.executor.memory"
+)
 
 
 def our_line(text: str) -> str | None:
@@ -26,6 +35,8 @@ def translate(error: BaseException) -> RedboxError:
     if isinstance(error, RedboxError):
         return error
     text = str(error)
+    if isinstance(error, SPARK_IS_GONE) or _OUT_OF_MEMORY in text:
+        return RedboxError(DIED)
     found = _OURS.findall(text)
     if found:
         name, sentence = found[-1]

@@ -124,7 +124,8 @@ class Fetch:
             return True
         if index in ("published", "dead"):
             return int(fields[b"published_at" if index == "published" else b"died_at"]) > self._moment
-        return int(fields[b"created_at"]) > self._moment or int(fields.get(b"claim", b"0")) > self._claims
+        put_at = int(fields.get(b"restored_at") or fields[b"created_at"])
+        return put_at > self._moment or int(fields.get(b"claim", b"0")) > self._claims
 
 
 _PENDING: Final = tuple(index for index, state in STATE_OF.items() if state.value == "PENDING")
@@ -133,7 +134,7 @@ _PENDING: Final = tuple(index for index, state in STATE_OF.items() if state.valu
 def _has_more(index: str, fields: Fields, rows: Rows) -> bool:
     """Whether there is more to know of an event than its hash: a history, the end of a lease, a way back to PENDING."""
     if b"claim" not in fields:
-        return False
+        return rows.with_history and b"restored_at" in fields
     if index == "claimed":
         return rows.with_lease or rows.with_history
     if index == "published":  # the first attempt succeeded, and it was never replayed

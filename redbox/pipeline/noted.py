@@ -10,7 +10,7 @@ import msgspec
 
 from redbox.errors import RedboxError
 from redbox.pipeline.connection import connected
-from redbox.pipeline.options import Address
+from redbox.pipeline.options import PATIENCE, Address
 
 DETAIL_LENGTH: Final = 500
 
@@ -26,7 +26,7 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
 
     def note(self, count: int, ids: Sequence[str], before: str = "") -> None:
         detail = f"{before}{self.detail}"[:DETAIL_LENGTH]
-        with connected(self.at) as connection:
+        with connected(self.at, PATIENCE) as connection:
             connection.run(
                 connection.store.note, self.action, who=self.who, why=self.why, count=count, ids=ids, detail=detail
             )

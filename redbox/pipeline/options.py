@@ -13,6 +13,7 @@ from redbox.errors import InvalidSetting, UsageError
 from redbox.events import State, to_ms
 from redbox.store import connect
 
+PATIENCE: Final = 60.0  # seconds for which a store that is away is waited for
 SLICE: Final = 1000
 PARTITION_SIZE: Final = 25_000
 RANGES_AT_ONCE: Final = 1000  # in one look at an index
@@ -38,6 +39,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     partition_size: int = PARTITION_SIZE
     slice: int = SLICE
     pushdown: bool = False
+    patience: float = PATIENCE
+    waits_at_once: bool = False  # also for the first answer of the store
 
 
 class Given:
@@ -136,6 +139,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         partition_size=given.number("partition_size", PARTITION_SIZE, 1, 10_000_000),
         slice=given.number("slice", SLICE, 1, 10_000),
         pushdown=given.choice("pushdown", ("true", "false"), "false") == "true",
+        patience=given.seconds("patience", PATIENCE),
+        waits_at_once="patience" in {name.lower() for name in options},
     )
     given.end()
     return read

@@ -16,8 +16,9 @@ from redbox.events import check_key
 from redbox.pipeline import functions
 from redbox.pipeline.connection import Connection, connected
 from redbox.pipeline.failures import translate
+from redbox.pipeline.lines import in_line_order
 from redbox.pipeline.noted import Noted
-from redbox.pipeline.options import Address
+from redbox.pipeline.options import PATIENCE, Address
 from redbox.pipeline.reissue import COLUMNS, Counts, Failure, Preview, Reissue
 from redbox.pipeline.tasks import map_arrow
 
@@ -63,8 +64,8 @@ def patch(
 
     The function gets an Event and returns another Event, or only a payload, or None to leave this one dead. The new
     event has `supersedes` in its metadata and the old one `superseded_by`; so a patch that is run again, also after it
-    was ended in the middle, takes each event once. An event with an ordering_key joins the end of its line; where the
-    box blocks lines behind a dead head, drop the old one to let the line go on.
+    was ended in the middle, takes each event once. The new events of one ordering key join the end of its line in the
+    order of the old ones; where the box blocks lines behind a dead head, drop the old one to let the line go on.
     """
     check_key("who", who := operator_name() if who is None else who)
     name = with_ if isinstance(with_, str) else getattr(with_, "__qualname__", repr(with_))
@@ -74,7 +75,8 @@ def patch(
     else:
         functions.check(with_, name)
     dead = candidates(spark, at, where)
-    told = map_arrow(dead, partial(_work, at, with_, sample, dry_run), "told binary")
+    ordered = dead if dry_run else in_line_order(dead)
+    told = map_arrow(ordered, partial(_work, at, with_, sample, dry_run), "told binary")
     report = Patched(dry_run=dry_run)
     job = Noted(at=at, action="patch", who=who, why=why, detail=f"with {name} where {where}")
     with nullcontext() if dry_run else job.or_early("more may be patched"):
@@ -104,7 +106,7 @@ def _work(
     """One task: its events through the function, and what became of them."""
     function = functions.find(with_) if isinstance(with_, str) else with_
     done = Patched()
-    with connected(at) as connection:
+    with connected(at, PATIENCE) as connection:
         for batch in batches:
             for first in range(0, batch.num_rows, STEP):
                 rows = batch.slice(first, STEP).to_pylist(maps_as_pydicts="lossy")

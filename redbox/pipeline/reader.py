@@ -63,7 +63,10 @@ class BoxReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        with connected(options.at) as connection:
+        if not options.waits_at_once:  # a wrong address is reported at once
+            with connected(options.at) as connection:
+                connection.require_box()
+        with connected(options.at, options.patience) as connection:
             connection.require_box()
             if options.ids is not None:
                 size = options.partition_size
@@ -77,7 +80,7 @@ class BoxReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         options = self._options
-        with connected(options.at) as connection, without_gc():
+        with connected(options.at, options.patience) as connection, without_gc():
             if isinstance(partition, Range):
                 yield from read_range(connection, partition, options, self._schema)
             elif isinstance(partition, Claimed):

@@ -23,7 +23,7 @@ SUPERSEDES: Final = "supersedes"
 #: What is read of an event to make another of it.
 COLUMNS: Final = (
     "event_id", "claim", "event_type", "payload", "content_type", "headers", "metadata", "partition_key",
-    "ordering_key", "unique_key", "unique_scope", "problem",
+    "ordering_key", "unique_key", "unique_scope", "problem", "created_at", "seq",
 )  # fmt: skip
 _SHOWN: Final = (
     "event_type", "content_type", "headers", "metadata", "partition_key", "ordering_key", "unique_key", "available_at",

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
 
-from redbox.box import Box
 from redbox.box.bulk import batches
 from redbox.box.operate import operator_name
+from redbox.box.receipts import chunks
 from redbox.errors import UsageError
 from redbox.events import Event, stored_event
 from redbox.pipeline.archive_files import read_archive
-from redbox.pipeline.connection import Connection, connected, opened
+from redbox.pipeline.connection import Connection, connected
+from redbox.pipeline.lines import in_line_order
 from redbox.pipeline.noted import Noted
-from redbox.pipeline.options import Address
+from redbox.pipeline.options import PATIENCE, Address
+from redbox.pipeline.parquet import READ_SETTINGS
+from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import map_arrow
+from redbox.store.codec import encode_restored
+from redbox.store.store import CREATED, EXISTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +37,7 @@ _KEPT: Final = (
     "event_id", "event_type", "payload", "content_type", "headers", "metadata", "partition_key", "ordering_key",
     "unique_key", "unique_scope",
 )  # fmt: skip
+Row = dict[str, Any]
 
 
 class ReplayedArchive(msgspec.Struct, kw_only=True):
@@ -59,12 +65,14 @@ def replay(
     dry_run: bool = False,
     who: str | None = None,
     why: str = "",
+    patience: float = PATIENCE,
 ) -> ReplayedArchive:
     """Sends the archived events for which `where` holds back to be delivered, `rate` of them per second.
 
     Of an event that was archived several times, its last life counts, and `where` is asked of that one. Running it
     again is harmless while the events wait; what was delivered since is delivered once more if it was archived anew,
-    or has left Redis.
+    or has left Redis. The events of one ordering key join their line in their old order. A store that is away is waited
+    for, up to `patience` seconds.
     """
     if rate is not None and rate <= 0:
         raise UsageError("rate must be positive: events per second")
@@ -72,14 +80,14 @@ def replay(
     archived = read_archive(spark, archive, box=at.box)
     chosen = _last_lives(filtered(archived, where), archived)
     if dry_run:
-        return ReplayedArchive(matched=chosen.count(), dry_run=True)
-    table = chosen.select(*_KEPT, "claim", "superseded_by")
-    if rate is not None:
-        table = table.coalesce(1)  # one task keeps the pace for all
+        with set_for(spark, READ_SETTINGS):
+            return ReplayedArchive(matched=chosen.count(), dry_run=True)
+    table = chosen.select(*_KEPT, "claim", "superseded_by", "created_at", "seq")
+    table = in_line_order(table, tasks=None if rate is None else 1)  # with a rate, one task keeps the pace for all
     schema = ", ".join(f"{name} long" for name in COUNTS) + ", sample array<string>"
     job = Noted(at=at, action="replay", who=who, why=why, detail=f"from the archive {archive} where {where}")
-    with job.or_early("more may be replayed"):
-        rows = map_arrow(table, partial(_replay_task, at, rate), schema).collect()
+    with job.or_early("more may be replayed"), set_for(spark, READ_SETTINGS):
+        rows = map_arrow(table, partial(_replay_task, at, rate, patience), schema).collect()
     done = ReplayedArchive(**{name: sum(row[name] for row in rows) for name in COUNTS})
     done.matched = sum(getattr(done, name) for name in COUNTS)
     done.sample = [event_id for row in rows for event_id in row["sample"]][:SAMPLE]
@@ -108,17 +116,19 @@ def _last_lives(table: DataFrame, archived: DataFrame) -> DataFrame:
     return table.join(later, is_later, "left_anti")
 
 
-def _replay_task(at: Address, rate: float | None, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _replay_task(
+    at: Address, rate: float | None, patience: float, parts: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     step = STEP if rate is None else max(1, min(STEP, int(rate / 5)))
     done, sample = dict.fromkeys(COUNTS, 0), list[str]()
     started, sent = time.monotonic(), 0
-    with opened(at) as (box, run), connected(at) as connection:
+    with connected(at, patience) as connection:
         for part in parts:
             for rows in batches(part.to_pylist(maps_as_pydicts="lossy"), step):
                 if rate is not None:
                     time.sleep(max(0.0, started + sent / rate - time.monotonic()))
                 sent += len(rows)
-                for row, word in zip(rows, _send(connection, box, run, rows), strict=True):
+                for row, word in zip(rows, _send(connection, rows), strict=True):
                     done[word] += 1
                     if word in ("replayed", "restored") and len(sample) < SAMPLE:
                         sample.append(row["event_id"])
@@ -126,22 +136,65 @@ def _replay_task(at: Address, rate: float | None, parts: Iterator[pa.RecordBatch
     yield pa.RecordBatch.from_pydict({**counts, "sample": pa.array([sample], pa.list_(pa.string()))})
 
 
-def _send(connection: Connection, box: Box, run: Callable[..., Any], rows: list[dict[str, Any]]) -> list[str]:
-    """Replays what is there, fenced by the claim that was archived, and puts what is not; what became of each."""
-    seen = [(row["event_id"], row["claim"]) for row in rows]
-    replies = connection.run(
-        connection.store.replay, seen, reset=True, available="", force=False, dry=False, who="", why=""
-    )
-    words = {event_id: word.decode() for (event_id, _), (word, *_) in zip(seen, replies, strict=True)}
-    gone = [row for row in rows if words[row["event_id"]] == "UNKNOWN" and row["superseded_by"] is None]
-    receipts = run(box.put_many([_event(row) for row in gone], on_conflict="skip")) if gone else []
-    for row, receipt in zip(gone, receipts, strict=True):
-        words[row["event_id"]] = "restored" if receipt.created else "CONFLICT" if receipt.refused else "NOTTERMINAL"
+def _send(connection: Connection, rows: list[Row]) -> list[str]:
+    """Replays the events that are still there, fenced by the archived claim, and puts those that are gone; what became
+    of each. The events of one ordering key join their line in the order of the rows."""
+    words: dict[str, str] = {}
+    for there, gone in _turns(connection, rows):
+        words |= _replayed(connection, there, dry=False)
+        words |= _restored(connection, [*(row for row in there if words[row["event_id"]] == "UNKNOWN"), *gone])
     told = {"OK": "replayed", "NOTTERMINAL": "live", "CHANGED": "changed", "restored": "restored"}
     return [told.get(words[row["event_id"]], "refused") for row in rows]
 
 
-def _event(row: dict[str, Any]) -> Event:
+def _turns(connection: Connection, rows: list[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
+    """The rows in as few turns as keep the order of each key; in a turn come first those that are still in Redis, then
+    those that are gone."""
+    if all(row["ordering_key"] is None for row in rows):
+        yield rows, []
+        return
+    words = _replayed(connection, rows, dry=True)
+    turns: list[tuple[list[Row], list[Row]]] = []
+    reached: dict[str, int] = {}  # by key: two for each turn, the odd one for those that are gone
+    for row in rows:
+        is_gone, key = words[row["event_id"]] == "UNKNOWN", row["ordering_key"]
+        at = 0 if key is None else reached.get(key, 0)
+        at += at % 2 != is_gone
+        if key is not None:
+            reached[key] = at
+        while len(turns) <= at // 2:
+            turns.append(([], []))
+        turns[at // 2][at % 2].append(row)
+    yield from turns
+
+
+def _replayed(connection: Connection, rows: list[Row], *, dry: bool) -> dict[str, str]:
+    if not rows:
+        return {}
+    seen = [(row["event_id"], row["claim"]) for row in rows]
+    replies = connection.run(
+        connection.store.replay, seen, reset=True, available="", force=False, dry=dry, who="", why=""
+    )
+    return {event_id: word.decode() for (event_id, _), (word, *_) in zip(seen, replies, strict=True)}
+
+
+def _restored(connection: Connection, rows: list[Row]) -> dict[str, str]:
+    """Puts events again as they were, with their old ids and created_at."""
+    words: dict[str, str] = {}
+    encoded = []
+    for row in rows:
+        if row["superseded_by"] is None:
+            encoded.append((row["event_id"], encode_restored(_event(row), row["created_at"])))
+        else:
+            words[row["event_id"]] = "SUPERSEDED"
+    for chunk in chunks(encoded):
+        replies = connection.run(connection.store.put, "each", [arguments for _, arguments in chunk])
+        for (event_id, _), reply in zip(chunk, replies, strict=True):
+            words[event_id] = "restored" if reply == CREATED else "NOTTERMINAL" if reply == EXISTS else "REFUSED"
+    return words
+
+
+def _event(row: Row) -> Event:
     """The archived event as it was put. It is not validated again: rules may have become stricter since."""
     given = {name: row[name] for name in _KEPT if row[name] is not None}
     event: Event = stored_event(**given)

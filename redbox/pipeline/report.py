@@ -14,9 +14,11 @@ from redbox.events import from_ms
 from redbox.pipeline import files, report_tables
 from redbox.pipeline.connection import connected
 from redbox.pipeline.options import Address
+from redbox.pipeline.parquet import READ_SETTINGS, TIMES
 from redbox.pipeline.report_facts import ATTEMPTS_TOGETHER, MOST_ROWS, Facts
 from redbox.pipeline.report_page import page
 from redbox.pipeline.report_tables import COLUMNS, HOUR, TABLES
+from redbox.pipeline.spark_session import set_for
 from redbox.store.connect import describe
 
 if TYPE_CHECKING:
@@ -75,9 +77,11 @@ def report(
         connection.require_box()
         made_at = from_ms(connection.run(connection.store.time))
     table = report_tables.events(_live(spark, at, since), archive, since, until).persist()
+    known = {"made_at": made_at, "archived": archive is not None, "since": since, "until": until}
     try:
-        tables = _write_all(table, to)
-        facts = _facts(table, tables, at, made_at=made_at, archived=archive is not None, since=since, until=until)
+        with set_for(spark, TIMES | READ_SETTINGS):
+            tables = _write_all(table, to)
+            facts = _facts(table, tables, at, **known)
     finally:
         table.unpersist()
     path = files.join(to, PAGE)

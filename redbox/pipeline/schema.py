@@ -58,6 +58,7 @@ _COLUMNS: Final[dict[str, DataType]] = {
     "published_at": TimestampType(),
     "published_by": StringType(),
     "died_at": TimestampType(),
+    "seq": LongType(),
     "waiting": BooleanType(),
     "suspect": BooleanType(),
     "superseded_by": StringType(),

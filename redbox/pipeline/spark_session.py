@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from redbox.errors import RedboxError
+from redbox.pipeline.parquet import TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    **TIMES,
 }
 #: On this machine Spark shares the cores with the store, and the default collector works beside it all the time.
 LOCAL_SETTINGS: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}

@@ -7,7 +7,9 @@ that changes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -102,6 +104,14 @@ def encode_plain(event_id: str, event_type: str, payload: bytes, content_type: s
     kind = _TYPE_NUMBERS.get(content_type, content_type)
     body = _encode((BODY_VERSION, event_type, payload, kind, {}, None, None, None, {}, None))
     return event_id, event_type, body, len(body) - _PLAIN_END, ""
+
+
+def encode_restored(event: Event, created_at: datetime) -> tuple[Any, ...]:
+    """The same for an event that was archived and is gone from the box: it keeps its created_at, and its size is not
+    limited again."""
+    *arguments, options = encode_event(event, sys.maxsize, event.metadata)
+    told = options or f"\t\t\t{event.unique_scope}"
+    return *arguments, f"{told}\t{to_ms(created_at)}"
 
 
 def _options(event: Event) -> str:

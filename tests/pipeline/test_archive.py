@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from redbox import Event
 from redbox.errors import RedboxError, UsageError
@@ -18,10 +19,11 @@ from redbox.pipeline import archive as job
 from redbox.pipeline.archive import archive, read_archive
 from redbox.pipeline.archive_files import Archive
 from redbox.pipeline.options import Address
+from redbox.pipeline.spark_session import set_for
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import bury, claim_one, contents, publish
+from redbox.testing.conformance.steps import bury, claim_one, contents, known, publish
 
-from .conftest import Played
+from .conftest import Command, Played
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +94,34 @@ def test_terminal_events_are_moved_whole(played: Played, spark: SparkSession, tm
     again = archive(spark, address(played), str(tmp_path / "lake"))
     assert (again.rows, again.removed) == (0, 0)
     assert archived(spark, tmp_path / "lake").keys() == {(row["event_id"], row["claim"]) for row in before.values()}
+
+
+def test_times_are_what_other_readers_understand(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    """Whole microseconds in UTC, with statistics, although the session would write INT96."""
+    redis_played.run(bury(redis_played.box, Event("n", event_id="a")))
+    put_at = redis_played.run(known(redis_played.box, "a")).created_at
+    with set_for(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
+        archive(spark, address(redis_played), str(tmp_path))
+        assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "INT96"
+    (file,) = tmp_path.rglob("*.parquet")
+    check_times(file, {"created_at", "available_at", "claimed_at", "lease_until", "published_at", "died_at", "at"})
+    group = pq.read_metadata(file).row_group(0)
+    (column,) = [at for at in map(group.column, range(group.num_columns)) if at.path_in_schema == "created_at"]
+    assert (column.statistics.min, column.statistics.max) == (put_at, put_at)
+
+
+def check_times(file: Path, names: set[str]) -> None:
+    """Which columns of a Parquet file are times, and that all of them are INT64 in UTC."""
+    columns = pq.ParquetFile(file).schema
+    kinds = {
+        column.name: (column.physical_type, str(column.logical_type))
+        for column in (columns.column(at) for at in range(len(columns)))
+        if column.physical_type == "INT96" or column.logical_type.type == "TIMESTAMP"
+    }
+    assert kinds.keys() == names
+    for kind, logical in kinds.values():
+        assert kind == "INT64"
+        assert "isAdjustedToUTC=true, timeUnit=microseconds" in logical
 
 
 def test_only_what_is_older_goes(redis_played: Played, spark: SparkSession, tmp_path: Path):
@@ -194,8 +224,20 @@ def test_a_run_that_was_to_keep_is_finished_without_removing(
     with pytest.raises(Power):
         archive(spark, address(redis_played), str(tmp_path), keep=True)
     done = archive(spark, address(redis_played), str(tmp_path), keep=True)
-    assert (done.finished, done.rows) == (1, 0)
+    assert (done.finished, done.rows, done.removed) == (1, 0, 6)
     assert in_redis(redis_played) == ids | {"waits"}
+
+
+def test_the_removal_that_an_earlier_run_did_not_come_to_is_told(
+    redis_played: Played, spark: SparkSession, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+):
+    fill(redis_played, 3)
+    die_at(monkeypatch, "_settle:before")
+    with pytest.raises(Power):
+        archive(spark, address(redis_played), str(tmp_path / "lake"))
+    told = command(redis_played, "pipeline", "archive", "--to", str(tmp_path / "lake")).output
+    assert "the removal of 1 earlier run was finished; its events are counted below" in told
+    assert "0 events archived in 0 files, 6 removed, 0 left" in told
 
 
 def test_a_dead_head_that_blocks_its_line_stays(redis_played: Played, spark: SparkSession, tmp_path: Path):
@@ -313,11 +355,53 @@ def test_paths_that_are_not_ours_are_left_alone(redis_played: Played, spark: Spa
 
 
 def test_one_run_at_a_time(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    """The lock comes before the first file: two first runs at once do not meet in the same directory."""
     from redbox.pipeline.archive_lock import locked
 
     fill(redis_played, 1)
     with locked(address(redis_played)) as still_ours:
         still_ours()
-        with pytest.raises(RedboxError, match="another archive run of box"):
+        with pytest.raises(RedboxError, match=r"another archive run of box .* is running; try again when it has ended"):
             archive(spark, address(redis_played), str(tmp_path))
+        assert list(tmp_path.iterdir()) == []
     assert archive(spark, address(redis_played), str(tmp_path)).removed == 2
+
+
+def test_two_boxes_that_begin_at_one_path_at_once(
+    redis_played: Played, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Each has a lock of its own: the marker file decides."""
+    fill(redis_played, 1)
+    real = Archive._is_empty
+
+    def beaten(self: Archive) -> bool:
+        empty = real(self)
+        (tmp_path / "_redbox").mkdir()
+        (tmp_path / "_redbox" / "archive.json").write_text(json.dumps({"format": 1, "box": "other"}))
+        return empty
+
+    monkeypatch.setattr(Archive, "_is_empty", beaten)
+    with pytest.raises(UsageError, match="is the archive of box 'other', not of"):
+        archive(spark, address(redis_played), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111), EOFError()]
+)
+def test_a_spark_that_died_is_reported_as_that(
+    redis_played: Played, spark: SparkSession, command: Command, monkeypatch: pytest.MonkeyPatch, error: Exception
+):
+    def fails(*_: Any, **__: Any) -> Any:
+        raise error
+
+    def is_gone() -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(job, "archive", fails)
+    monkeypatch.setattr(spark, "stop", is_gone)
+    done = command(redis_played, "pipeline", "archive", "--to", "lake")
+    assert done.exit_code == 1
+    assert (
+        "error: Spark died, most likely for lack of memory; give it more by setting spark.driver.memory, as in --conf "
+        "spark.driver.memory=4g, and on a cluster spark.executor.memory"
+    ) in " ".join(done.output.split())

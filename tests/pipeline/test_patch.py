@@ -96,6 +96,22 @@ def test_dead_events_are_put_again_as_new_ones(played: Played, spark: SparkSessi
     assert played.run(contents(played.box)) == after
 
 
+@pytest.mark.req("OP-1")
+def test_the_order_of_a_key_is_kept(redis_played: Played, spark: SparkSession):
+    """Those that died in the same millisecond are read in the order of their ids."""
+    box = redis_played.box
+    ids = [f"{7 * number % 30:02}" for number in range(30)]
+    events = [Event("paid", {"euros": 1}, event_id=each, ordering_key="k") for each in ids]
+    redis_played.run(box.put_many(events))
+    redis_played.run(box.operate.kill(ids, who="ada", why="a test"))
+    assert told(run(redis_played, spark)) == {"matched": 30, "patched": 30}
+    seen: list[str] = []
+    while claims := redis_played.run(box.claim("relay")):
+        seen += [claim.event.metadata["supersedes"] for claim in claims]
+        redis_played.run(box.ack(claims))
+    assert seen == ids
+
+
 def without_time(record: Record) -> Event:
     return msgspec.structs.replace(record.event, available_at=None)
 

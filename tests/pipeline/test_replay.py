@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +10,15 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from redbox import Event
+from redbox import Box, Event
 from redbox.errors import RedboxError, UsageError
 from redbox.pipeline.archive import archive, read_archive
+from redbox.pipeline.lines import in_line_order
 from redbox.pipeline.options import Address
 from redbox.pipeline.replay import _last_lives, replay
 from redbox.pipeline.report_tables import events
-from redbox.testing import check_invariants
-from redbox.testing.conformance.steps import bury, claim_one, contents, known, publish
+from redbox.testing import advance, check_invariants
+from redbox.testing.conformance.steps import bury, claim_one, contents, known, publish, store_time
 
 from .conftest import Played
 
@@ -121,6 +122,65 @@ def test_what_was_superseded_after_it_was_archived_is_refused(
     assert [(row["claim"], row["latest"]) for row in rows] == [(max(lives), True)]
 
 
+async def deliver(box: Box) -> list[str]:
+    """Delivers everything; the ids in the order in which they were given out."""
+    seen: list[str] = []
+    while claims := await box.claim("relay", limit=100):
+        seen += [claim.event_id for claim in claims]
+        assert all(await box.ack(claims))
+    return seen
+
+
+@pytest.mark.req("OP-1", "OP-4")
+@pytest.mark.parametrize("rate", [None, 5000.0])
+def test_the_order_of_a_key_is_kept(redis_played: Played, spark: SparkSession, tmp_path: Path, rate: float | None):
+    """Of two types, so from two files, and every third event is still in Redis."""
+    box, at, lake = redis_played.box, address(redis_played), str(tmp_path)
+    ids = [f"{7 * number % 40:02}" for number in range(40)]  # not in the order of their puts
+    redis_played.run(
+        box.put_many([Event(f"n{place % 2}", event_id=each, ordering_key="k") for place, each in enumerate(ids)])
+    )
+    redis_played.run(box.put(Event("n0", event_id="free")))
+    delivered = redis_played.run(deliver(box))
+    assert [each for each in delivered if each != "free"] == ids
+    archive(spark, at, lake, keep=True)
+    gone = [each for place, each in enumerate(ids) if place % 3]
+    redis_played.run(box.operate.drop(gone, who="ada", why="a test"))
+    done = replay(spark, at, lake, rate=rate)
+    assert (done.restored, done.replayed) == (len(gone), 41 - len(gone))
+    assert redis_played.run(check_invariants(box)) == []
+    assert [each for each in redis_played.run(deliver(box)) if each != "free"] == ids
+
+
+def test_events_of_an_earlier_version_are_ordered_by_their_time(spark: SparkSession):
+    early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    rows = [("d", 7, early), ("c", 5, late), ("b", None, late), ("z", None, early)]
+    table = spark.createDataFrame(
+        [(event_id, "k", seq, at) for event_id, seq, at in rows],
+        "event_id string, ordering_key string, seq long, created_at timestamp",
+    )
+    assert [row["event_id"] for row in in_line_order(table).collect()] == ["z", "b", "c", "d"]
+
+
+@pytest.mark.req("EM-5")
+def test_a_restored_event_keeps_its_created_at(redis_played: Played, spark: SparkSession, tmp_path: Path):
+    """It is due at the moment of the restore, and its history says so."""
+    box, lake = redis_played.box, str(tmp_path)
+    redis_played.run(publish(box, Event("n", event_id="a")))
+    redis_played.run(advance(box, days=3))
+    old = redis_played.run(known(box, "a"))
+    archive(spark, address(redis_played), lake)
+    before = redis_played.run(store_time(box))
+    assert replay(spark, address(redis_played), lake).restored == 1
+    new = redis_played.run(known(box, "a"))
+    assert new.created_at == old.created_at
+    assert new.available_at >= before
+    assert [entry.outcome for entry in new.history] == ["replayed"]
+    (row,) = redis_played.read(spark).collect()
+    assert [entry["outcome"] for entry in row["history"]] == ["replayed"]
+    assert redis_played.run(claim_one(box)).due_at >= before
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_what_was_superseded_is_refused(redis_played: Played, spark: SparkSession, tmp_path: Path, keep: bool):
     box, lake = redis_played.box, str(tmp_path)
@@ -141,7 +201,7 @@ def test_the_rate_is_kept(redis_played: Played, spark: SparkSession, tmp_path: P
     assert replay(spark, address(redis_played), str(tmp_path), rate=30).restored == 60
 
     async def put_at() -> list[datetime]:
-        return sorted([record.created_at async for record in box.list()])
+        return sorted([record.available_at async for record in box.list()])
 
     first, *_, last = redis_played.run(put_at())
     assert last - first > timedelta(seconds=1.5)

@@ -21,9 +21,11 @@ from redbox.pipeline.fingerprint import fingerprint
 from redbox.pipeline.options import Address
 from redbox.pipeline.report import STEPS, Report, _bins, report, table_path
 from redbox.pipeline.report_tables import TABLES
+from redbox.pipeline.spark_session import set_for
 from redbox.testing.conformance.steps import bury, claim_one, claim_soon, publish, store_time
 
 from .conftest import Command, Played
+from .test_archive import check_times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,8 +110,9 @@ def scene(redis_url: str) -> Iterator[Scene]:
 def reported(scene: Scene, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of its report: given as a URL, and made by the report; the second one replaces the first."""
     to = tmp_path_factory.mktemp("report") / "new"
-    for until in (scene.start - timedelta(days=1), None):
-        done = report(spark, address(scene.played), f"file:{to}", until=until)
+    with set_for(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
+        for until in (scene.start - timedelta(days=1), None):
+            done = report(spark, address(scene.played), f"file:{to}", until=until)
     assert (done.events, done.published, done.dead, done.pending, done.failures) == (14, 9, 3, 2, 6)
     assert done.tables == list(TABLES)
     assert done.page == f"file:{to}/report.html"
@@ -191,6 +194,7 @@ def test_errors_that_differ_in_ids_and_numbers_are_one_cause(spark: SparkSession
 
 
 def test_tables_are_single_files_that_other_programs_open(scene: Scene, reported: Path):
+    check_times(reported / "tables" / "causes.parquet", {"first_seen", "last_seen"})
     written = {path.name for path in (reported / "tables").iterdir() if not path.name.endswith(".crc")}
     assert written == {f"{name}.{kind}" for name in TABLES for kind in ("parquet", "csv")}
     with (reported / "tables" / "causes.csv").open(newline="", encoding="utf-8") as file:

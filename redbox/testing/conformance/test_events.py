@@ -12,6 +12,7 @@ import pytest
 
 from redbox import Box, Claim, Event, IdReused, InvalidEvent, Outcome, Phase, Record, State, keys
 from redbox.errors import BatchRefused, PayloadTooLarge
+from redbox.store.codec import encode_restored
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import (
     body_of,
@@ -370,6 +371,32 @@ async def test_state_and_claim_fields_along_a_whole_life(box: Box):
         "DEAD",
     ]  # fmt: skip
     assert set(State) == {"PENDING", "CLAIMED", "PUBLISHED", "DEAD"}
+
+
+@pytest.mark.req("EM-5")
+async def test_an_event_restored_from_an_archive_keeps_its_created_at(box: Box):
+    """Only the store's own encoding for restores can ask for it. It is due now, and its age counts from now."""
+    now = await store_time(box)
+    event = Event("n", event_id="a", ordering_key="k", unique_key="u", unique_scope="UNTOUCHED")
+    plain = Event("n", event_id="b")
+    created_at = now - timedelta(days=3)
+    arguments = [encode_restored(each, created_at) for each in (event, plain)]
+    assert await box._store.put("each", arguments) == [b"CREATED", b"CREATED"]
+    for each in (event, plain):
+        record = await known(box, each.event_id)
+        assert (record.created_at, record.phase) == (created_at, Phase.AVAILABLE)
+        assert record.available_at >= now
+        assert [entry.outcome for entry in record.history] == ["replayed"]
+        assert (record.event.ordering_key, record.event.unique_key) == (each.ordering_key, each.unique_key)
+        assert record.event.unique_scope == each.unique_scope
+    assert await check_invariants(box) == []
+    claims = await box.claim("relay")
+    assert all(claim.due_at >= now for claim in claims)
+    await box.retry(claims, error="no", delay=0)
+    await advance(box, seconds=1)
+    again = await box.claim("relay")
+    assert len(again) == 2
+    assert all(claim.due_at >= now - timedelta(seconds=1) for claim in again)
 
 
 @pytest.mark.req("EM-5")
