@@ -439,6 +439,7 @@ async def test_a_replay_clears_the_marks_of_the_last_claim(box: Box):
     assert claim.exhausted
     await box.kill(claim)
     await box.replay(["a"])
+    assert not {"alone", "exhausted"} & (await fields_of(box, "a")).keys()
     (claim,) = await box.claim("relay", attempts=1, holding=1)
     await fail(box, claim, excuse=True)
     (claim,) = await box.claim("relay", attempts=1, holding=1, lease=1)
