@@ -35,7 +35,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "PL-8": "many relays whose clocks disagree: only the store's clock decides",
     "PL-9": "PUBLISHED and DEAD never change by themselves",
     # Store contract
-    "SC-1": "put returns only after the event is persisted at the chosen durability; nobody sees it before",
+    "SC-1": "put returns only once the event is as durable as asked for; relays see it as soon as the server has it",
     "SC-2": "claim never returns more than its limit; oldest available_at first",
     "SC-3": "two relays never hold one event while its lease lives",
     "SC-4": "updates are atomic per event; hash and indexes always agree",

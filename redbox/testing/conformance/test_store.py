@@ -144,6 +144,28 @@ async def test_replicas_that_are_not_there_are_told_and_the_event_may_exist(
     assert await check_invariants(box) == []
 
 
+@pytest.mark.req("SC-1")
+@pytest.mark.needs("server")
+async def test_a_relay_may_publish_an_event_before_its_durability_is_confirmed(
+    open_box: Callable[..., Box], monkeypatch: pytest.MonkeyPatch
+):
+    """Only the return of put waits."""
+    monkeypatch.setattr(levels, "TIMEOUT", 1.0)
+    box = open_box()
+    putting = asyncio.create_task(box.put(Event("n", event_id="one"), durability="replicas=99"))
+    relay, claims = open_box(name=box.name), []
+    async with asyncio.timeout(10):
+        while not claims:
+            claims = await relay.claim("relay-1")
+    assert not putting.done()
+    assert await relay.ack(claims) == [True]
+    with pytest.raises(DurabilityNotReached):
+        await putting
+    assert (await known(box, "one")).state is State.PUBLISHED
+    receipt = await box.put(Event("n", event_id="one"))  # what the error advises: the id is known
+    assert not receipt.created
+
+
 # --- SC-2: claim -------------------------------------------------------------------------------------------------
 
 
