@@ -297,6 +297,33 @@ async def test_what_cannot_be_taken_back_leaves_a_batch_that_is_open(box: Box):
     assert await check_invariants(box) == []
 
 
+@pytest.mark.req("PL-1", "SP-3")
+@pytest.mark.parametrize("state", list(State))
+async def test_only_what_is_pending_is_taken_back(box: Box, state: State):
+    """The claim number is that of the batch in every state; only PENDING → CLAIMED is drawn."""
+    await box.put(Event("n", event_id="a"))
+    await own(box)
+    await cut(box, 1)
+    await box._store.stream("cut", "lake", "me", 1)
+    (fence,) = await members(box, 1)
+    if state is State.PUBLISHED:
+        await box._store.ack(RELAY, False, [fence])
+    elif state is State.DEAD:
+        await box._store.kill(RELAY, [(*fence, "never")])
+    elif state is State.PENDING:
+        await box._store.retry(RELAY, [(*fence, 0, 0, "again")])
+        await advance(box, seconds=1)
+    before = await known(box, "a")
+    assert (before.state, before.number) == (state, fence[1])
+    taken = await reclaim(box, "a")
+    if state is State.PENDING:
+        assert (taken, (await known(box, "a")).state) == ([b"OK"], State.CLAIMED)
+    else:
+        assert taken == ([b"OK"] if state is State.CLAIMED else [b"LEASELOST"])
+        assert await known(box, "a") == before
+    assert await check_invariants(box) == []
+
+
 # --- slices ----------------------------------------------------------------------------------------------------
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from redbox import Box, Claim, Event, Outcome, Phase, State
+from redbox import Box, Claim, Event, Outcome, Phase, State, keys
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import fail, fields_of
 
@@ -426,3 +428,36 @@ async def test_claiming_does_not_scan_what_waits(box: Box):
     assert (stats.phases[Phase.AVAILABLE], stats.waiting) == (2 + 299, 299)
     assert len(await box.claim("relay", limit=1)) == 1
     assert await claim_types(box) == ["free"]
+
+
+@pytest.mark.req("OP-3")
+async def test_claiming_reads_nothing_of_what_waits(box: Box):
+    """Neither the set of those that wait nor their line: with another type there, a claim that looked would fail."""
+    await put_line(box, 3, "k")
+    await box.put(Event("free"))
+    for key in (keys.waiting(box.name), keys.line(box.name, "k")):
+        await box._store.exchange([("DEL", key), ("SET", key, "not to be read")])
+    assert len(await box.claim("relay", limit=10)) == 2
+
+
+@pytest.mark.req("OP-3")
+@pytest.mark.needs("server")
+async def test_the_cost_of_a_claim_and_an_ack_does_not_grow_with_the_line(open_box: Callable[..., Box]):
+    """Counted by the server: as many commands for 300 that wait as for 3."""
+
+    async def commands(waiting: int) -> dict[str, int]:
+        box = open_box()
+        await put_line(box, waiting + 2, "k")
+        before = await calls(box)
+        assert await box.ack(await box.claim("relay", limit=10)) == [True]
+        after = await calls(box)
+        return {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
+
+    assert await commands(300) == await commands(3)
+
+
+async def calls(box: Box) -> dict[str, int]:
+    """How often the server has run each command that reads or writes events, scripts' own calls included."""
+    (raw,) = await box._store.exchange([("INFO", "commandstats")])
+    counts = re.findall(r"cmdstat_([hz]\w+):calls=(\d+)", raw.decode() if isinstance(raw, bytes) else str(raw))
+    return {name: int(count) for name, count in counts}

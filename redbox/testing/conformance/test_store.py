@@ -153,7 +153,8 @@ async def test_a_relay_may_publish_an_event_before_its_durability_is_confirmed(
     monkeypatch.setattr(levels, "TIMEOUT", 1.0)
     box = open_box()
     putting = asyncio.create_task(box.put(Event("n", event_id="one"), durability="replicas=99"))
-    relay, claims = open_box(name=box.name), []
+    relay = open_box(name=box.name)
+    claims: list[Claim] = []
     async with asyncio.timeout(10):
         while not claims:
             claims = await relay.claim("relay-1")
