@@ -115,7 +115,6 @@ PYTHON_MUTANTS = [
     Mutant("a wait does not end when an event falls due", "redbox/relay/wake.py", "await self._asker.answered(due_in)", "await self._asker.answered(None)", WAITING),
     Mutant("a wait uses up the leases that it brings", "redbox/relay/asker.py", "longest=min(self._policy.poll, self._policy.lease * WAIT_SHARE)", "longest=self._policy.poll", WAITING),
     Mutant("waiting counts as publishing", "redbox/relay/asker.py", "since = self._asked_at if self._wait is None else", "since = self._asked_at if True else", WAITING),
-    Mutant("an event that falls due is found by the next poll", "redbox/relay/wake.py", "min(self._poll, due_in)", "self._poll", IDLE),
     # services
     Mutant("the reaper stops after one step", "redbox/relay/services.py", "if len(ids) < BATCH_COUNT:", "if True:", IDLE),
     Mutant("a service ends when the store is away", "redbox/relay/services.py", '            logger.warning("%s: %s", type(service).__name__.lower(), error)\n', "            raise\n", IDLE),

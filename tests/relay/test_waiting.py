@@ -142,6 +142,13 @@ async def test_a_flushed_script_and_a_killed_connection_are_survived(box: Box, c
     assert await states(box) == {State.PUBLISHED: 2}
 
 
+async def test_a_claim_that_waits_survives_a_flushed_script(box: Box, client: redis.Redis):
+    await box.put(Event("n"))
+    client.script_flush()
+    packed = await box.claim_packed("relay-1", limit=1, lease=30.0, attempts=None, holding=0, longest=0.1, wait=Wait())
+    assert len(packed) == 1
+
+
 async def test_a_lease_shorter_than_the_poll_interval_holds_what_is_brought(box: Box, client: redis.Redis):
     relay = Relay(box, target := Target(), lease=0.6, poll=2)
     async with running(relay):
