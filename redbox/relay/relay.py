@@ -104,9 +104,10 @@ class Relay:
         if breaker is not None and breaker != "default" and not isinstance(breaker, Breaker):
             raise UsageError("breaker must be a Breaker, or None for none")
         self.breaker = Breaker() if breaker == "default" else breaker
-        self.tally = Tally()
+        self.tally = Tally(self._published)
         self._digest = Digest()
         self._heartbeat: Heartbeat | None = None
+        self._sweeper: Sweeper | None = None
         self._every = (
             check_every("reap_every", reap_every),
             check_every("sweep_every", sweep_every),
@@ -246,7 +247,8 @@ class Relay:
         if reap_every is not None:
             services.append(Reaper(self._box, every=min(reap_every, self._policy.lease / 2)))
         if sweep_every is not None:
-            services.append(Sweeper(self._box, every=sweep_every))
+            self._sweeper = Sweeper(self._box, every=sweep_every)
+            services.append(self._sweeper)
         if beat_every is not None:
             self._heartbeat = Heartbeat(self._box, self.name, self.about, every=beat_every)
             services.append(self._heartbeat)
@@ -254,7 +256,11 @@ class Relay:
 
     def _beat_soon(self) -> None:
         if self._heartbeat is not None:
-            self._heartbeat.beat_soon()
+            self._heartbeat.run_soon()
+
+    def _published(self, count: int) -> None:
+        if self._sweeper is not None:
+            self._sweeper.published(count)
 
     # --- how it is doing -----------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -51,21 +51,23 @@ class Histogram:
 
 
 class Tally:
-    """Counts as they grow."""
+    """Counts as they grow. `on_published` is called with the number of events each time some were published."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_published: Callable[[int], None] = lambda _: None) -> None:
+        self._on_published = on_published
         self.claimed = self.published = self.retried = self.dead = self.released = self.fenced = self.unsettled = 0
         self.failed = 0  # publish attempts that did not succeed
         self.since_due = Histogram()  # from when an event was first due until it was published
         self.since_claimed = Histogram()
 
-    def acked(self, settled: Iterable[Held]) -> None:
+    def acked(self, settled: Sequence[Held]) -> None:
         now = asyncio.get_running_loop().time()
         for held in settled:
             self.published += 1
             held_for = now - held.since
             self.since_claimed.add(held_for)
             self.since_due.add(max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for)
+        self._on_published(len(settled))
 
     def summary(self, open_because: str) -> Summary:
         counts: dict[str, Any] = {name: getattr(self, name) for name in Summary.__struct_fields__ if name != "open"}

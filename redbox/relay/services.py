@@ -28,10 +28,10 @@ logger = logging.getLogger("redbox.relay")
 REAP_EVERY: Final = 5.0
 SWEEP_EVERY: Final = 5.0
 SWEEP_SOONEST: Final = 0.1
-SWEEP_AIM: Final = 1000  # how many events a run should find, when there are many to remove
+SWEEP_AIM: Final = 1000  # how many events a run should find, when many are published
 SWEEP_SHARE: Final = 0.1  # of the time, for runs that find nothing to remove
 BEAT_EVERY: Final = 5.0
-BEAT_GAP: Final = 0.1  # at least so much time between two beats
+GAP: Final = 0.1  # seconds between two runs of a service that is asked to run soon
 
 
 class Service(Protocol):
@@ -49,10 +49,28 @@ async def serve(service: Service) -> None:
             logger.warning("%s: %s", type(service).__name__.lower(), error)
         # Spread, so that many relays do not come all at once.
         pause = service.every * random.uniform(0.8, 1.2)  # noqa: S311
-        if isinstance(service, Heartbeat):
+        if isinstance(service, Prompted):
             await service.rest(pause)
         else:
             await anyio.sleep(pause)
+
+
+class Prompted:
+    """A service that can be asked for its next run before its time."""
+
+    def __init__(self) -> None:
+        self._soon = asyncio.Event()
+
+    def run_soon(self) -> None:
+        """Asks for the next run now, but at least `GAP` after the last one."""
+        self._soon.set()
+
+    async def rest(self, seconds: float) -> None:
+        """Waits between two runs: `seconds`, or `GAP` when `run_soon` was called."""
+        await anyio.sleep(min(seconds, GAP))
+        with anyio.move_on_after(seconds - GAP):
+            await self._soon.wait()
+        self._soon.clear()
 
 
 class Reaped(msgspec.Struct, frozen=True):
@@ -80,20 +98,24 @@ class Reaper:
         return Reaped(count)
 
 
-class Sweeper:
+class Sweeper(Prompted):
     """Removes PUBLISHED and DEAD events past their retention, as the box is set.
 
-    A run removes all of them, in bounded steps. `every` is the longest time between two runs, in seconds: after a run
-    with much to remove the next one comes sooner, so that a box holds little more than it should at any publish rate.
+    A run removes all of them, in bounded steps. `every` is the longest time between two runs, in seconds. The next run
+    comes sooner after one with much to remove, and when its relay has published many events since: so a box holds
+    little more than it should at any publish rate.
     """
 
     def __init__(self, box: Box, *, every: float = SWEEP_EVERY) -> None:
+        super().__init__()
         self._box = box
+        self._published = 0
         self._longest = self.every = _checked(every)
         self._ended: float | None = None
 
     async def run_once(self) -> Swept:
         began = time.monotonic()
+        self._published = 0
         swept = await self._box.sweep()
         ended, removed = time.monotonic(), swept.published + swept.dead
         elapsed = self._longest if self._ended is None else ended - self._ended
@@ -104,17 +126,23 @@ class Sweeper:
         self.every = max(at_least, min(wanted, self._longest))
         return swept
 
+    def published(self, count: int) -> None:
+        """Its relay has published this many more events."""
+        self._published += count
+        if self._published >= SWEEP_AIM:
+            self.run_soon()
 
-class Heartbeat:
+
+class Heartbeat(Prompted):
     """Tells the box that a relay is alive, and how it is doing."""
 
     def __init__(self, box: Box, name: str, tell: Any, *, every: float = BEAT_EVERY) -> None:
+        super().__init__()
         self._box = box
         self._name = name
         self._tell = tell
         self._instance = uuid4().hex
         self._warned = False
-        self._soon = asyncio.Event()
         self.every = _checked(every)
 
     async def run_once(self) -> None:
@@ -126,17 +154,6 @@ class Heartbeat:
                 self._name, other.get("host"), other.get("pid"),
             )  # fmt: skip
         self._warned = bool(other)
-
-    def beat_soon(self) -> None:
-        """Something has changed that should be seen now, not with the next regular beat."""
-        self._soon.set()
-
-    async def rest(self, seconds: float) -> None:
-        """Waits between two beats: `seconds`, or `BEAT_GAP` when `beat_soon` was called."""
-        await anyio.sleep(min(seconds, BEAT_GAP))
-        with anyio.move_on_after(seconds - BEAT_GAP):
-            await self._soon.wait()
-        self._soon.clear()
 
     async def leave(self) -> None:
         """The last beat: the relay is no longer listed."""

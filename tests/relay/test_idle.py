@@ -229,6 +229,24 @@ async def test_the_sweeper_keeps_up_with_what_is_published(redbox_box: Box, monk
 
 
 @pytest.mark.req("MQ-5")
+async def test_a_relay_that_publishes_much_sweeps_before_it_is_time(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(services, "SWEEP_AIM", 10)
+    await redbox_box.operate.configure(keep_published_count=5, who="ada", why="a test")
+    sweep, swept = redbox_box.sweep, asyncio.Event()
+
+    async def noted(**options: Any) -> Swept:
+        found = await sweep(**options)
+        if found.published:
+            swept.set()
+        return found
+
+    monkeypatch.setattr(redbox_box, "sweep", noted)
+    async with Relay(redbox_box, "null:", sweep_every=3600):
+        await put(redbox_box, 30)
+        await asyncio.wait_for(swept.wait(), 20)
+
+
+@pytest.mark.req("MQ-5")
 async def test_a_drain_sweeps(redbox_box: Box):
     await redbox_box.operate.configure(keep_published_count=5, who="ada", why="a test")
     await put(redbox_box, 30)
