@@ -9,7 +9,6 @@ SUITE = ("--pyargs", "redbox.testing.conformance", "tests/unit/test_exact_times.
 #: Where only a real server can tell.
 FAULTS = ("tests/integration/test_server_faults.py", "-k", "full_server or read_only")
 LOOKS = ("redbox/testing/conformance/test_writing.py",)
-CLUSTER = ("tests/integration/test_cluster.py",)
 
 
 class Mutant(NamedTuple):
@@ -293,7 +292,7 @@ MUTANTS = [
     Mutant("the checker sees no blocked line", "examine_keys.lua", 'blocked = redis.call("ZSCORE", key.blocked, name)', "blocked = false"),
     Mutant("the checker sees the beginning of a line", "examine_keys.lua", '< redis.call("ZCARD", members) and 1 or 0', "< 0 and 1 or 0"),
     Mutant("the checker takes a member's own key for the one it is in", "examine_keys.lua", "event[1], event[2] }", "event[1], event[1] and name }"),
-    # with a real server: what it does by the first line of a script, and while a slot moves
+    # with a real server: what it does by the first line of a script
     Mutant("a full server takes events", "put.lua", "#!lua\n", "#!lua flags=allow-oom\n", FAULTS),
     Mutant("a full server takes replays", "replay.lua", "#!lua\n", "#!lua flags=allow-oom\n", FAULTS),
     Mutant("a full server gives no claims", "claim.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
@@ -302,5 +301,5 @@ MUTANTS = [
     Mutant("a full server keeps expired claims", "reap.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
     Mutant("a full server cannot be swept", "sweep.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
     Mutant("a replica cannot be read", "get.lua", "#!lua flags=no-writes\n", "#!lua flags=allow-oom\n", FAULTS),
-    Mutant("a moving slot leaves half a step", "include/touch.lua", "    redis.call(look, key[name])\n", "", CLUSTER),
+    Mutant("no key is looked at before the first write", "include/touch.lua", "    redis.call(look, key[name])\n", ""),
 ]  # fmt: skip
