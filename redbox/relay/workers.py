@@ -70,7 +70,8 @@ class Workers:
         self._many = min(publisher.many, max(1, concurrency // 2))
         self.size = concurrency // self._many
         self._dead_size = 0 if dead is None else dead.at_once(self.size)
-        self._burying = self._dead_stuck = 0  # calls of the dead-letter target that run; and of these, the cut off ones
+        self._burying = 0  # calls of the dead-letter target that run
+        self.dead_stuck = 0  # those of them that were cut off; no worker waits for them
         self._doomed: deque[Held] = deque()  # these wait until the dead-letter target can take them
         self._slots: list[_Slot] = []
         self._idle: list[asyncio.Future[None]] = []
@@ -107,7 +108,10 @@ class Workers:
         async with anyio.create_task_group() as group:
             self._group, self._host = group, asyncio.current_task()
             self._call()
-            await self._watch()
+            try:
+                await self._watch()
+            finally:
+                self._group = None  # dead-letter calls that end later start no worker
 
     # --- the buffer ----------------------------------------------------------------------------------------------
 
@@ -248,24 +252,32 @@ class Workers:
         finally:
             self._ended(slot, 1)
         unfinished = self._dead.unfinished() if slot.cut_off else None
-        if unfinished is not None:
-            self._dead_stuck += 1
+        slot.cut_off = False
+        if unfinished is None:
+            self._dead_call_ended()
+        else:  # the dead-letter target takes one event less until it ends; the worker is needed for the main target
+            self.dead_stuck += 1
             self._refuse_doomed()
-            await self._let_end(slot, unfinished)
-            self._dead_stuck -= 1
+            unfinished.add_done_callback(self._stuck_dead_call_ended)
+
+    def _stuck_dead_call_ended(self, _: asyncio.Future[Any]) -> None:
+        self.dead_stuck -= 1
+        self._dead_call_ended()
+
+    def _dead_call_ended(self) -> None:
         self._burying -= 1
         if self._doomed:
             self.add_first(self._doomed.popleft())
 
     def _refuse_doomed(self) -> None:
         """While every call of the dead-letter target hangs, doomed events are not kept waiting here."""
-        while self._doomed and self._dead_stuck >= self._dead_size:
+        while self._doomed and self.dead_stuck >= self._dead_size:
             self._judge.unburied(self._doomed.popleft(), TimeLimit("earlier calls have not ended yet"))
             self._tell_if_quiet()
 
     async def _let_end(self, slot: _Slot, unfinished: asyncio.Future[Any] | None) -> None:
-        """A call that was cut off may run on, in a thread. Its worker takes no event until it has ended, so that no
-        more run at once than the publisher can take."""
+        """A call of the main target that was cut off may run on, in a thread. Its worker takes no event until it has
+        ended, so that no more run at once than the publisher can take."""
         slot.cut_off = False
         if unfinished is None:
             return

@@ -182,7 +182,7 @@ async def test_a_dead_letter_function_that_hangs_holds_up_nothing_else(redbox_bo
     try:
         async with running(relay):
             await redbox_box.put_many([Event("bad", event_id=f"bad{number}") for number in range(5)])
-            await until(lambda: relay.running and workers_of(relay).stuck == 1, "it was not given up")
+            await until(lambda: relay.running and workers_of(relay).dead_stuck == 1, "it was not given up")
             await put(redbox_box, 20)
             await target.has_taken(20)
             assert relay.summary().dead == 0
@@ -191,6 +191,52 @@ async def test_a_dead_letter_function_that_hangs_holds_up_nothing_else(redbox_bo
             await until(lambda: relay.summary().dead == 5, "they did not die")
     finally:
         bury.gate.set()
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_when_all_dead_letter_calls_hang_the_main_target_goes_on(
+    redbox_box: Box, caplog: pytest.LogCaptureFixture, concurrency: int
+):
+    """The dead-letter function has as many threads as the relay has workers, and hangs in all of them."""
+    bury = Blocking()
+    target = Target(raises=lambda event: Reject("bad") if event.event_type == "bad" else None)
+    relay = Relay(
+        redbox_box, target, dead_to=bury, time_limit=0.2, concurrency=concurrency, backoff=Backoff.fixed(0.01),
+        poll=0.05, breaker=None,
+    )  # fmt: skip
+    try:
+        async with running(relay):
+            await redbox_box.put_many([Event("bad", event_id=f"bad{number}") for number in range(5)])
+            await until(lambda: bury.now == concurrency, "the dead-letter function is not called")
+            await until(lambda: relay.summary().retried >= concurrency, "they were not given up")
+            await put(redbox_box, 20)
+            await target.has_taken(20)
+            assert workers_of(relay).stuck == 0
+            assert bury.now == bury.most == concurrency
+            assert "nothing is claimed" not in caplog.text
+            bury.gate.set()
+            await until(lambda: relay.summary().dead == 5, "they did not die")
+    finally:
+        bury.gate.set()
+    assert adds_up(relay.summary())
+
+
+async def test_a_relay_ends_while_dead_letter_calls_hang(redbox_box: Box):
+    """Their end, later, finds a relay that is gone."""
+    await put(redbox_box, 3)
+    bury = Blocking()
+    relay = Relay(
+        redbox_box, Target(raises=Reject("bad")), dead_to=bury, time_limit=0.2, concurrency=2,
+        backoff=Backoff.fixed(60), breaker=None,
+    )  # fmt: skip
+    try:
+        summary = await drained(relay)
+        assert (summary.dead, summary.retried) == (0, 3)
+    finally:
+        bury.gate.set()
+    await until(lambda: bury.now == 0, "they do not end")
+    assert await states(redbox_box) == {State.PENDING: 3}
 
 
 def test_http_takes_as_many_as_it_has_connections():
