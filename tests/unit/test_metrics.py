@@ -66,6 +66,7 @@ async def drained(box: Box, *types: str, **options: Any) -> Relay:
     return relay
 
 
+@pytest.mark.req("RO-5")
 async def test_delivery_counts_from_when_it_was_due_and_publishing_from_the_claim(redbox_box: Box):
     await redbox_box.put(Event("good"))
     await advance(redbox_box, minutes=20)
@@ -74,6 +75,7 @@ async def test_delivery_counts_from_when_it_was_due_and_publishing_from_the_clai
     assert relay.tally.since_claimed.total < 600
 
 
+@pytest.mark.req("RO-5")
 async def test_every_signal_of_the_table_is_there(redbox_box: Box):
     relay = await drained(redbox_box, "good", "good", "bad")
     samples = parse(await metrics.scrape([relay]))
