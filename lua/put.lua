@@ -85,6 +85,9 @@ local function judge(at)
     if own.ordering then
       redis.call("ZCARD", line_key .. own.ordering)
     end
+    if own.created then
+      redis.call("LLEN", history_key .. id)
+    end
   end
   return "CREATED"
 end

@@ -50,6 +50,7 @@ MUTANTS = [
     Mutant("a lost id takes its neighbour's place", "claim.lua", "whole(#taken + #lost - 1)", "whole(#taken - 1)"),
     Mutant("a claim begins what it cannot finish", "claim.lua", '"counters", "claimed", "retries", "wake", "alone"', '"counters"', LOOKS),
     Mutant("an ack begins what it cannot finish", "ack.lua", '"counters", "claimed", "published", "wake"', '"counters"', LOOKS),
+    Mutant("a restoring put does not look at the history", "put.lua", 'redis.call("LLEN", history_key .. id)', "", LOOKS),
     Mutant("a put begins what it cannot finish", "put.lua", '"counters", "pending", "waiting", "wake"', '"counters", "pending"', LOOKS),
     Mutant("a claimed event stays in retries", "claim.lua", 'in_chunks("ZREM", key.retries, retried)', ""),
     Mutant("a claim in flight does not hold its unique key", "claim.lua", 'unique_key .. event[5], "+inf", id', 'unique_key .. event[5], 0, id'),

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
 
 from redbox import Box, Event, keys
 from redbox.errors import NewerLayout, RedboxError
+from redbox.store.codec import encode_restored
 from redbox.store.scripts import NO_WRITES, REGISTRY
+from redbox.store.store import CREATED
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, contents, publish, put_and_claim
 
 ADA: Final[dict[str, Any]] = {"who": "ada", "why": "a test"}
 STREAM: Final = "stream:lake"
 LEASE: Final = 60_000
+LONG_AGO: Final = datetime(2020, 1, 1, tzinfo=UTC)
 
 Held = dict[str, Any]
 Call = Callable[[Box, Held], Awaitable[Any]]
@@ -51,10 +55,18 @@ async def scene(box: Box) -> Held:
     return {**held, "claimed": claims[0], "expired": claims[1]}
 
 
+async def restore(box: Box, event: Event) -> None:
+    """Puts an event as a replay from an archive does."""
+    (reply,) = await box._store.put("each", [encode_restored(event, LONG_AGO)])
+    if reply != CREATED:
+        raise RedboxError(f"not restored: {reply!r}")
+
+
 #: What calls each script: the first word is its name.
 CALLS: Final[dict[str, Call]] = {
     "put": lambda box, _: box.put(Event("n", event_id="new")),
     "put with keys": lambda box, _: box.put(Event("n", event_id="new", ordering_key="o", unique_key="x")),
+    "put restored": lambda box, _: restore(box, Event("n", event_id="new", ordering_key="o", unique_key="x")),
     "claim": lambda box, _: box.claim("relay-1", limit=2),
     "claim for a stream": lambda box, _: box._store.cut(("lake", "me", 2), STREAM, 2, LEASE, 1_000_000, None),
     "renew": lambda box, held: box._store.renew(
