@@ -16,8 +16,11 @@ _SPARKS: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+?)(?: SQLSTATE: |\n\n|\Z
 _JAVAS: Final = re.compile(r"^(?:: |Caused by: )[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
-#: What calls into Spark raise when its Java process has ended.
-SPARK_IS_GONE: Final = (Py4JNetworkError, ConnectionError, EOFError)
+#: Raised by calls into Spark when its Java process has ended. BrokenPipeError is left out: Py4J wraps its own, so a
+#: bare one means that the reader of our output has gone.
+SPARK_IS_GONE: Final = (
+    Py4JNetworkError, ConnectionAbortedError, ConnectionRefusedError, ConnectionResetError, EOFError,
+)  # fmt: skip
 DIED: Final = (
     "Spark died, most likely for lack of memory; give it more by setting spark.driver.memory, as in --conf "
     "spark.driver.memory=4g, and on a cluster spark.executor.memory"
