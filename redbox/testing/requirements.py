@@ -56,7 +56,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "PC-3": "safe under concurrent calls; a batch form with an outcome for each event",
     "PC-4": "errors are classified: retry, not before, or never",
     # Retries and failures
-    "RF-1": "exponential, fixed or custom delay with jitter, always after now; no delay needs a limit of attempts",
+    "RF-1": "exponential, fixed or custom delay with jitter, after now; blocks no relay; no delay needs a limit",
     "RF-2": "'3 attempts, every 10 minutes' is one line of options",
     "RF-3": "dead events: by hand, dropped by policy, patched by a job, or sent elsewhere",
     "RF-4": "a target that is down or rejects everything does not burn the backlog",

@@ -45,6 +45,17 @@ async def test_again_after_the_backoff(box: Box):
     assert (await drained(relay)).published == 1
 
 
+@pytest.mark.req("RF-1")
+async def test_another_event_is_published_during_a_back_off(box: Box):
+    """The only worker is free again as soon as the attempt has failed."""
+    await put(box, 2)
+    target = Target(raises=lambda event: ValueError("no") if event.event_id == "e0" else None)
+    async with running(Relay(box, target, concurrency=1, backoff=Backoff.fixed(3600))):
+        await target.has_taken(1)
+    assert (target.tried, target.taken) == (["e0", "e1"], ["e1"])
+    assert (await known(box)).phase == Phase.RETRY_SCHEDULED
+
+
 @pytest.mark.req("PC-4")
 async def test_not_before_the_target_wants_it(redbox_box: Box):
     await put(redbox_box, 1)
