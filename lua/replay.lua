@@ -2,9 +2,10 @@
 -- replay: PUBLISHED → PENDING and DEAD → PENDING.
 --
 -- Guarantee: an event whose unique_key is held by another, or that another was put in the place of, is refused and the
--- other named, unless forced. An ordered event joins the tail of its line. Under the dead-head policy "block" a dead event
--- returns to its own place instead, unless the head of the line is a later event that was claimed already. What happened before is kept in the history. Where the caller gives the claim number that it
--- saw, one that was claimed since is left alone: so a replay can be repeated.
+-- other named, unless forced. An ordered event joins the tail of its line. Under the dead-head policy "block" a dead
+-- event returns to its own place instead, unless the head of the line is a later event that was claimed already. What
+-- happened before is kept in the history. Where the caller gives the claim number that it saw, one that was claimed
+-- since is left alone: so a replay can be repeated.
 --
 -- KEYS[1]   meta       hash; names the box
 -- ARGV[1]   reset      1 to excuse all attempts so far and clear last_error, 0 to keep counting

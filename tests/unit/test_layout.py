@@ -56,3 +56,10 @@ def test_importing_redbox_imports_no_optional_package():
 def test_no_module_is_named_after_nothing():
     vague = {"utils.py", "util.py", "common.py", "helpers.py", "manager.py", "misc.py"}
     assert [path for path in (ROOT / "redbox").rglob("*.py") if path.name in vague] == []
+
+
+def test_every_decision_is_listed_in_the_order_of_its_number():
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"^\| \[(\d+)\]\((\S+)\)", (folder / "README.md").read_text(), re.MULTILINE)
+    assert [name for _, name in listed] == sorted(path.name for path in folder.glob("0*.md"))
+    assert [int(number) for number, _ in listed] == [int(name[:4]) for _, name in listed]
