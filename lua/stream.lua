@@ -9,7 +9,7 @@
 -- ARGV[1]   action   own | look | cut | settle
 -- ARGV[2]   name     of the stream
 -- ARGV[3]   owner    who holds it, from now on if the action is own
--- ARGV[4]   batch    number, for cut and settle; for own, where the caller stands
+-- ARGV[4]   batch    number, for cut and settle; for own, the last batch that the caller knows
 -- ARGV[5]   before   for own: the holder to take it from; "" for any
 --
 -- Returns   {cut, settled}: the numbers of the last batch that was cut, and of the last that is settled

@@ -143,7 +143,7 @@ async def sweep(
     dry_run: bool,
     limit: int | None,
 ) -> Swept:
-    """Removes PUBLISHED and DEAD events past their retention: older than so many seconds, or beyond so many.
+    """Removes PUBLISHED and DEAD events past their retention: the too old ones, and the oldest ones beyond the count.
 
     In steps, each a short script: between two of them the server answers others.
     """

@@ -325,7 +325,7 @@ class Engine:
 
     def _decide_if_quiet(self) -> None:
         """Nothing is in flight that may speak for the target. If nothing is left to try either, rejections held back
-        count; if the rest cannot be tried, their events go back."""
+        count; if the rest cannot be tried, their events are returned to PENDING, and the attempt is excused."""
         if not self.workers.quiet or not self._judge.undecided:
             return
         if self._stopping or self._paused or self.workers.all_stuck:

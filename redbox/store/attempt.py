@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Attempt:
+class SharedAttempt:
     """Something that takes long when it fails, such as connecting to a server that is frozen."""
 
     def __init__(self) -> None:

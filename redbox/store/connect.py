@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 
 from redbox.arguments import shown
 from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
-from redbox.store.attempt import Attempt
+from redbox.store.attempt import SharedAttempt
 from redbox.store.line import Command, Wait
 from redbox.store.wire import ClusterWire, SingleWire, Wire
 
@@ -191,7 +191,7 @@ class EmbeddedWire(SingleWire):
         super().__init__(client)
         self._socket = socket
         self._directory = directory
-        self._reviving, self._leaving = Attempt(), Attempt()
+        self._reviving, self._leaving = SharedAttempt(), SharedAttempt()
 
     async def exchange(self, key: str, commands: Sequence[Command], wait: Wait | None = None) -> list[Any]:
         await self._leave_removed_directory()

@@ -23,7 +23,7 @@ from redis.exceptions import (
     TimeoutError,
 )
 
-from redbox.store.attempt import Attempt
+from redbox.store.attempt import SharedAttempt
 
 Command = tuple[Any, ...]
 #: How long a line may be silent on which somebody waits, where connections have no time limit of their own.
@@ -215,7 +215,7 @@ class Lines:
         self._shared: dict[str, tuple[Line, Way]] = {}
         self._idle: dict[str, list[tuple[Line, Way]]] = {}
         self._leaving: list[tuple[Line, Way]] = []
-        self._opening: dict[str, Attempt] = {}
+        self._opening: dict[str, SharedAttempt] = {}
 
     async def exchange(self, way: Way, commands: Sequence[Command], wait: Wait | None = None) -> list[Any] | None:
         """A reply for each command; None where connections have no socket. What may block has a line of its own."""
@@ -230,7 +230,7 @@ class Lines:
         return None if opened is None or opened[0].left else opened[0]
 
     async def _share(self, way: Way) -> Line | None:
-        async with self._opening.setdefault(way.where, Attempt()).turn():
+        async with self._opening.setdefault(way.where, SharedAttempt()).turn():
             if line := self.shared(way.where):
                 return line
             if way.where in self._shared:

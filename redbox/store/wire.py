@@ -28,7 +28,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from redbox.store.attempt import Attempt
+from redbox.store.attempt import SharedAttempt
 from redbox.store.errors import MOVED_UNDER_SCRIPT
 from redbox.store.line import Command, Lines, NotConnected, Wait, Way, pack
 
@@ -197,7 +197,7 @@ class ClusterWire:
         self._on_close = on_close
         self._lines = Lines()
         self._stale = False
-        self._refreshing = Attempt()
+        self._refreshing = SharedAttempt()
 
     async def _refresh(self) -> None:
         if not self._stale and not getattr(self._client, "_initialize", True):
