@@ -10,6 +10,8 @@ from typing import Any, Final
 from redbox.errors import UsageError
 
 SHOWN: Final = 100
+LONGEST: Final = 365 * 86400.0
+SHORTEST: Final = 0.001
 
 
 def shown(value: Any) -> str:
@@ -49,6 +51,22 @@ def seconds(name: str, value: Any) -> float:
         return number(name, value)
     except UsageError:
         raise UsageError(f"{name} must be seconds or a timedelta, not {shown(value)}") from None
+
+
+def duration(name: str, value: Any) -> float:
+    """Seconds or a timedelta as seconds, from 0 to a year."""
+    length = seconds(name, value)
+    if not 0 <= length <= LONGEST:
+        raise UsageError(f"{name} must be between 0 and {LONGEST:,.0f} seconds, not {length:g}")
+    return length
+
+
+def positive_duration(name: str, value: Any) -> float:
+    """Seconds or a timedelta as seconds, from a millisecond to a year."""
+    length = duration(name, value)
+    if length < SHORTEST:
+        raise UsageError(f"{name} must be at least a millisecond, not {length:g} seconds")
+    return length
 
 
 def text(name: str, value: Any) -> str:

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from redbox import arguments
+from redbox.arguments import duration
 from redbox.errors import UsageError
 from redbox.events import Event
 
 BASE: Final = 1.0
 CAP: Final = 300.0
-LONGEST: Final = 365 * 86400.0
 
 Duration = float | timedelta
 #: (event, how many attempts have failed, with this one; the error) → seconds
@@ -34,7 +33,7 @@ class Backoff:
     @classmethod
     def exponential(cls, base: Duration = BASE, *, cap: Duration = CAP, jitter: bool = True) -> Backoff:
         """base × 2^(failures before this one), at most `cap`; with full jitter anything from 0 to that."""
-        first, longest = seconds(base, "base"), seconds(cap, "cap")
+        first, longest = duration("base", base), duration("cap", cap)
         if first <= 0 or longest < first:
             raise UsageError("base must be positive, and cap not smaller than base")
 
@@ -47,21 +46,13 @@ class Backoff:
     @classmethod
     def fixed(cls, delay: Duration) -> Backoff:
         """The same delay each time; 0 tries again at once, and needs a limit of attempts."""
-        every = seconds(delay, "delay")
+        every = duration("delay", delay)
         policy = cls(lambda _event, _attempts, _error: every, f"fixed:{every:g}s")
         policy.immediate = every == 0
         return policy
 
     def __call__(self, event: Event, attempts: int, error: BaseException) -> float:
-        return seconds(self._delay(event, attempts, error), "delay")
+        return duration("delay", self._delay(event, attempts, error))
 
     def __repr__(self) -> str:
         return f"Backoff({self._description})"
-
-
-def seconds(value: Duration, name: str) -> float:
-    """A duration in seconds; a negative, endless or absurdly long one is refused."""
-    length = arguments.seconds(name, value)
-    if not 0 <= length <= LONGEST:
-        raise UsageError(f"{name} must be between 0 and {LONGEST:g} seconds, not {length:g}")
-    return length

@@ -14,10 +14,11 @@ from weakref import WeakKeyDictionary
 import anyio
 import anyio.to_thread
 
+from redbox.arguments import whole_number
 from redbox.errors import NotPublished, UsageError
 from redbox.events import Claim, Event
 from redbox.publishers.base import Publisher
-from redbox.publishers.options import positive_int
+from redbox.publishers.options import from_text
 
 THREADS: Final = 40
 _UNLIMITED: Final = float("inf")
@@ -38,7 +39,7 @@ class FunctionPublisher(Publisher):
         self._name = _name(function)
         self._function = function
         self._claim_too = _takes_claim(function, self._name)
-        self._most = None if concurrency is None else positive_int("concurrency", concurrency)
+        self._most = None if concurrency is None else whole_number("concurrency", from_text(concurrency))
         self._size = self._most or THREADS
         self._async = _is_async(function)
         self._unfinished: WeakKeyDictionary[asyncio.Task[Any], asyncio.Future[None]] = WeakKeyDictionary()

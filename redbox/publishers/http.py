@@ -19,12 +19,13 @@ import anyio
 import httpx
 
 from redbox import __version__
+from redbox.arguments import one_of, positive_duration, whole_number
 from redbox.errors import InvalidURL, NotPublished, Unavailable, UsageError
 from redbox.events import HTTP_HEADERS, Claim
 from redbox.publishers import cloudevents
 from redbox.publishers.base import Publisher, passed_on
 from redbox.publishers.http_answers import outcome
-from redbox.publishers.options import choice, line, positive_int, seconds
+from redbox.publishers.options import from_text, line
 from redbox.publishers.webhooks import read_secrets, signature_headers
 
 MAX_CONNECTIONS: Final = 100
@@ -64,17 +65,18 @@ class HTTPPublisher(Publisher):
             raise UsageError("give either user:password in the URL or the option authorization, not both")
         self._url = parsed.copy_with(userinfo=b"", fragment=None)
         self._shown = str(self._url.copy_with(query=None))
-        self._structured = choice("cloudevents", cloudevents, ("binary", "structured")) == "structured"
+        one_of("cloudevents", cloudevents, ("binary", "structured"))
+        self._structured = cloudevents == "structured"
         self._source = None if source is None else line("source", source)
         self._keys = None if secret is None else read_secrets(secret)
-        self._timeout = None if timeout is None else seconds("timeout", timeout)
+        self._timeout = None if timeout is None else positive_duration("timeout", from_text(timeout))
         self._fixed = {b"host": self._url.netloc, b"accept-encoding": b"identity", b"user-agent": _USER_AGENT}
         if parsed.userinfo:
             login = f"{parsed.username}:{parsed.password}".encode()
             self._fixed[b"authorization"] = b"Basic " + base64.b64encode(login)
         elif authorization is not None:
             self._fixed[b"authorization"] = line("authorization", authorization).encode()
-        self._most = positive_int("max_connections", max_connections)
+        self._most = whole_number("max_connections", from_text(max_connections))
         self._places = asyncio.Semaphore(self._most)
         self._idle: list[httpx.AsyncHTTPTransport] = []
         self._proxy: str | None = None

@@ -1,42 +1,20 @@
-"""Options of publishers: numbers and words that may come as text, from a command line or a file."""
+"""Options of publishers: a number may come as text, from a command line or a file."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from redbox.arguments import shown
 from redbox.errors import InvalidURL, UsageError
 
 
-def positive_int(name: str, value: Any) -> int:
-    """A whole number from 1 on."""
-    try:
-        number = int(value) if isinstance(value, str | int) and not isinstance(value, bool) else 0
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise UsageError(f"{name} must be a whole number from 1 on, not {shown(value)}")
-    return number
-
-
-def seconds(name: str, value: Any) -> float:
-    """A number of seconds above 0."""
-    try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise UsageError(f"{name} must be a number of seconds above 0, not {shown(value)}")
-    return number
-
-
-def choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """One of a few words."""
-    if not isinstance(value, str) or value not in choices:
-        raise UsageError(f"{name} must be {' or '.join(choices)}, not {shown(value)}")
-    return str(value)
+def from_text(value: Any) -> Any:
+    """The number that a text holds; any other value as it is."""
+    if isinstance(value, str):
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(value)
+    return value
 
 
 def line(name: str, value: Any) -> str:

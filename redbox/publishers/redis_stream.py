@@ -22,10 +22,11 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from redbox.arguments import whole_number
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.events import Claim
 from redbox.publishers.base import Publisher, passed_on
-from redbox.publishers.options import positive_int
+from redbox.publishers.options import from_text
 
 MAX_CONNECTIONS: Final = 16
 CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -76,9 +77,9 @@ class RedisStreamPublisher(Publisher):
         self._target = f"{parts.scheme}://{where}/{database}/{stream}"
         head: tuple[Any, ...] = ("XADD", unquote(stream).encode())
         if limit is not None:
-            head += ("MAXLEN", "~", positive_int("maxlen", limit))
+            head += ("MAXLEN", "~", whole_number("maxlen", from_text(limit)))
         self._head = (*head, "*")
-        self._most = positive_int("max_connections", max_connections)
+        self._most = whole_number("max_connections", from_text(max_connections))
         self._places = asyncio.Semaphore(self._most)
 
     @property

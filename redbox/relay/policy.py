@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from redbox.arguments import one_of, whole_number
-from redbox.backoff import Backoff, seconds
+from redbox.arguments import duration, one_of, positive_duration, whole_number
+from redbox.backoff import Backoff
 from redbox.errors import UsageError
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 
@@ -77,15 +77,15 @@ def check_policy(
     return Policy(
         backoff=backoff or Backoff.exponential(),
         attempts=attempts,
-        max_age=None if max_age is None else _positive(max_age, "max_age"),
-        lease=_positive(lease, "lease"),
+        max_age=None if max_age is None else positive_duration("max_age", max_age),
+        lease=positive_duration("lease", lease),
         concurrency=concurrency,
         batch=batch,
         buffer=buffer,
         buffer_bytes=buffer_bytes,
-        time_limit=None if time_limit is None else _positive(time_limit, "time_limit"),
-        poll=_positive(poll, "poll"),
-        grace=seconds(grace, "grace"),
+        time_limit=None if time_limit is None else positive_duration("time_limit", time_limit),
+        poll=positive_duration("poll", poll),
+        grace=duration("grace", grace),
         delete=on_success == "delete",
         drop=on_dead == "drop",
     )
@@ -93,11 +93,4 @@ def check_policy(
 
 def check_every(name: str, value: Duration | None) -> float | None:
     """How often a service runs, in seconds; None for never."""
-    return None if value is None else _positive(value, name)
-
-
-def _positive(value: Duration, name: str) -> float:
-    length = seconds(value, name)
-    if length < 0.001:
-        raise UsageError(f"{name} must be at least a millisecond")
-    return length
+    return None if value is None else positive_duration(name, value)

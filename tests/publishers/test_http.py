@@ -9,6 +9,7 @@ import logging
 import socket
 import ssl
 import time
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -62,7 +63,7 @@ async def test_a_relay_in_python_takes_the_options_of_its_targets(redbox_box: Bo
         ({"options": {"colour": "red"}}, "https: has no option 'colour'; it has cloudevents, source, secret"),
         ({"options": "secret"}, "options must be a mapping of option names to values"),
         ({"options": {1: "x"}}, "options must be a mapping of option names to values"),
-        ({"options": {"timeout": "soon"}}, "timeout must be a number of seconds above 0, not 'soon'"),
+        ({"options": {"timeout": "soon"}}, "timeout must be seconds or a timedelta, not 'soon'"),
         ({"dead_options": {"timeout": 1}}, "dead_options are for dead_to, which is not given"),
         ({"dead_to": "null:", "dead_options": ["a"]}, "dead_options must be a mapping"),
     ],
@@ -401,13 +402,13 @@ async def test_a_proxy_that_is_not_there_or_cannot_be(redbox_runner, monkeypatch
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cloudevents": "none"}, "cloudevents must be binary or structured"),
+        ({"cloudevents": "none"}, "cloudevents 'none': use 'binary' or 'structured'"),
         ({"secret": "whsec_hush*"}, "secret must be whsec_"),
         ({"secret": "whsec_"}, "secret must be whsec_"),
         ({"secret": " "}, "secret must be whsec_"),
         ({"authorization": "Bearer hush\r\nx: y"}, "authorization must be one line"),
-        ({"timeout": "5s"}, "timeout must be a number of seconds"),
-        ({"timeout": 0}, "timeout must be a number of seconds"),
+        ({"timeout": "5s"}, "timeout must be seconds or a timedelta, not '5s'"),
+        ({"timeout": 0}, "timeout must be at least a millisecond"),
         ({"max_connections": "0"}, "max_connections must be a whole number"),
         ({"source": ""}, "source must be one line"),
     ],
@@ -416,6 +417,11 @@ def test_options_that_cannot_be_right(options: dict, message: str):
     with pytest.raises(UsageError, match=message) as caught:
         open_publisher("https://shop.example/", **options)
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("timeout", [5, 2.5, "2.5", timedelta(seconds=5)])
+def test_a_timeout_is_a_duration_as_anywhere_else(timeout: Any):
+    open_publisher("https://shop.example/", timeout=timeout)
 
 
 @pytest.mark.parametrize(

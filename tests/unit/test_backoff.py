@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from redbox import Backoff, Box, Event, Relay, UsageError
-from redbox.backoff import BASE, CAP, LONGEST
+from redbox.arguments import LONGEST
+from redbox.backoff import BASE, CAP
 
 EVENT = Event("n")
 ERROR = RuntimeError("no")
