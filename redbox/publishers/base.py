@@ -29,6 +29,10 @@ class Publisher(ABC):
     #: How many events `publish_many` takes at once; with 1 the relay calls `publish`.
     many: ClassVar[int] = 1
 
+    #: How many calls of `publish` or `publish_many` may overlap; None for as many as `at_once` allows. May be set per
+    #: instance, before `open`.
+    calls_at_once: int | None = None
+
     #: Names of options that must not be written down or shown.
     secrets: ClassVar[frozenset[str]] = frozenset()
 
@@ -40,7 +44,8 @@ class Publisher(ABC):
     def at_once(self, concurrency: int) -> int:
         """How many events it takes at once from a relay that would give it `concurrency`; called before `open`.
 
-        The relay gives it no more: the other events wait in the relay's buffer, where no time limit runs.
+        The relay gives it no more, and never more than `concurrency`: the other events wait in the relay's buffer,
+        where no time limit runs.
         """
         return concurrency
 

@@ -79,7 +79,7 @@ class RedisStreamPublisher(Publisher):
         if limit is not None:
             head += ("MAXLEN", "~", whole_number("maxlen", from_text(limit)))
         self._head = (*head, "*")
-        self._most = whole_number("max_connections", from_text(max_connections))
+        self.calls_at_once = self._most = whole_number("max_connections", from_text(max_connections))
         self._places = asyncio.Semaphore(self._most)
 
     @property

@@ -27,6 +27,7 @@ class StdoutPublisher(Publisher):
     """Writes lines, whole ones only, from a thread: whoever reads them may be slow."""
 
     many: ClassVar[int] = 500
+    calls_at_once = 1
     target = "stdout:"
 
     def __init__(self, url: str = "stdout:") -> None:

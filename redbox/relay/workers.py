@@ -16,6 +16,7 @@ import msgspec
 from redbox.errors import NotPublished, Reject
 from redbox.events import Claim, stored_event
 from redbox.publishers.base import REASON_HEADER, Publisher
+from redbox.relay.capacity import capacity
 from redbox.relay.judge import Interrupted, Judge
 from redbox.relay.settler import Held, Settler
 from redbox.relay.words import error_words
@@ -65,11 +66,8 @@ class Workers:
         self._judge = judge
         self._settler = settler
         self._time_limit = time_limit
-        concurrency = publisher.at_once(concurrency)
-        # Of a publisher that takes many at once, two calls overlap; `concurrency` bounds what both have in hand.
-        self._many = min(publisher.many, max(1, concurrency // 2))
-        self.size = concurrency // self._many
-        self._dead_size = 0 if dead is None else dead.at_once(self.size)
+        self.size, self._many = capacity(publisher, concurrency)
+        self._dead_size = 0 if dead is None else capacity(dead, self.size).calls
         self._burying = 0  # calls of the dead-letter target that run
         self.dead_stuck = 0  # those of them that were cut off; no worker waits for them
         self._doomed: deque[Held] = deque()  # these wait until the dead-letter target can take them

@@ -105,7 +105,8 @@ PYTHON_MUTANTS = [
     Mutant("the dead-letter target is not told why", "redbox/relay/workers.py", "{**event.headers, REASON_HEADER: reason}", "event.headers", BAD_PUBLISHERS),
     Mutant("a dead-letter target that rejects keeps the event alive", "redbox/relay/workers.py", "            self._judge.buried(held, error)\n", "            self._judge.unburied(held, error)\n", BAD_PUBLISHERS),
     Mutant("claims of one number are one", "redbox/relay/ledger.py", "            self._helds.add(held)\n", "            self._helds = {each for each in self._helds if each.claim.number != held.claim.number} | {held}\n", LOST_DATA),
-    Mutant("more events in flight than the publisher has threads", "redbox/relay/workers.py", "        concurrency = publisher.at_once(concurrency)\n", "", CAPACITY),
+    Mutant("more events in flight than the publisher has threads", "redbox/relay/capacity.py", "min(concurrency, whole_number(f\"{kind}.at_once\", publisher.at_once(concurrency)))", "concurrency", CAPACITY),
+    Mutant("calls of many events wait for each other", "redbox/relay/capacity.py", "if publisher.calls_at_once is not None:", "if False:", CAPACITY),
     Mutant("a worker goes on while its thread hangs", "redbox/relay/workers.py", "                await self._let_end(slot, self._publisher.unfinished())\n", "                slot.cut_off = False\n", CAPACITY),
     Mutant("events are kept when all threads hang", "redbox/relay/workers.py", "            self.on_all_stuck()\n", "            pass\n", CAPACITY),
     # waiting for events

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from redis.asyncio import ConnectionPool
 
-from redbox import Backoff, Box, Event, Reject, Relay, State
+from redbox import Backoff, Box, Event, Publisher, Reject, Relay, State, UsageError
+from redbox.events import Claim
+from redbox.publishers import redis_stream
 from redbox.publishers.registry import open_publisher
+from redbox.publishers.stdout import StdoutPublisher
 from redbox.relay.workers import Workers
 from tests.relay.steps import Target, adds_up, drained, known, put, running, states, until
 
@@ -237,6 +243,130 @@ async def test_a_relay_ends_while_dead_letter_calls_hang(redbox_box: Box):
         bury.gate.set()
     await until(lambda: bury.now == 0, "they do not end")
     assert await states(redbox_box) == {State.PENDING: 3}
+
+
+class NoConnections(ConnectionPool):
+    async def get_connection(self, *_: Any, **__: Any) -> Any:
+        return None
+
+    async def release(self, connection: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def slow_writes(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """Each write to a stream or to the standard output takes 60 % of the limit; how often how many were written."""
+    sizes: Counter[int] = Counter()
+
+    async def add(_: Any, commands: list[Any], outcomes: list[Any]) -> None:
+        await asyncio.sleep(NEEDED)
+        sizes[len(commands)] += 1
+        outcomes += [None] * len(commands)
+
+    def write(_: Any, lines: bytes) -> None:
+        time.sleep(NEEDED)
+        sizes[lines.count(b"\n")] += 1
+
+    monkeypatch.setattr(redis_stream, "_add", add)
+    monkeypatch.setattr(redis_stream, "ConnectionPool", NoConnections)
+    monkeypatch.setattr(StdoutPublisher, "_write_whole", write)
+    return sizes
+
+
+STREAM = "redis+stream://localhost/0/shop"
+
+
+@pytest.mark.req("RF-2", "DS-1")
+@pytest.mark.parametrize(("url", "options"), [(STREAM, {"max_connections": 1}), ("stdout:", {})])
+async def test_the_time_limit_does_not_run_while_a_call_of_many_events_waits(
+    redbox_box: Box, slow_writes: Counter[int], url: str, options: dict[str, Any]
+):
+    """The target takes one call at a time."""
+    await put(redbox_box, 24)
+    summary = await drained(Relay(redbox_box, url, options=options, concurrency=12, batch=12, time_limit=LIMIT))
+    assert (summary.published, summary.retried, summary.dead) == (24, 0, 0)
+    assert 6 < max(slow_writes) <= 12  # one call has room for all
+
+
+@pytest.mark.parametrize(("url", "options"), [(STREAM, {"max_connections": 1}), ("stdout:", {})])
+async def test_the_time_limit_does_not_run_while_a_dead_letter_call_waits(
+    redbox_box: Box, slow_writes: Counter[int], url: str, options: dict[str, Any]
+):
+    await put(redbox_box, 2)
+    relay = Relay(
+        redbox_box, Target(raises=Reject("bad")), dead_to=url, dead_options=options, time_limit=LIMIT, breaker=None
+    )
+    summary = await drained(relay)
+    assert (summary.dead, summary.retried) == (2, 0)
+    assert slow_writes == {1: 2}
+
+
+class Bounded(Publisher):
+    """Takes many events in a call; what it says of its capacity is up to the test."""
+
+    target = "bounded"
+
+    def __init__(self, *, many: Any = 1, at_once: Any = 100, calls_at_once: Any = None) -> None:
+        self.many = many  # type: ignore[misc]
+        self.events = at_once
+        self.calls_at_once = calls_at_once
+        self.sizes: Counter[int] = Counter()
+        self.now = self.most = 0
+        self.gate = asyncio.Event()
+
+    def at_once(self, concurrency: int) -> int:
+        return self.events
+
+    async def publish(self, claim: Claim) -> None:
+        await self.publish_many([claim])
+
+    async def publish_many(self, claims: Sequence[Claim]) -> Sequence[None]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.sizes[len(claims)] += 1
+        await self.gate.wait()
+        self.now -= 1
+        return [None] * len(claims)
+
+
+@pytest.mark.parametrize(
+    ("given", "calls", "events"),
+    [
+        ({}, 12, 1),
+        ({"calls_at_once": 3}, 3, 1),
+        ({"at_once": 5, "calls_at_once": 30}, 5, 1),
+        ({"many": 500}, 2, 6),
+        ({"many": 4}, 3, 4),
+        ({"many": 500, "calls_at_once": 1}, 1, 12),
+        ({"many": 4, "calls_at_once": 1}, 1, 4),
+        ({"many": 4, "calls_at_once": 2}, 2, 4),
+        ({"many": 500, "at_once": 6, "calls_at_once": 2}, 2, 3),
+        ({"many": 500, "at_once": 1}, 1, 1),
+    ],
+)
+async def test_how_many_calls_overlap_and_how_many_events_each_takes(
+    redbox_box: Box, given: dict[str, int], calls: int, events: int
+):
+    await put(redbox_box, 24)
+    publisher = Bounded(**given)
+    relay = Relay(redbox_box, publisher, concurrency=12, batch=24, buffer=24)
+    async with running(relay):
+        await until(lambda: publisher.now == calls and relay.in_flight > calls * events, "they are not called")
+        assert publisher.sizes == {events: calls}
+        publisher.gate.set()
+        await until(lambda: relay.summary().published == 24, "they were not published")
+    assert publisher.most == calls
+
+
+@pytest.mark.parametrize("name", ["at_once", "calls_at_once", "many"])
+@pytest.mark.parametrize("value", [0, -1, "3", 2.5, True])
+async def test_a_publisher_with_an_impossible_capacity_is_refused(redbox_box: Box, name: str, value: Any):
+    await put(redbox_box, 1)
+    with pytest.raises(UsageError, match=rf"^Bounded\.{name} must be a whole number of at least 1, not "):
+        await drained(Relay(redbox_box, Bounded(**{name: value})))
+    with pytest.raises(UsageError, match=rf"^Bounded\.{name} must be"):
+        await drained(Relay(redbox_box, Target(), dead_to=Bounded(**{name: value})))
+    assert await states(redbox_box) == {State.PENDING: 1}
 
 
 def test_http_takes_as_many_as_it_has_connections():
