@@ -1,8 +1,9 @@
 """Whether a server's append-only file is complete, so that a restart reads what was synced to it.
 
-After `CONFIG SET appendonly yes`, until the first rewrite has ended, the server writes to a temporary file that a
-restart does not read. A later rewrite is harmless. INFO does not tell the two apart: both are "a rewrite in progress".
-So redbox remembers how often CONFIG SET was called when the file was complete: while that is unchanged, it still is.
+A file begins with a first rewrite after `CONFIG SET appendonly yes`, and after a full resync from another server. Until
+that rewrite has ended, the server writes to a temporary file that a restart does not read. A later rewrite is harmless.
+INFO does not tell the two apart: both are "a rewrite in progress". So redbox remembers how often CONFIG SET was called
+and whose data the server had when the file was complete: while both are unchanged, it still is.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from redbox.errors import RedboxError
 from redbox.store.line import Command
 
 #: Asked after every write that has to be on disk, on the same connection.
-STATE: Final[Command] = ("INFO", "server", "persistence")
-_CALLS: Final[Command] = ("INFO", "server", "stats", "commandstats")
+STATE: Final[Command] = ("INFO", "server", "replication", "persistence")
+_CALLS: Final[Command] = ("INFO", "server", "replication", "stats", "commandstats")
 LEARN_AGAIN: Final = 10.0  # seconds
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 0.2
@@ -25,40 +26,62 @@ LONGEST_PAUSE: Final = 0.2
 Exchange = Callable[[Sequence[Command]], Awaitable[list[Any]]]
 
 
-class _State(NamedTuple):
-    """`run_id` changes when the server restarts, and then what it had not kept is lost."""
+class _Data(NamedTuple):
+    """Whose data a server has.
+
+    `run_id` changes when the server restarts, and what it had not kept is lost then. `replid` changes when it loads the
+    data of another server, and when it becomes a master again.
+    """
 
     run_id: str
+    replid: str | None
+
+    @classmethod
+    def read(cls, info: dict[str, str]) -> _Data | None:
+        return cls(info["run_id"], info.get("master_replid")) if "run_id" in info else None
+
+
+class _State(NamedTuple):
+    """What a server does with its append-only file."""
+
+    data: _Data
     enabled: bool
     rewriting: bool
 
     @classmethod
     def read(cls, reply: Any) -> _State | None:
         info = _info(reply)
-        if "run_id" not in info or "aof_rewrite_in_progress" not in info:
+        data = _Data.read(info)
+        if data is None or "aof_rewrite_in_progress" not in info:
             return None
         rewriting = "1" in (info["aof_rewrite_in_progress"], info.get("aof_rewrite_scheduled"))
-        return cls(info["run_id"], info.get("aof_enabled") == "1", rewriting)
+        return cls(data, info.get("aof_enabled") == "1", rewriting)
 
 
 class _Calls(NamedTuple):
     """How often a server's settings were changed; `commands` falls when the counters are reset."""
 
-    run_id: str
+    data: _Data
     changes: tuple[str | None, ...]
     commands: int
 
     @classmethod
     def read(cls, reply: Any) -> _Calls | None:
         info = _info(reply)
-        if "run_id" not in info or "total_commands_processed" not in info:
+        data = _Data.read(info)
+        if data is None or "total_commands_processed" not in info:
             return None
         called = [info.get(f"cmdstat_config|{name}") for name in ("set", "resetstat")]
         changes = tuple(each and each.partition(",")[0] for each in called)
-        return cls(info["run_id"], changes, int(info["total_commands_processed"]))
+        return cls(data, changes, int(info["total_commands_processed"]))
 
     def are_still(self, now: _Calls) -> bool:
         return self[:2] == now[:2] and self.commands <= now.commands
+
+
+def is_readable(reply: Any) -> bool:
+    """Whether the reply to STATE says what `shortfall` needs."""
+    return _State.read(reply) is not None
 
 
 class AppendOnlyFile:
@@ -68,25 +91,28 @@ class AppendOnlyFile:
         self._known: _Calls | None = None  # while the file was complete
         self._known_at = 0.0
 
-    async def holds(self, reply: Any, exchange: Exchange, patience: float) -> bool:
-        """Whether a restart reads the write that came before STATE, whose reply this is.
+    async def shortfall(self, reply: Any, exchange: Exchange, patience: float) -> str:
+        """Why a restart may not read the write that came before STATE, whose reply this is; "" if it reads it.
 
         A first rewrite is waited for, `patience` seconds at most.
         """
         state = _State.read(reply)
-        if state is None or not state.enabled:
-            return False
+        if state is None:
+            return f"INFO does not say whether the append-only file is complete ({_excerpt(reply)})"
+        if not state.enabled:
+            return "the server keeps no append-only file"
         try:
             if state.rewriting:
-                return await self._is_complete(exchange) or await _is_rewritten(state, exchange, patience)
+                return "" if await self._is_complete(exchange) else await _wait_for_rewrite(state, exchange, patience)
             if time.monotonic() - self._known_at > LEARN_AGAIN:
                 await self._learn(exchange)
-        except RedboxError:  # nobody knows then
-            return not state.rewriting
-        return True
+        except RedboxError as error:
+            if state.rewriting:
+                return f"the server did not say whether its append-only file is complete: {error}"
+        return ""
 
     async def _is_complete(self, exchange: Exchange) -> bool:
-        """Whether it is complete all the same: it was, and no setting was changed since."""
+        """Whether it is complete all the same: it was, and neither settings nor data were changed since."""
         if self._known is None:
             return False
         (reply,) = await exchange([_CALLS])
@@ -100,19 +126,23 @@ class AppendOnlyFile:
             self._known, self._known_at = known, time.monotonic()
 
 
-async def _is_rewritten(before: _State, exchange: Exchange, patience: float) -> bool:
-    """Waits for the end of a rewrite; False if it takes too long, or the server has restarted."""
+async def _wait_for_rewrite(before: _State, exchange: Exchange, patience: float) -> str:
+    """Waits for the end of a rewrite; returns why it does not confirm the write, or ""."""
     deadline, pause = time.monotonic() + patience, FIRST_PAUSE
     while time.monotonic() < deadline:
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
         (reply,) = await exchange([STATE])
         now = _State.read(reply)
-        if now is None or now.run_id != before.run_id or not now.enabled:
-            return False
+        if now is None or now.data != before.data or not now.enabled:
+            return "the server restarted, or lost its data, before its append-only file was complete"
         if not now.rewriting:
-            return True
-    return False
+            return ""
+    return "the server is still rewriting its append-only file for the first time"
+
+
+def _excerpt(reply: Any) -> str:
+    return str(reply)[:100] if isinstance(reply, Exception) else "fields are missing"
 
 
 def _info(reply: Any) -> dict[str, str]:

@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 
 from redbox.arguments import shown
 from redbox.errors import DurabilityUnsupported, InvalidSetting
-from redbox.store.append_only_file import STATE
+from redbox.store.append_only_file import STATE, is_readable
 from redbox.store.line import Command
 
 TIMEOUT: Final = 3.0
@@ -93,12 +93,17 @@ async def confirm_by(
 
 
 async def _confirm_fsync(exchange: Exchange, probe_key: str, patience: int) -> Confirmation:
-    (reply,) = await exchange([_CONFIG])
+    reply, state = await exchange([_CONFIG, STATE])
     config = _config(reply)
-    if _syncs_always(config):
-        return Confirmation(_CONFIG, on_disk=True, patience=patience / 1000)
     if config.get("appendonly") == "no":
         raise DurabilityUnsupported("fsync needs a server with appendonly yes; this one keeps no append-only file")
+    if not is_readable(state):
+        raise DurabilityUnsupported(
+            "fsync needs permission for INFO, and its fields run_id and aof_rewrite_in_progress, to tell whether the "
+            "append-only file is complete; use replicas=N without them"
+        )
+    if _syncs_always(config):
+        return Confirmation(_CONFIG, on_disk=True, patience=patience / 1000)
     if await _waitaof_waits(exchange, probe_key, patience):
         return Confirmation(("WAITAOF", 1, 0, patience), 1, on_disk=True, patience=patience / 1000)
     raise DurabilityUnsupported(

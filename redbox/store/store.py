@@ -430,8 +430,9 @@ class Store:
             return ""
         if not confirmation.reached(replies[0]):
             return "was not confirmed"
-        if confirmation.on_disk and not await self._file.holds(replies[1], exchange, confirmation.patience):
-            return "was not confirmed: the server is still rewriting its append-only file for the first time"
+        if confirmation.on_disk:
+            missing = await self._file.shortfall(replies[1], exchange, confirmation.patience)
+            return f"was not confirmed: {missing}" if missing else ""
         return ""
 
     async def _run(

@@ -46,6 +46,26 @@ async def test_fsync_is_granted_where_every_write_is_synced(launch: Any):
 
 
 @BOTH
+async def test_fsync_is_refused_without_permission_for_info(launch: Any):
+    """Without INFO nobody can tell whether the append-only file is complete."""
+    with launch(appendonly="yes", appendfsync="always") as server:
+        with server.client() as client:
+            client.acl_setuser("app", enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-info"])
+        event = Event("user.created")
+        async with Box.open(f"redis://app:any@127.0.0.1:{server.port}/0") as box:
+            with pytest.raises(DurabilityUnsupported, match="permission for INFO"):
+                await box.put(event, durability="fsync")
+            assert not await box.exists()
+            with server.client() as client:
+                client.acl_setuser("app", commands=["+info"])
+            assert (await box.put(event, durability="fsync")).created
+            with server.client() as client:
+                client.acl_setuser("app", commands=["-info"])
+            with pytest.raises(DurabilityNotReached, match="INFO does not say"):
+                await box.put(event, durability="fsync")
+
+
+@BOTH
 async def test_fsync_is_refused_under_everysec(launch: Any):
     """Redis 7.0 has no WAITAOF; Valkey's answers at once, without a sync."""
     with launch(appendonly="yes", appendfsync="everysec") as server:

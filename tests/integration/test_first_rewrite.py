@@ -1,4 +1,4 @@
-"""An append-only file that is switched on while the server runs.
+"""An append-only file that begins while the server runs: it is switched on, or the server has loaded another's data.
 
 Until its first rewrite has ended, writes go to a temporary file that no restart reads: `fsync` must not be confirmed.
 """
@@ -6,11 +6,13 @@ Until its first rewrite has ended, writes go to a temporary file that no restart
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
-from redbox import Box, DurabilityNotReached, Event
+from redbox import Box, DurabilityNotReached, Event, keys
 from redbox.store import durability
 from tests import servers
 
@@ -23,10 +25,18 @@ LONG = 60_000_000  # microseconds for each key that a rewrite saves
 SHORT = 100_000
 
 
-@pytest.fixture(params=["redis", "valkey"])
-def server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
-    launch = servers.redis_server if request.param == "redis" else servers.valkey_server
-    with launch(appendonly="no", appendfsync="always") as started:
+Launch = Callable[..., AbstractContextManager[servers.Server]]
+
+
+@pytest.fixture(params=[servers.redis_server, servers.valkey_server], ids=["redis", "valkey"])
+def launch(request: pytest.FixtureRequest) -> Launch:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def server(launch: Launch) -> Iterator[servers.Server]:
+    # Valkey begins its file with the dump of a resync, unless it loads that without a file.
+    with launch(appendonly="no", appendfsync="always", repl_diskless_load="swapdb") as started:
         with started.client() as client:
             client.set("a key", "to save")
         yield started
@@ -103,6 +113,48 @@ async def test_switched_off_and_on_again(server: servers.Server):
         switch(server, on=True)
         rewritten(server)
         assert (await box.put(Event("n"))).created
+
+
+def resync(client: Any, master: servers.Server) -> None:
+    """Makes a server load all data of another one, and then a master again."""
+    client.replicaof(master.host, master.port)
+    servers.poll(lambda: client.info("replication").get("master_link_status") == "up", "the replica did not connect")
+    client.replicaof("NO", "ONE")
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_full_resync_begins_a_new_file(server: servers.Server, launch: Launch):
+    """The box knows the server from before, with a complete file, and no setting is changed."""
+    switch(server, on=True)
+    rewritten(server)
+    event = Event("n")
+    async with Box.open(server.url, durability="fsync") as box:
+        with server.client() as client, launch() as other, other.client() as filler:
+            filler.set("a key", "to save")
+            client.config_set("rdb-key-save-delay", LONG)
+            assert (await box.put(Event("n"))).created
+            resync(client, other)
+        with pytest.raises(DurabilityNotReached, match="append-only file"):
+            await box.put(event)
+    survives(server)
+    async with Box.open(server.url) as box:
+        assert await box.get(event.event_id) is None  # so that this test tests something
+
+
+async def test_a_full_resync_while_a_put_waits(server: servers.Server, launch: Launch, monkeypatch: pytest.MonkeyPatch):
+    """The resync removes the event, so the end of the rewrite does not confirm it."""
+    monkeypatch.setattr(durability, "TIMEOUT", 30.0)
+    switch(server, on=True, delay=LONG)
+    event = Event("n")
+    async with Box.open(f"{server.url}?socket_timeout=60", durability="fsync") as box:
+        put = asyncio.create_task(box.put(event))
+        with server.client() as client, launch() as other:
+            await asyncio.to_thread(servers.poll, lambda: client.exists(keys.event(box.name, event.event_id)), "no put")
+            client.config_set("rdb-key-save-delay", 0)
+            await asyncio.to_thread(resync, client, other)
+        with pytest.raises(DurabilityNotReached, match="append-only file"):
+            await put
+        assert await box.get(event.event_id) is None  # so that this test tests something
 
 
 @pytest.mark.usefixtures("_impatient")

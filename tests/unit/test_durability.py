@@ -20,7 +20,7 @@ FORBIDDEN = NoPermissionError("User default has no permissions to run the 'confi
 
 
 class FakeServer:
-    """Answers CONFIG GET and WAITAOF as told; `seconds` is how long WAITAOF takes by its own clock."""
+    """Answers CONFIG GET, INFO and WAITAOF as told; `seconds` is how long WAITAOF takes by its own clock."""
 
     def __init__(self, appendonly: Any, appendfsync: Any, waitaof: Any = NO_WAITAOF, seconds: float = 0.0) -> None:
         self._config = {"appendonly": appendonly, "appendfsync": appendfsync, "no-appendfsync-on-rewrite": "no"}
@@ -38,6 +38,8 @@ class FakeServer:
             told = {name: value for name, value in self._config.items() if name in arguments}
             failure = next((value for value in told.values() if isinstance(value, Exception)), None)
             return failure or [text.encode() for pair in told.items() for text in pair]
+        if name == "INFO":
+            return b"run_id:1\r\naof_rewrite_in_progress:0\r\n"
         if name == "HINCRBY":
             return 1
         assert name == "WAITAOF"
@@ -93,7 +95,7 @@ async def test_replicas_wait_for_so_many():
 async def test_a_server_that_always_syncs_is_asked_after_every_write(monkeypatch: pytest.MonkeyPatch):
     server = FakeServer("yes", "always")
     confirmation = await asked(server, monkeypatch)
-    assert server.sent == ["CONFIG"]
+    assert server.sent == ["CONFIG", "INFO"]
     assert confirmation.command is not None
     for other, reached in ((server, True), (FakeServer("no", "always"), False), (FakeServer("yes", "everysec"), False)):
         (reply,) = await other.exchange([confirmation.command])
