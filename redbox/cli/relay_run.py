@@ -130,6 +130,8 @@ class RelayRun:
         summary = relay.summary()
         if self._once and not self._stopping and summary.open:
             problem = f"the breaker is open: {summary.open}"
+        elif self._once and not self._stopping and summary.stuck:
+            problem = summary.stuck
         left = await _leftovers(relay) if self._once else None
         self._ended[relay] = Ended(relay, summary, problem, left)
         took = in_words(timedelta(seconds=self.seconds))

@@ -96,6 +96,7 @@ class Engine:
 
     async def run(self, *, drain: bool = False) -> None:
         """Until it is stopped or, to drain, until nothing is available."""
+        self._tally.stuck = ""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._settler.run)
@@ -135,6 +136,7 @@ class Engine:
                 room = self._room()
                 if room < 1:
                     if drain and self.workers.all_stuck:
+                        self._tally.stuck = _hanging(self.workers.size)
                         return
                     self._decide_if_quiet()
                     await self._wait_for(self.workers.thirsty.wait())
@@ -360,10 +362,7 @@ class Engine:
 
     def _give_up_for_now(self) -> None:
         """No event can be published: those that have not begun are left to other relays."""
-        logger.error(
-            "all %d calls at once that the publisher can take hang: nothing is claimed until one of them ends",
-            self.workers.size,
-        )
+        logger.error("%s: nothing is claimed until a call ends", _hanging(self.workers.size))
         self._give_back()
 
     async def _renewing(self) -> None:
@@ -432,6 +431,11 @@ async def _due_soon(due_in: float | None) -> bool:
         return False
     await anyio.sleep(due_in)
     return True
+
+
+def _hanging(calls: int) -> str:
+    hang = "1 call of the publisher hangs" if calls == 1 else f"{calls} calls of the publisher hang"
+    return f"{hang}, and it takes no more at once"
 
 
 async def _first_of(*waits: Callable[[], Awaitable[Any]]) -> None:

@@ -144,7 +144,8 @@ class Relay:
     async def drain(self) -> Summary:
         """Publishes until nothing is available; what waits for its retry or its time is left. Sweeps meanwhile.
 
-        Also ends when the breaker opens; then `open` of the summary says why.
+        Also ends when the breaker opens, and when all calls of the publisher hang: `open` or `stuck` of the summary
+        says why.
         """
         with self._in_use() as engine:
             await Reaper(self._box).run_once()

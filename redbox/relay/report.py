@@ -23,7 +23,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     `retried`: went back to be tried again. `dead`: rejected, or out of attempts or time. `released`: given back
     untried. `fenced`: the claim was gone when it was to be settled. `unsettled`: the store did not answer before the
-    lease ended. `open`: why the breaker is open, if it is.
+    lease ended. `open`: why the breaker is open, if it is. `stuck`: why the last drain ended early, if all calls of the
+    publisher hung.
     """
 
     claimed: int = 0
@@ -34,6 +35,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     fenced: int = 0
     unsettled: int = 0
     open: str = ""
+    stuck: str = ""
 
 
 class Histogram:
@@ -56,6 +58,7 @@ class Tally:
     def __init__(self, on_published: Callable[[int], None] = lambda _: None) -> None:
         self._on_published = on_published
         self.claimed = self.published = self.retried = self.dead = self.released = self.fenced = self.unsettled = 0
+        self.stuck = ""
         self.failed = 0  # publish attempts that did not succeed
         self.since_due = Histogram()  # from when an event was first due until it was published
         self.since_claimed = Histogram()

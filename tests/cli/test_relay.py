@@ -15,9 +15,10 @@ from pathlib import Path
 import click
 import pytest
 
-from redbox import Box, Event
-from redbox.cli import logs
+from redbox import Box, Event, Relay
+from redbox.cli import logs, relay_run
 from redbox.cli.app import cli
+from redbox.cli.leftovers import Leftovers
 from redbox.cli.relay import METRICS_HOST
 from redbox.cli.relay_run import in_counts
 from redbox.relay import Summary, policy
@@ -218,6 +219,25 @@ def test_once_fails_when_the_target_is_down(redbox: Redbox, target: Callable[[st
     assert "DEAD" not in phases(redbox)
     redbox("relay", "--to", down, "--attempts", "1", "--once", "--no-breaker")
     assert phases(redbox)["DEAD"] >= 5  # for those who want it so
+
+
+def test_once_fails_when_all_calls_hang(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
+    redbox.put(*(Event("a") for _ in range(3)))
+    Path("hanging.py").write_text("import threading\ngate = threading.Event()\ndef publish(event): gate.wait(30)\n")
+    monkeypatch.syspath_prepend(Path.cwd())
+    monkeypatch.delitem(sys.modules, "hanging", raising=False)
+    count_left = relay_run._leftovers
+
+    async def end_call_and_count_left(relay: Relay) -> Leftovers | None:
+        sys.modules["hanging"].gate.set()  # the relay has ended; its process waits for the thread
+        return await count_left(relay)
+
+    monkeypatch.setattr(relay_run, "_leftovers", end_call_and_count_left)
+    options = "--concurrency 1 --time-limit 0.2s --retry fixed:1h --no-breaker --once"
+    result = redbox("relay", "--to", "python:hanging:publish", *options.split(), code=1)
+    problem = "1 call of the publisher hangs, and it takes no more at once"
+    assert f"ERROR not drained: {problem}" in result.stderr
+    assert left(result.stderr).startswith(f"3 events are left: 1 in back-off, 2 available ({problem})")
 
 
 def test_once_fails_when_the_box_is_paused(redbox: Redbox):

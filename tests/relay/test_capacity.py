@@ -137,7 +137,7 @@ async def test_when_all_threads_hang_the_events_are_left_to_others(redbox_box: B
             async with running(Relay(redbox_box, healthy)):
                 await healthy.has_taken(22)
             await until(lambda: relay.in_flight == 0, "it keeps events that it cannot publish")
-            assert "all 2 calls at once that the publisher can take hang" in caplog.text
+            assert "2 calls of the publisher hang, and it takes no more at once: nothing is claimed" in caplog.text
             function.gate.set()
             await redbox_box.put(Event("n", event_id="last"))
             await until(lambda: function.calls["last"] == 1, "it does not go on")
@@ -151,13 +151,16 @@ async def test_a_drain_ends_when_all_threads_hang(redbox_box: Box):
     await put(redbox_box, 6)
     function = Blocking()
     publisher = open_publisher(function, concurrency=2)
+    relay = Relay(redbox_box, publisher, time_limit=0.2, breaker=None)
     try:
-        summary = await drained(Relay(redbox_box, publisher, time_limit=0.2, breaker=None))
+        summary = await drained(relay)
     finally:
         function.gate.set()
     assert (summary.published, summary.retried) == (0, 2)
+    assert summary.stuck == "2 calls of the publisher hang, and it takes no more at once"
     assert adds_up(summary)
     assert await states(redbox_box) == {State.PENDING: 6}
+    assert (await drained(relay)).stuck == ""
 
 
 async def test_a_dead_letter_function_has_places_of_its_own(redbox_box: Box):
