@@ -2,7 +2,7 @@
 -- stats: counts by phase, the oldest of each, and the lifetime totals.
 --
 -- Guarantee: changes nothing; O(log n) in the number of events. The six phases add up to all events; those behind the head
--- of their line are counted in their phase too, and `waiting` tells how many they are.
+-- of their line are counted in their phase too; `waiting` is their number, and `waiting_due` how many of them are due.
 --
 -- KEYS[1]   meta     hash; names the box
 --
@@ -40,6 +40,7 @@ local counts = {
   "DEAD", redis.call("ZCARD", key.dead),
   "COMPLETED", redis.call("ZCARD", key.published),
   "waiting", waiting_due + waiting_ahead,
+  "waiting_due", waiting_due,
   "suspects", suspects_due + suspects_ahead,
   "overdue", redis.call("ZCOUNT", key.claimed, "-inf", now),
   "blocked", redis.call("ZCARD", key.blocked),

@@ -70,8 +70,9 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """A box at one moment: counts by phase, ages, and lifetime totals. The six phases add up to all events.
 
     `waiting` of them are behind the head of their ordering line, where no relay can take them yet; they are counted
-    in their phase too. `overdue` are claims whose lease has ended and that nobody has reaped. `oldest_available` is
-    how long the longest due event that can be claimed has been waiting. `totals` count since the box exists; of
+    in their phase too, and `waiting_due` of them are AVAILABLE. `overdue` are claims whose lease has ended and that
+    nobody has reaped. `oldest_available` is how long the longest due event that can be claimed has been waiting.
+    `totals` count since the box exists; of
     removed events, `swept` are those past their retention, or deleted on success, and `dropped` those that an
     operator, a drop policy or the archive removed. `relays` are those heard of within a day, the latest first, at
     most 100. `lost` are ids that a claim or a reap found without a complete event, and that are never delivered;
@@ -82,6 +83,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     phases: dict[Phase, int]
     waiting: int
+    waiting_due: int
     suspects: int
     overdue: int
     blocked: int
@@ -119,6 +121,7 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
         at=from_ms(now),
         phases={phase: counts[phase.value] for phase in Phase},
         waiting=counts["waiting"],
+        waiting_due=counts["waiting_due"],
         suspects=counts["suspects"],
         overdue=counts["overdue"],
         blocked=counts["blocked"],

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
-    """Events that are not settled: each is counted once. `blocked` are ordering keys that a dead event stops."""
+    """Events that are not settled: each is counted once.
+
+    `behind` are due, but another event of their ordering key comes first; those that are not due yet are `scheduled` or
+    `in_back_off`. `blocked` are ordering keys that a dead event stops.
+    """
 
     available: int
     scheduled: int
@@ -53,14 +57,13 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def leftovers(stats: Stats) -> Leftovers:
-    """The events of a box that are not settled. Those behind the head of their key are counted as that alone."""
+    """The events of a box that are not settled."""
     phases = {phase.value: count for phase, count in stats.phases.items()}
-    behind_due = min(stats.waiting, phases["AVAILABLE"])
     return Leftovers(
-        available=phases["AVAILABLE"] - behind_due,
-        scheduled=max(0, phases["SCHEDULED"] - (stats.waiting - behind_due)),
+        available=phases["AVAILABLE"] - stats.waiting_due,
+        scheduled=phases["SCHEDULED"],
         in_back_off=phases["RETRY_SCHEDULED"],
-        behind=stats.waiting,
+        behind=stats.waiting_due,
         in_flight=phases["IN_FLIGHT"],
         blocked=stats.blocked,
         next_due=None if stats.next_due is None else stats.next_due.total_seconds(),

@@ -138,7 +138,7 @@ def _remarks(stats: Stats) -> dict[str, str]:
 
 def _no_relay(stats: Stats) -> list[str]:
     """Says so when events are pending and no relay is alive."""
-    pending = stats.waiting + sum(count for phase, count in stats.phases.items() if phase.value in PENDING)
+    pending = sum(count for phase, count in stats.phases.items() if phase.value in PENDING)
     if not pending or any(relay.seen <= SILENT for relay in stats.relays):
         return []
     if stats.relays:

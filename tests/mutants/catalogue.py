@@ -233,6 +233,7 @@ MUTANTS = [
     Mutant("pages ignore until", "page.lua", 'ARGV[8] ~= "" and ARGV[8] or "+inf"', '"+inf"'),
     Mutant("pages ignore since", "page.lua", 'if ARGV[7] ~= "" then', "if false then"),
     Mutant("waiting events are not told", "stats.lua", '"waiting", waiting_due + waiting_ahead', '"waiting", 0'),
+    Mutant("waiting events count as due before their time", "stats.lua", '"waiting_due", waiting_due', '"waiting_due", waiting_due + waiting_ahead'),
     Mutant("waiting events that are due are in no phase", "stats.lua", "available + suspects_due + waiting_due", "available + suspects_due"),
     Mutant("waiting events that are scheduled are in no phase", "stats.lua", "ahead + suspects_ahead + waiting_ahead - retrying", "ahead + suspects_ahead - retrying"),
     Mutant("what waits and was tried is scheduled", "include/enqueue.lua", "  if tried > 0 then\n", "  if tried > 0 and not behind then\n"),
