@@ -1,12 +1,13 @@
 --- @include "keys"
 -- Writes an operator's action into the box's log: who, why, and the first ids it concerned; how many there are is
--- counted unless `total` says it. Nothing without a name, and nothing for an action by id that changed no event.
+-- counted unless `total` says it; `token` is kept as the last field. Nothing without a name, and nothing for an action by id that changed no event.
 local LOG_LENGTH = 10000
 local LOG_IDS = 20
-local function record_action(action, who, why, ids, detail, total)
+local function record_action(action, who, why, ids, detail, total, token)
   if who == "" or (ids and #ids == 0) then
     return
   end
   redis.call("XADD", key.log, "MAXLEN", "~", LOG_LENGTH, "*", "action", action, "who", who, "why", why,
-    "count", total or ids and #ids or 0, "ids", ids and table.concat(ids, " ", 1, math.min(#ids, LOG_IDS)) or "", "detail", detail or "")
+    "count", total or ids and #ids or 0, "ids", ids and table.concat(ids, " ", 1, math.min(#ids, LOG_IDS)) or "",
+    "detail", detail or "", unpack(token and { "token", token } or {}))
 end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from secrets import token_hex
 from typing import Final
 
 import msgspec
@@ -26,9 +27,17 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
 
     def note(self, count: int, ids: Sequence[str], before: str = "") -> None:
         detail = f"{before}{self.detail}"[:DETAIL_LENGTH]
+        token = token_hex(8)  # the call may be repeated: its line is written once
         with connected(self.at, PATIENCE) as connection:
             connection.run(
-                connection.store.note, self.action, who=self.who, why=self.why, count=count, ids=ids, detail=detail
+                connection.store.note,
+                self.action,
+                who=self.who,
+                why=self.why,
+                count=count,
+                ids=ids,
+                detail=detail,
+                token=token,
             )
 
     @contextmanager

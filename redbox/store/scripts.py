@@ -59,7 +59,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "reschedule": Signature(("available", "who", "why"), ("id",)),
     "drop": Signature(("who", "why", "heads"), ("id", "number")),
     "mark": Signature(("field",), ("id", "number", "value")),
-    "note": Signature(("action", "who", "why", "count", "detail"), ("id",)),
+    "note": Signature(("action", "who", "why", "count", "detail", "token"), ("id",)),
     "lock": Signature(("job", "action", "token", "holds")),
     "end_wait": Signature(("wait", "keep")),
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),

@@ -226,9 +226,10 @@ class Store:
         return await self._run("mark", (field, *_flat(items)), repeat=True)
 
     async def note(
-        self, action: str, *, who: str, why: str, count: int, ids: Iterable[str] = (), detail: str = ""
+        self, action: str, *, who: str, why: str, count: int, ids: Iterable[str] = (), detail: str = "", token: str = ""
     ) -> None:
-        await self._run("note", (action, who, why, count, detail, *ids))
+        """Adds an entry to the box's log. With a `token` it may be sent again: it is written once."""
+        await self._run("note", (action, who, why, count, detail, token, *ids), repeat=bool(token))
 
     async def lock(self, action: LockAction, job: str, token: str, holds: float = 0) -> str:
         """Takes, keeps or frees the lock of a job, for so many seconds; the token of who holds it, or nothing."""

@@ -179,6 +179,7 @@ MUTANTS = [
     Mutant("a replayed event stays superseded", "replay.lua", '"superseded_by", "archived")', '"archived")'),
     Mutant("a replayed event stays archived", "replay.lua", '"superseded_by", "archived")', '"superseded_by")'),
     Mutant("a job's line counts only the ids it names", "include/record_action.lua", '"count", total or ids', '"count", ids'),
+    Mutant("a job's line that is sent again is written again", "note.lua", "fields[#fields] == token", "false"),
     Mutant("a job's line names nothing", "note.lua", "ids[1] and ids, detail, total", "nil, detail, total"),
     Mutant("drop is counted as swept", "drop.lua", 'count("dropped"', 'count("swept"'),
     Mutant("kill and drop is counted as swept", "kill.lua", 'count("dropped"', 'count("swept"'),

@@ -194,7 +194,7 @@ def reply_words(name: str) -> set[str]:
     """Capital words in a script's code that are neither states, scopes, phases nor Redis commands."""
     code = re.sub(r'(?:redis\.call|in_chunks|with_events)\("\w+"', "", code_of(SCRIPTS[name]))
     code = re.sub(r"redis\.error_reply\([^\n]*", "", code)
-    keywords = {"WITHSCORES", "LIMIT", "MAXLEN", "UNTOUCHED", "ALL_LIVE"}
+    keywords = {"WITHSCORES", "LIMIT", "MAXLEN", "COUNT", "UNTOUCHED", "ALL_LIVE"}
     return set(WORD.findall(code)) - keywords - STATES
 
 

@@ -955,6 +955,16 @@ async def test_a_job_leaves_one_line_in_the_log(box: Box):
 
 
 @pytest.mark.req("RO-3")
+async def test_a_line_in_the_log_that_is_sent_again_is_not_written_again(box: Box):
+    """As after a reply that was lost. Another job that did the same has a token of its own."""
+    await box.put(Event("n"))
+    for token in ("a", "a", "b", "a", "", ""):
+        await box._store.note("patch", who="ada", why="typo", count=2, ids=["e1", "e2"], token=token)
+    assert len(await box.operate.log()) == 4
+    assert {(entry.count, entry.ids, entry.detail) for entry in await box.operate.log()} == {(2, ("e1", "e2"), "")}
+
+
+@pytest.mark.req("RO-3")
 async def test_pause_stops_claims_and_nothing_else(box: Box):
     claims = [await put_and_claim(box) for _ in range(5)]
     await box.operate.pause(who="ada", why="target is down")
