@@ -71,8 +71,11 @@ def replay(
 
     Of an event that was archived several times, its last life counts, and `where` is asked of that one. Running it
     again is harmless while the events wait; what was delivered since is delivered once more if it was archived anew,
-    or has left Redis. The events of one ordering key join their line in their old order. A store that is away is waited
-    for, up to `patience` seconds.
+    or has left Redis. A store that is away is waited for, up to `patience` seconds.
+
+    The events of one ordering key join the tail of their line in their old order. One exception: with
+    `dead_head="block"`, DEAD events that are still in Redis return to their own places, and so come before those that
+    were PUBLISHED or are gone from Redis, even before earlier ones.
     """
     if rate is not None and rate <= 0:
         raise UsageError("rate must be positive: events per second")
@@ -138,7 +141,8 @@ def _replay_task(
 
 def _send(connection: Connection, rows: list[Row]) -> list[str]:
     """Replays the events that are still there, fenced by the archived claim, and puts those that are gone; what became
-    of each. The events of one ordering key join their line in the order of the rows."""
+    of each. The events of one ordering key join their line in the order of the rows, with the exception that `replay`
+    names."""
     words: dict[str, str] = {}
     for there, gone in _turns(connection, rows):
         words |= _replayed(connection, there, dry=False)
