@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import threading
@@ -14,9 +15,9 @@ import anyio.to_thread
 import msgspec
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import BlockingConnectionPool, ConnectionPool, parse_url
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
@@ -24,7 +25,7 @@ from redbox.arguments import shown
 from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
 from redbox.store.attempt import SharedAttempt
 from redbox.store.line import Command, Wait
-from redbox.store.wire import ClusterWire, SingleWire, Wire
+from redbox.store.wire import READ_TIMEOUT, ClusterWire, SingleWire, Wire
 
 SCHEMES: Final = (
     "redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://", "embedded:<dir>", "memory:",
@@ -84,9 +85,18 @@ def from_client(client: Any) -> Endpoint:
     async def open_wire() -> Wire:
         if isinstance(client, RedisCluster):
             return ClusterWire(client)
-        return SingleWire(client, shebang=not _is_fake(client))
+        return SingleWire(client, shebang=not _is_fake(client), preparing=_preparing(client.connection_pool))
 
     return Endpoint(f"the application's {type(client).__name__} client", open_wire)
+
+
+def _preparing(pool: ConnectionPool) -> float:
+    """How many seconds an application's pool may take before it connects, by the application's own limits."""
+    if isinstance(pool, SentinelConnectionPool):
+        return math.inf  # its sentinels have time limits and retries of their own
+    if isinstance(pool, BlockingConnectionPool):
+        return math.inf if pool.timeout is None else pool.timeout
+    return 0.0
 
 
 def _check_encoder(client: Redis | RedisCluster) -> None:
@@ -169,9 +179,12 @@ def _sentinel(url: str, *, tls: bool) -> Endpoint:
         raise ValueError("the name of the service is missing: redis+sentinel://host:port/service/db")
     options = {**_credentials(parts.netloc), **_options(parts.query), **({"ssl": True} if tls else {})}
     db = int(database or 0)
+    # Sentinels are asked one after the other: one that does not answer must leave time for the next.
+    limit: float = options.get("socket_timeout", READ_TIMEOUT)
+    asking = {"retry": _no_retry(), "socket_timeout": limit, "socket_connect_timeout": limit}
 
     async def open_wire() -> Wire:
-        sentinel = Sentinel(hosts, sentinel_kwargs={"retry": _no_retry(), **({"ssl": True} if tls else {})})
+        sentinel = Sentinel(hosts, sentinel_kwargs={**asking, **({"ssl": True} if tls else {})})
         client = sentinel.master_for(service, db=db, retry=_no_retry(), **options)
 
         async def close() -> None:
@@ -179,7 +192,7 @@ def _sentinel(url: str, *, tls: bool) -> Endpoint:
             for one in sentinel.sentinels:
                 await one.aclose()
 
-        return SingleWire(client, on_close=close)
+        return SingleWire(client, on_close=close, preparing=len(hosts) * limit)
 
     return Endpoint(describe(url), open_wire)
 

@@ -7,6 +7,7 @@ above, in the store.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
@@ -34,6 +35,7 @@ from redbox.store.line import Command, Lines, NotConnected, Wait, Way, pack
 
 Talk = Callable[[Sequence[Command]], Awaitable[list[Any]]]
 HERE: Final = ""  # where the only line of a single server leads
+READ_TIMEOUT: Final = 5.0  # seconds; redis-py's own default
 REDIRECTS: Final = 8
 REDIRECT_PAUSE: Final = 0.05
 
@@ -119,11 +121,22 @@ class SingleWire:
 
     Almost everything goes over one line; what blocks has a line of its own. A session gets a connection from redis-py's
     pool.
+
+    `preparing` is how many seconds may pass before the pool begins to connect, because it asks sentinels or waits for a
+    free connection; `math.inf` for no limit. Connecting may take the read timeout in addition.
     """
 
-    def __init__(self, client: Redis, *, shebang: bool = True, on_close: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        client: Redis,
+        *,
+        shebang: bool = True,
+        on_close: Callable[[], Any] | None = None,
+        preparing: float = 0.0,
+    ) -> None:
         self._client = client
         self._on_close = on_close
+        self._preparing = preparing
         self._lines = Lines()
         self._way = Way(HERE, self._connect, self._release)
         self._lineless = False  # an in-memory stand-in has no socket
@@ -143,7 +156,8 @@ class SingleWire:
             raise
 
     async def _connect(self) -> Any:
-        async with connecting(self.read_timeout):
+        limit = None if self.read_timeout is None else self._preparing + self.read_timeout
+        async with connecting(None if limit == math.inf else limit):
             return await self._client.connection_pool.get_connection()
 
     async def _release(self, connection: Any) -> None:
@@ -184,7 +198,7 @@ class SingleWire:
 
     @property
     def read_timeout(self) -> float | None:
-        return self._client.connection_pool.connection_kwargs.get("socket_timeout", 5.0)  # type: ignore[no-any-return]
+        return self._client.connection_pool.connection_kwargs.get("socket_timeout", READ_TIMEOUT)  # type: ignore[no-any-return]
 
 
 class ClusterWire:
@@ -309,4 +323,4 @@ class ClusterWire:
 
     @property
     def read_timeout(self) -> float | None:
-        return self._client.connection_kwargs.get("socket_timeout", 5.0)  # type: ignore[no-any-return]
+        return self._client.connection_kwargs.get("socket_timeout", READ_TIMEOUT)  # type: ignore[no-any-return]

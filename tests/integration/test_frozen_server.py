@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
 
 from redbox import Box, Event, StoreUnavailable
 from redbox.testing.plugin import new_box_name
@@ -107,3 +112,58 @@ async def test_a_node_of_a_cluster():
                 for _ in range(2):
                     assert await seconds(box.put(Event("n"))) < BOUND + 2 * READ_TIMEOUT
             assert (await box.put(Event("n"))).created
+
+
+# --- sentinels -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[servers.Sentinel]:
+    with servers.sentinel() as started:
+        yield started
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Where connections are accepted and nothing is answered."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        yield silent.getsockname()[1]
+
+
+def sentinel_url(*ports: int) -> str:
+    addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+    return f"redis+sentinel://{addresses}/mymaster/0?socket_timeout={READ_TIMEOUT}"
+
+
+async def test_frozen_sentinels_before_one_that_answers(group: servers.Sentinel, silent_port: int):
+    url = sentinel_url(silent_port, silent_port, group.sentinel.port)
+    async with Box.open(url, name=new_box_name()) as box:
+        began = time.monotonic()
+        assert (await box.put(Event("n"))).created
+        assert time.monotonic() - began < BOUND + 2 * READ_TIMEOUT
+
+
+async def test_sentinels_that_are_all_frozen(silent_port: int):
+    async with Box.open(sentinel_url(silent_port, silent_port, silent_port), name=new_box_name()) as box:
+        assert await seconds(box.put(Event("n"))) < BOUND + 3 * READ_TIMEOUT
+
+
+async def test_a_frozen_sentinel_of_an_applications_own_client(group: servers.Sentinel, silent_port: int):
+    """Its own time limits and retries say how long it may look for the master."""
+    sentinel = Sentinel(
+        [("127.0.0.1", silent_port), ("127.0.0.1", group.sentinel.port)],
+        sentinel_kwargs={"socket_timeout": READ_TIMEOUT, "retry": Retry(NoBackoff(), 1)},
+    )
+    client = sentinel.master_for("mymaster", socket_timeout=READ_TIMEOUT)
+    async with sentinel, client, Box.open(client=client, name=new_box_name()) as box:
+        assert (await box.put(Event("n"))).created
+
+
+async def test_an_applications_own_pool_says_how_long_to_wait_for_a_connection(server: servers.Server):
+    pool = BlockingConnectionPool.from_url(server.url, max_connections=1, timeout=30, socket_timeout=READ_TIMEOUT)
+    async with Redis.from_pool(pool) as client, Box.open(client=client, name=new_box_name()) as box:
+        taken = await pool.get_connection()
+        put = asyncio.create_task(box.put(Event("n")))
+        await asyncio.wait({put}, timeout=BOUND)
+        await pool.release(taken)
+        assert (await put).created
