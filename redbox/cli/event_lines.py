@@ -24,8 +24,9 @@ _OF_RECORDS: Final = frozenset(Record.__struct_fields__) - frozenset(KNOWN)
 def event_from_line(line: bytes) -> Event:
     """The event of one line; ValueError says what is wrong with it.
 
-    A JSON payload is stored as it is written there. `payload_base64` holds the bytes of any payload, and is used when
-    both are given. Of a record only the event is read; its state in the other box is ignored.
+    A JSON payload is stored as it is written there. `payload_base64` holds the bytes of any payload; if both are given
+    they must hold the same value, and the bytes are stored. Of a record only the event is read; its state in the other
+    box is ignored.
     """
     try:
         raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
@@ -40,7 +41,13 @@ def event_from_line(line: bytes) -> Event:
     encoded = fields.pop(PAYLOAD_BASE64, None)
     content_type = fields.get("content_type")
     if encoded is not None:
-        fields["payload"] = _decoded(encoded)
+        payload = _decoded(encoded)
+        if "payload" in fields and not _holds(payload, content_type, fields["payload"]):
+            raise ValueError(
+                f"payload and {PAYLOAD_BASE64} hold different values: remove {PAYLOAD_BASE64} to put payload, or "
+                f"payload to put the bytes"
+            )
+        fields["payload"] = payload
     elif "payload" in raw and (content_type is None or (isinstance(content_type, str) and is_json(content_type))):
         fields["payload"] = bytes(raw["payload"])
         fields["content_type"] = content_type or JSON
@@ -70,3 +77,29 @@ def _decoded(text: Any) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError):
         raise InvalidEvent(PAYLOAD_BASE64, "is not base64") from None
+
+
+def _holds(encoded: bytes, content_type: Any, value: Any) -> bool:
+    """Whether a printed payload and its bytes agree; redbox prints null for bytes that JSON cannot show."""
+    json_expected = isinstance(content_type, str) and is_json(content_type)
+    try:
+        decoded = msgspec.json.decode(encoded) if json_expected or value is not None else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        decoded = None
+    if not json_expected and isinstance(value, str):
+        return encoded == value.encode(errors="surrogatepass")
+    return _same_json(decoded, value)
+
+
+def _same_json(left: Any, right: Any) -> bool:
+    """Equality of JSON values; unlike ==, it tells true from 1."""
+    pairs = [(left, right)]
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+            pairs += [(value, other[name]) for name, value in one.items()]
+        elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+            pairs += zip(one, other, strict=True)
+        elif isinstance(one, dict | list) or isinstance(one, bool) != isinstance(other, bool) or one != other:
+            return False
+    return True

@@ -64,8 +64,9 @@ def put_command(
     With --many there is no TYPE: each line is an object with event_type, payload and any of event_id, headers,
     metadata, partition_key, ordering_key, available_at, delay, unique_key, unique_scope, content_type; payload_base64
     instead of payload holds any bytes. Lines that `redbox --json list` and `dead list` print can be put as they are:
-    id and payload are kept, and what the other box knew of the event is ignored. It stops at the first line that is
-    wrong or refused; the lines before it are in the box.
+    id and payload are kept, and what the other box knew of the event is ignored. To change the payload of such a
+    line, remove its payload_base64. It stops at the first line that is wrong or refused; the lines before it are in
+    the box.
 
     \b
     Examples:
@@ -76,6 +77,8 @@ def put_command(
       redbox put --many @events.ndjson
       jq -c '{event_type: "row", payload: .}' rows.json | redbox put --many
       redbox --json dead list | redbox --box repaired put --many
+      redbox --json dead list | jq -c '.payload.amount = 7 | del(.payload_base64)' \\
+        | redbox --box repaired put --many
     """
     ctx = click.get_current_context()
     if many:

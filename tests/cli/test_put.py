@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -259,6 +260,50 @@ def test_what_dead_list_prints_can_be_put(redbox: Redbox, where: str):
         for field in Event.__struct_fields__:
             if field != "available_at":
                 assert getattr(record.event, field) == getattr(event, field), (event.event_id, field)
+
+
+CLASH = "line 1: payload and payload_base64 hold different values: remove payload_base64 to put payload, or payload"
+
+
+@pytest.mark.req("EM-1")
+@pytest.mark.parametrize(
+    ("stored_bytes", "content_type", "edit"),
+    [
+        (b'{"amount": 5}', "application/json", {"amount": 7}),
+        (b'{"paid": true}', "application/json", {"paid": 1}),
+        (b'{"amount": 5}', "application/json", {"amount": 5, "more": 1}),
+        (b"[1, 2]", "application/json", [1]),
+        (b"[1, 2]", "application/json", [1, 3]),
+        (b'{"amount": 5}', "application/json", None),
+        (b"not json", "application/json", 7),
+        (b"\x81\xa1a\x01", "application/msgpack", {"a": 2}),
+        (b"\xfc", "text/plain; charset=latin-1", "other"),
+    ],
+)
+def test_a_repaired_payload_is_never_undone_by_the_stored_bytes(
+    redbox: Redbox, stored_bytes: bytes, content_type: str, edit: Any
+):
+    redbox.kill(Event("a", stored_bytes, event_id="e1", content_type=content_type))
+    [line] = redbox.lines("dead", "list")
+    line["payload"] = edit
+    error = redbox("--box", "repaired", "put", "--many", input=ndjson(line), code=1).stderr
+    assert CLASH in error
+    assert "e1" not in redbox("--box", "repaired", "boxes").stdout
+    del line["payload_base64"]
+    if content_type == "application/json":
+        redbox("--box", "repaired", "put", "--many", input=ndjson(line))
+        record = redbox.within(lambda box: box.get("e1"), "repaired")
+        assert record is not None
+        assert record.event.decode() == edit
+
+
+@pytest.mark.parametrize(
+    ("payload", "encoded"), [({"b": [1, None], "a": 1.5}, b'{"a": 1.50, "b": [1, null]}'), ("x", b' "x"'), (1, b"1.0")]
+)
+def test_equal_payloads_are_put_with_the_exact_bytes(redbox: Redbox, payload: Any, encoded: bytes):
+    fields = {"event_type": "a", "event_id": "e1", "content_type": "application/json", "payload": payload}
+    redbox("put", "--many", input=ndjson(fields | {"payload_base64": base64.b64encode(encoded).decode()}))
+    assert stored(redbox, "e1").event.payload == encoded
 
 
 def test_a_printed_event_that_is_scheduled_keeps_its_time(redbox: Redbox):
