@@ -118,6 +118,7 @@ class Relay:
         self._task: asyncio.Task[Summary] | None = None
         self._began = asyncio.Event()
         self._stopped = False
+        self._last_sweep: anyio.CancelScope | None = None  # at the end of a drain
 
     def __repr__(self) -> str:
         return f"Relay({self.name!r}: {self._box.name} to {self._publisher.target})"
@@ -157,12 +158,19 @@ class Relay:
                     await self._run(engine, drain=True)
                 finally:
                     beside.cancel_scope.cancel()
-            for sweeper in sweepers:
-                try:
-                    await sweeper.run_once()
-                except StoreError as error:  # everything is published all the same
-                    logger.warning("sweeping at the end: %s", error)
+            with anyio.CancelScope() as self._last_sweep:
+                for sweeper in sweepers:
+                    await self._sweep_at_the_end(sweeper)
+            self._last_sweep = None
         return self.summary()
+
+    async def _sweep_at_the_end(self, sweeper: Sweeper) -> None:
+        if self._stopped:
+            return
+        try:
+            await sweeper.run_once()
+        except StoreError as error:  # everything is published all the same
+            logger.warning("sweeping at the end: %s", error)
 
     def stop(self) -> None:
         """Claims nothing more; gives back what was not begun, and lets what is under way end within the grace time.
@@ -172,6 +180,8 @@ class Relay:
         self._stopped = True
         if self._engine is not None:
             self._engine.stop()
+        if self._last_sweep is not None:
+            self._last_sweep.cancel()
 
     async def __aenter__(self) -> Self:
         if self._task is not None or self.running:

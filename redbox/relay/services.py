@@ -116,7 +116,11 @@ class Sweeper(Prompted):
     async def run_once(self) -> Swept:
         began = time.monotonic()
         self._published = 0
-        swept = await self._box.sweep()
+        try:
+            swept = await self._box.sweep()
+        except StoreError:
+            self.every = self._longest
+            raise
         ended, removed = time.monotonic(), swept.published + swept.dead
         elapsed = self._longest if self._ended is None else ended - self._ended
         self._ended = ended

@@ -17,6 +17,7 @@ import redis.asyncio
 from redbox import Box, Event, Phase, Relay, UsageError, keys
 from redbox.box import bulk
 from redbox.box.reports import Swept
+from redbox.errors import StoreUnavailable
 from redbox.relay import services
 from redbox.relay.services import Heartbeat, Reaped, Reaper, Sweeper, serve
 from redbox.testing import advance
@@ -255,6 +256,57 @@ async def test_a_drain_sweeps(redbox_box: Box):
     await put(redbox_box, 10)
     await Relay(redbox_box, "null:").drain()
     assert (await redbox_box.stats()).phases[Phase.COMPLETED] == 5
+
+
+@pytest.fixture
+def endless_sweeps(redbox_box: Box, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A sweep of `redbox_box` does not end by itself; the arguments of those that began."""
+    begun: list[Any] = []
+
+    async def step(*arguments: Any) -> None:
+        begun.append(arguments)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(redbox_box._store, "sweep", step)
+    return begun
+
+
+@pytest.mark.req("PL-6")
+async def test_stop_ends_the_sweep_at_the_end_of_a_drain(redbox_box: Box, endless_sweeps: list[Any]):
+    await put(redbox_box, 5)
+    relay = Relay(redbox_box, Target())
+    draining = asyncio.create_task(drained(relay))
+    await until(lambda: len(endless_sweeps) == 2, "it does not sweep beside publishing and at the end")
+    relay.stop()
+    async with asyncio.timeout(5):
+        assert (await draining).published == 5
+    assert not relay.running
+
+
+async def test_a_drain_that_was_stopped_does_not_sweep_at_its_end(redbox_box: Box, endless_sweeps: list[Any]):
+    await put(redbox_box, 5)
+
+    async def publish(_: Event) -> None:
+        await until(lambda: endless_sweeps, "it does not sweep beside publishing")
+        relay.stop()
+
+    relay = Relay(redbox_box, publish, concurrency=5)
+    async with asyncio.timeout(5):
+        assert (await relay.drain()).published == 5
+    assert len(endless_sweeps) == 1
+
+
+async def test_a_sweeper_whose_store_is_away_runs_at_its_slowest_rate(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    sweeper = Sweeper(redbox_box, every=5)
+    sweeper.every = services.SWEEP_SOONEST  # after a run with much to remove
+
+    async def away(*_: Any) -> None:
+        raise StoreUnavailable("it is away")
+
+    monkeypatch.setattr(redbox_box._store, "sweep", away)
+    with pytest.raises(StoreUnavailable):
+        await sweeper.run_once()
+    assert sweeper.every == 5
 
 
 async def test_heartbeat(redbox_box: Box):
