@@ -10,7 +10,7 @@ import click
 
 from redbox.cli.durations import DURATION
 from redbox.cli.filters import NAMES, filter_options, resolved
-from redbox.cli.look import cursor_option, limit_option, read_page, tell_rest
+from redbox.cli.look import cursor_option, limit_option, print_lines, read_table, tell_rest
 from redbox.cli.output import can_ask
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
@@ -42,8 +42,10 @@ def dead_command(ctx: click.Context) -> None:
 @limit_option
 @cursor_option
 @pass_session
-def list_dead(session: Session, /, limit: int, cursor: str | None, **filters: Any) -> None:
+def list_dead(session: Session, /, limit: int | None, cursor: str | None, **filters: Any) -> None:
     """List dead events, those that died first at the top; --since and --until are about died_at.
+
+    With --json each line is a whole event, payload included, and all events are printed unless --limit is given.
 
     \b
     Examples:
@@ -51,13 +53,14 @@ def list_dead(session: Session, /, limit: int, cursor: str | None, **filters: An
       redbox dead list --type 'invoice.*' --error timeout --since 1d
       redbox --json dead list | jq -r .last_error | sort | uniq -c
     """
-    page = read_page(session, limit, cursor, {"state": "DEAD", **filters})
+    selected = {"state": "DEAD", **filters}
+    if session.output.as_json:
+        print_lines(session, limit, cursor, selected)
+        return
+    page = read_table(session, limit, cursor, selected)
     from redbox.cli import records
 
-    if session.output.as_json:
-        for record in page.records:
-            session.output.json(records.as_json(record))
-    elif page.records:
+    if page.records:
         rows = [
             (
                 record.event_id,

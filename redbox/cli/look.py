@@ -21,18 +21,42 @@ if TYPE_CHECKING:
 
 STATES: Final = ("PENDING", "CLAIMED", "PUBLISHED", "DEAD")
 HEX_BYTES: Final = 256
+TABLE_ROWS: Final = 50
+PAGE: Final = 100  # payloads are read too, and only one page is held in memory
 limit_option = click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many."
+    "--limit", type=click.IntRange(min=1), help=f"Maximum number of events.  [default: {TABLE_ROWS}; with --json: all]"
 )
 cursor_option = click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
 
 
-def read_page(session: Session, limit: int, cursor: str | None, filters: dict[str, Any]) -> Page:
+def read_table(session: Session, limit: int | None, cursor: str | None, filters: dict[str, Any]) -> Page:
+    """The events of a table."""
+
     async def read() -> Page:
         async with session.existing() as box:
-            return await box.page(limit=limit, cursor=cursor, **await resolved(box, filters))
+            return await box.page(limit=limit or TABLE_ROWS, cursor=cursor, **await resolved(box, filters))
 
     return session.run(read())
+
+
+def print_lines(session: Session, limit: int | None, cursor: str | None, filters: dict[str, Any]) -> None:
+    """Prints one line of JSON per event, page by page; without a limit, all events."""
+
+    async def print_pages() -> Page:
+        from redbox.cli import records
+
+        async with session.existing() as box:
+            selected, left, after = await resolved(box, filters), limit, cursor
+            while True:
+                page = await box.page(limit=PAGE if left is None else min(left, PAGE), cursor=after, **selected)
+                for record in page.records:
+                    session.output.json(records.as_json(record))
+                after = page.cursor
+                left = None if left is None else left - len(page.records)
+                if after is None or left == 0:
+                    return page
+
+    tell_rest(session, session.run(print_pages()))
 
 
 def tell_rest(session: Session, page: Page) -> None:
@@ -49,11 +73,12 @@ def tell_rest(session: Session, page: Page) -> None:
 @limit_option
 @cursor_option
 @pass_session
-def list_command(session: Session, /, limit: int, cursor: str | None, **filters: Any) -> None:
+def list_command(session: Session, /, limit: int | None, cursor: str | None, **filters: Any) -> None:
     """List events by state, and within a state by time.
 
     The time is available_at for PENDING, the end of the lease for CLAIMED, published_at and died_at; --since and
-    --until are about the same. With --json each line is a whole event, payload included.
+    --until are about the same. With --json each line is a whole event, payload included, and all events are printed
+    unless --limit is given.
 
     \b
     Examples:
@@ -62,13 +87,13 @@ def list_command(session: Session, /, limit: int, cursor: str | None, **filters:
       redbox list --state published --since 1h
       redbox --json list --state dead --error timeout | jq -r .event_id
     """
-    page = read_page(session, limit, cursor, filters)
+    if session.output.as_json:
+        print_lines(session, limit, cursor, filters)
+        return
+    page = read_table(session, limit, cursor, filters)
     from redbox.cli import records
 
-    if session.output.as_json:
-        for record in page.records:
-            session.output.json(records.as_json(record))
-    elif page.records:
+    if page.records:
         rows = [
             (
                 record.event_id,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 
-from redbox import Box, Event, keys
+from redbox import Box, Event, Page, keys
 from redbox.testing import advance
 from tests.cli.conftest import Redbox
 
@@ -104,6 +105,40 @@ def test_going_on_with_a_cursor(redbox: Redbox):
     assert sorted(seen) == [f"e{n}" for n in range(5)]
     assert "there may be more: repeat the command with --cursor" in redbox("list", "--limit", "2").stderr
     assert "does not belong to this listing" in redbox.error("list", "--cursor", "nonsense", code=2)
+
+
+@pytest.mark.parametrize("command", [("list",), ("dead", "list")], ids=" ".join)
+def test_json_is_not_cut_and_is_printed_page_by_page(
+    redbox: Redbox, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    async def fill(box: Box) -> None:
+        await box.put_many([Event("a", event_id=f"e{n:03}") for n in range(230)])
+        while claims := await box.claim("relay-1", limit=100):
+            await box.kill(claims, reason="HTTP 500")
+
+    redbox.within(fill)
+    pages: list[int] = []
+    read = Box.page
+
+    async def page(box: Box, **options: Any) -> Page:
+        found = await read(box, **options)
+        pages.append(len(found.records))
+        return found
+
+    monkeypatch.setattr(Box, "page", page)
+    result = redbox("--json", *command)
+    seen = [json.loads(line)["event_id"] for line in result.stdout.splitlines()]
+    assert (len(seen), len(set(seen))) == (230, 230)
+    assert "cursor" not in result.stderr
+    assert max(pages) <= 100
+
+    assert len(redbox("--json", *command, "--limit", "120").stdout.splitlines()) == 120
+    cut = redbox(*command)
+    assert len(cut.stdout.splitlines()) == 1 + 50
+    assert "there may be more" in cut.stderr
+    cursor = cut.stderr.split("--cursor ")[1].strip().strip("'")
+    assert len(redbox("--json", *command, "--cursor", cursor).stdout.splitlines()) == 180
+    assert len(redbox(*command, "--limit", "120").stdout.splitlines()) == 1 + 120
 
 
 def test_json_holds_everything(full: Redbox):
