@@ -14,6 +14,7 @@ from redbox import Box, Event, Relay, State
 from redbox.errors import DurabilityNotReached, DurabilityUnsupported
 from redbox.store import durability
 from tests import servers
+from tests.relay.steps import until
 
 pytestmark = [pytest.mark.usefixtures("redbox_runner"), pytest.mark.req("SC-1")]
 
@@ -202,7 +203,7 @@ async def test_a_relay_publishes_nothing_that_it_cannot_settle(redis_url: str, w
     assert published == []
 
 
-async def test_a_relay_waits_for_a_server_that_is_away_before_it_checks_durability():
+async def test_a_relay_waits_for_a_server_that_is_away_before_it_checks_durability(caplog: pytest.LogCaptureFixture):
     with servers.redis_server(appendonly="yes", appendfsync="always") as server:
         published = asyncio.Event()
 
@@ -214,7 +215,8 @@ async def test_a_relay_waits_for_a_server_that_is_away_before_it_checks_durabili
         server.kill()
         async with Box.open(server.url, durability="fsync") as box:
             running = asyncio.create_task(Relay(box, publish).run())
-            await asyncio.sleep(0.2)
+            await until(lambda: "claiming again in" in caplog.text, "it has not tried to claim")
+            assert not running.done()
             server.start()
             async with asyncio.timeout(15):
                 await published.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import redis
 
 from redbox import Box, Event, Relay, State, StoreUnavailable
+from redbox.relay.settler import FIRST_PAUSE
 from redbox.testing.plugin import new_box_name
 from tests import servers
 from tests.relay.steps import Target, put, running, states, until
@@ -119,7 +121,9 @@ async def test_a_put_says_what_is_wrong(server: servers.Server, trouble: Any):
 
 
 @TROUBLES
-async def test_a_server_in_trouble_is_not_taken_for_one_that_cannot_sync(server: servers.Server, trouble: Any):
+async def test_a_server_in_trouble_is_not_taken_for_one_that_cannot_sync(
+    server: servers.Server, trouble: Any, caplog: pytest.LogCaptureFixture
+):
     """What it can do is asked when it is first needed; an error reply that passes is no answer to that."""
     with server.client() as client:
         client.config_set("appendfsync", "always")
@@ -131,12 +135,17 @@ async def test_a_server_in_trouble_is_not_taken_for_one_that_cannot_sync(server:
             with pytest.raises(StoreUnavailable):
                 await box.put(Event("n"))
             running_relay = asyncio.create_task((relay := Relay(box, target)).run())
-            await asyncio.sleep(0.2)
+            await until(lambda: caplog.text.count("claiming again in") >= 2, "it does not try to claim again")
             assert not running_relay.done()
         await box.put(Event("n"))
         await target.has_taken(1)
         relay.stop()
         await running_relay
+
+
+def refused_waits(client: redis.Redis) -> int:
+    seen: Any = client.info("commandstats")
+    return int(seen.get("cmdstat_blpop", {"rejected_calls": 0})["rejected_calls"])
 
 
 async def test_a_wait_that_is_not_allowed_is_not_repeated_at_once():
@@ -148,8 +157,8 @@ async def test_a_wait_that_is_not_allowed_is_not_repeated_at_once():
             await box.put(Event("n", event_id="first"))
             async with running(Relay(box, target)):
                 await target.has_taken(1)
-                client.config_resetstat()
-                await asyncio.sleep(0.5)
-                assert client.info("commandstats")["cmdstat_evalsha"]["calls"] < 30  # type: ignore[index]
+                began, before = time.monotonic(), refused_waits(client)
+                await until(lambda: refused_waits(client) >= before + 6, "it does not wait again")
+                assert time.monotonic() - began >= 4 * FIRST_PAUSE
                 await box.put(Event("n", event_id="second"))
                 await target.has_taken(2)
