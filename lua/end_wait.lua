@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- end_wait: ends one blocking wait early. No event changes.
 --
--- Guarantee: the wait of this name ends, even if it begins after this call, and no other wait does. A token that no wait
--- takes is removed after `keep`.
+-- Guarantee: the wait of this name ends, also if it begins after this call but within `keep`, and no other wait does. A
+-- token that no wait takes is removed after `keep`.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   wait     name of the wait
