@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
 
 from redis.exceptions import (
@@ -35,7 +36,7 @@ from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, c
 from redbox.store.errors import code, translate
 from redbox.store.line import WAIT_PATIENCE, Command, NotConnected, Wait
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
-from redbox.store.wire import Wire
+from redbox.store.wire import Talk, Wire
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
 OTHER_LOOP: Final = "this box is in use on another event loop; open one box per loop"
@@ -132,7 +133,7 @@ class Store:
         return reply
 
     async def end_wait(self, wait: str) -> None:
-        """Ends a wait early, by its name; one that is over already leaves nothing behind."""
+        """Ends a wait early, by its name. A token that no wait takes is removed after 10 s."""
         await self._run("end_wait", (wait, TOKEN_KEPT_MS))
 
     async def can_end_wait(self) -> bool:
@@ -349,7 +350,9 @@ class Store:
     async def boxes(self) -> list[str]:
         """The names of all boxes of this server, or of this cluster."""
         try:
-            found = await (await self.wire()).scan(keys.EVERY_META)
+            wire = await self.wire()
+            with self._exchanges:
+                found = await wire.scan(keys.EVERY_META)
         except (RedisError, OSError) as error:
             raise self.translate(error, maybe=False) from error
         return sorted({box for key in found if (box := keys.box_of_meta(key))})
@@ -358,14 +361,28 @@ class Store:
 
     async def wire(self) -> Wire:
         """The way to the server, opened when first asked for, on the event loop that asks."""
-        if self._closed:
-            raise UsageError("this box was closed; open it again with Box.open")
+        self._ensure_open()
         self._change_loop()
-        if self._wire is None:
+        wire = self._wire
+        if wire is None:
             async with self._opening:
+                self._ensure_open()
                 if self._wire is None:
                     self._wire = await self.endpoint.open()
-        return self._wire
+                wire = self._wire
+            self._ensure_open()  # it may have been closed meanwhile: `close` waits for the wire, and closes it
+        return wire
+
+    def _ensure_open(self) -> None:
+        if self._closed:
+            raise UsageError("this box was closed; open it again with Box.open")
+
+    @asynccontextmanager
+    async def session(self, wire: Wire) -> AsyncIterator[Talk]:
+        """One connection for several exchanges; `close` waits for its end."""
+        with self._exchanges:
+            async with wire.session(self._meta) as talk:
+                yield talk
 
     def _change_loop(self) -> None:
         """On another event loop than before, begins anew: connections, locks and exchanges belong to their loop."""
@@ -380,13 +397,14 @@ class Store:
         self._wire, self._loop, self._opening, self._exchanges = None, loop, asyncio.Lock(), _Exchanges()
 
     async def close(self) -> None:
-        """Waits for exchanges under way and closes the connections; nothing goes out any more."""
+        """Waits for exchanges in flight and closes the connections; nothing goes out any more."""
         self._closed = True
         self._change_loop()
         await self._exchanges.ended()
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            await wire.close()
+        async with self._opening:
+            wire, self._wire = self._wire, None
+            if wire is not None:
+                await wire.close()
 
     async def script(self, name: str) -> Script:
         return load(name, shebang=(await self.wire()).shebang)

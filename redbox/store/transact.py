@@ -44,7 +44,7 @@ async def transact(
     durability: Durability,
 ) -> Committed | list[Any]:
     """Commits, or returns the replies of the put script that refused; then nothing was written."""
-    wire, script = await store.wire(), await store.script("put")
+    script = await store.script("put")
     confirmation = await store.confirmation(durability)
     meta, box = keys.meta(store.box), store.box
     arguments = [part for event in events for part in event]
@@ -59,9 +59,9 @@ async def transact(
 
     met: Exception | None = None
     for _ in range(TURNS):
-        sent = False
+        wire, sent = await store.wire(), False
         try:
-            async with wire.session(meta) as talk:
+            async with store.session(wire) as talk:
                 replies = await talk(asking)
                 if met := redirection(replies):
                     await wire.follow(met)

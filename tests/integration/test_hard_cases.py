@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -20,6 +20,8 @@ import redis
 from redbox import Box, BoxFull, Conflict, Event, IdReused, State, StoreUnavailable, keys
 from redbox.errors import DurabilityNotReached, InvalidSetting, InvalidURL, PartlyCommitted, UsageError
 from redbox.store import embedded
+from redbox.store.connect import Endpoint
+from redbox.store.wire import SingleWire, Wire
 from redbox.sync import Box as SyncBox
 from redbox.testing import advance, check_invariants
 from redbox.testing.plugin import new_box_name
@@ -109,6 +111,56 @@ async def test_nothing_goes_out_after_closing(redis_url: str, redbox_runner: asy
     with pytest.raises(UsageError, match="closed"):
         await putting
     assert box._store._wire is None
+
+
+async def test_closing_waits_for_a_wire_that_is_being_opened(redbox_runner: asyncio.Runner):
+    begun, go_on, closed = asyncio.Event(), asyncio.Event(), []
+    box = Box.open("memory:")
+    open_wire = box._store.endpoint.open
+
+    async def open_when_told() -> Wire:
+        begun.set()
+        await go_on.wait()
+        wire = cast(SingleWire, await open_wire())
+        wire._on_close = lambda: asyncio.sleep(0, closed.append(wire))
+        return wire
+
+    box._store.endpoint = Endpoint("slow", open_when_told)
+    calls = [asyncio.create_task(box.get("x")) for _ in range(2)]
+    await begun.wait()
+    closing = asyncio.create_task(box.aclose())
+    await asyncio.sleep(0)
+    go_on.set()
+    for call in calls:
+        with pytest.raises(UsageError, match="closed"):
+            await call
+    await closing
+    assert len(closed) == 1
+    assert box._store._wire is None
+
+
+async def transact(box: Box) -> None:
+    async with box.transaction() as tx:
+        tx.put(Event("n"))
+
+
+@pytest.mark.parametrize("call", [transact, lambda box: box._store.boxes()], ids=["transaction", "boxes"])
+async def test_closing_waits_for_calls_that_use_the_pool(redis_url: str, redbox_runner: asyncio.Runner, call: Any):
+    box = Box.open(redis_url, name=new_box_name())
+    await box.put(Event("n"))
+    pool = cast(SingleWire, await box._store.wire())._client.connection_pool
+    begun, get_connection = asyncio.Event(), pool.get_connection
+
+    async def get_and_tell() -> Any:
+        connection = await get_connection()
+        begun.set()
+        return connection
+
+    pool.get_connection = get_and_tell  # type: ignore[method-assign]
+    calling = asyncio.ensure_future(call(box))
+    await begun.wait()
+    await box.aclose()
+    await calling
 
 
 # --- where a box is ------------------------------------------------------------------------------------------------

@@ -177,6 +177,8 @@ PYTHON_MUTANTS = [
     Mutant("a refused wait is repeated at once", "redbox/store/store.py", "if failed is not None and (", "if isinstance(reply, Exception) and (", ERROR_REPLIES),
     Mutant("a lane outlives its event loop", "redbox/box/box.py", "if lane is None or lane.loop is not asyncio.get_running_loop():", "if lane is None:", LOOPS),
     Mutant("claims what it cannot settle", "redbox/box/lifecycle.py", "        await self._store.confirmation(self._durability)  # nothing", "        # nothing", DURABILITY),
+    Mutant("a frozen sentinel uses up the time to connect", "redbox/store/connect.py", ", preparing=len(hosts) * limit", "", FROZEN),
+    Mutant("the wait for a pool's connection is cut short", "redbox/store/connect.py", "math.inf if pool.timeout is None else pool.timeout", "0.0", FROZEN),
     Mutant("a frozen server is asked again", "redbox/store/store.py", "pause = next(pauses, None) if now() < deadline else None", "pause = next(pauses, None)", FROZEN),
     Mutant("everyone tries to connect for itself", "redbox/store/attempt.py", "self._failure is not None and self._failed_at > asked_at", "False", FROZEN),
     Mutant("a transaction out of memory is another error", "redbox/store/transact.py", "    if isinstance(told, StoreFull | StoreUnavailable):  # the same", "    if False:  # the same", TRANSACTION),
