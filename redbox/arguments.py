@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
@@ -12,6 +13,7 @@ from redbox.errors import UsageError
 SHOWN: Final = 100
 LONGEST: Final = 365 * 86400.0
 SHORTEST: Final = 0.001
+_UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(.+)'")
 
 
 def shown(value: Any) -> str:
@@ -100,3 +102,9 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
     if not isinstance(value, str) or value not in known:
         *others, last = (repr(str(choice)) for choice in known)
         raise UsageError(f"{name} {shown(value)}: use {', '.join(others)} or {last}")
+
+
+def option_problem(error: Exception) -> str:
+    """What redis-py says of an option after the `?`, without the names of its classes."""
+    unknown = _UNKNOWN_OPTION.search(str(error)) if isinstance(error, TypeError) else None
+    return f"there is no connection option {unknown[1]!r}" if unknown else str(error)

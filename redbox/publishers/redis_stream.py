@@ -22,7 +22,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from redbox.arguments import whole_number
+from redbox.arguments import option_problem, whole_number
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.events import Claim
 from redbox.publishers.base import Publisher, passed_on
@@ -73,7 +73,7 @@ class RedisStreamPublisher(Publisher):
         except (ValueError, TypeError, RedisError) as error:
             if isinstance(error, UsageError):
                 raise
-            raise InvalidURL(f"this is not a valid redis+stream:// URL: {error}") from None
+            raise InvalidURL(f"this is not a valid redis+stream:// URL: {option_problem(error)}") from None
         self._target = f"{parts.scheme}://{where}/{database}/{stream}"
         head: tuple[Any, ...] = ("XADD", unquote(stream).encode())
         if limit is not None:

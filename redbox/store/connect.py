@@ -21,7 +21,7 @@ from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from redbox.arguments import shown
+from redbox.arguments import option_problem, shown
 from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
 from redbox.store.attempt import SharedAttempt
 from redbox.store.line import Command, Wait
@@ -31,7 +31,7 @@ SCHEMES: Final = (
     "redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://", "embedded:<dir>", "memory:",
 )  # fmt: skip
 _USERINFO = re.compile(r"(?<=://).*@")
-_SECRET_OPTION = re.compile(r"(?i)(password|secret|token)=[^&]*")
+_SECRET_OPTION = re.compile(r"(?i)(pass\w*|pwd|secret|token)=[^&]*")
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def from_url(url: str) -> Endpoint:
     except UsageError as error:
         raise InvalidURL(f"{describe(url)}: {error}") from None
     except (ValueError, TypeError, RedisError) as error:
-        raise InvalidURL(f"{describe(url)} is not a valid store URL: {error}") from None
+        raise InvalidURL(f"{describe(url)} is not a valid store URL: {option_problem(error)}") from None
     if scheme == "embedded":
         return _embedded(rest.removeprefix("//"))
     if scheme == "memory":
@@ -119,6 +119,9 @@ def _no_retry() -> Retry:
 
 
 def _single(url: str) -> Endpoint:
+    parts = urlsplit(url)
+    if parts.scheme != "unix":
+        _database(parts.path.removeprefix("/"))  # redis-py takes 0 for anything that is not a number
     options: dict[str, Any] = {"retry": _no_retry(), "decode_responses": False}
     check = Redis.from_url(url, **options)  # so that a wrong URL fails here and not at the first put
     check.connection_pool.make_connection()
@@ -129,6 +132,16 @@ def _single(url: str) -> Endpoint:
         return SingleWire(client, on_close=client.aclose)
 
     return Endpoint(describe(url), open_wire)
+
+
+def _database(text: str) -> int:
+    """The number of the database; the text is not repeated, since it may be part of a password."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        hint = "; in a password write %2F for /" if "@" in text else ""
+        raise ValueError(f"the database must be a whole number, such as redis://host:6379/0{hint}")
+    return int(text)
 
 
 def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
@@ -160,6 +173,8 @@ def _options(query: str) -> dict[str, Any]:
 def _cluster(url: str, *, tls: bool) -> Endpoint:
     parts = urlsplit(url)
     hosts = _hosts(parts.netloc, 6379)
+    if parts.path.strip("/") not in ("", "0"):
+        raise ValueError("a cluster has only database 0; leave it out")
     options = {**_credentials(parts.netloc), **_options(parts.query), **({"ssl": True} if tls else {})}
 
     async def open_wire() -> Wire:
@@ -178,7 +193,7 @@ def _sentinel(url: str, *, tls: bool) -> Endpoint:
     if not service:
         raise ValueError("the name of the service is missing: redis+sentinel://host:port/service/db")
     options = {**_credentials(parts.netloc), **_options(parts.query), **({"ssl": True} if tls else {})}
-    db = int(database or 0)
+    db = _database(database)
     # Sentinels are asked one after the other: one that does not answer must leave time for the next.
     limit: float = options.get("socket_timeout", READ_TIMEOUT)
     asking = {"retry": _no_retry(), "socket_timeout": limit, "socket_connect_timeout": limit}

@@ -188,6 +188,7 @@ def test_urls_that_cannot_be_right(url: str):
     with pytest.raises(InvalidURL) as caught:
         open_publisher(url)
     assert "hush" not in str(caught.value)
+    assert "__init__" not in str(caught.value)
 
 
 @pytest.mark.parametrize("maxlen", ["0", "many", -1])
