@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 
 from msgspec import Struct
 
-from redbox.arguments import event_ids, flag, number, one_of, shown, text, whole_number
+from redbox.arguments import event_ids, flag, one_of, text, whole_number
 from redbox.box import bulk
 from redbox.box.lane import Lane
 from redbox.box.lifecycle import Lifecycle
@@ -51,8 +51,6 @@ Reason = str | BaseException
 OnConflict = Literal["raise", "skip"]
 OnBatchConflict = Literal["raise", "skip", "all_or_nothing"]
 URL_VARIABLE: Final = "REDBOX_URL"
-SLOWEST: Final = 0.001  # events per second of a replay
-FASTEST: Final = 1_000_000_000
 _UNSET: Any = object()
 
 
@@ -297,8 +295,7 @@ class Box(Lifecycle):
             raise UsageError("say what to replay: ids, or a filter; all dead events: state='DEAD'")
         if who is not None and who != "":
             check_key("who", who)
-        if rate is not None and not SLOWEST <= number("rate", rate) <= FASTEST:
-            raise UsageError(f"rate must be between {SLOWEST} and {FASTEST:,} events per second, not {shown(rate)}")
+        bulk.check_rate(rate)
         for name, value in (("reset", reset), ("force", force), ("dry_run", dry_run)):
             flag(name, value)
         if progress is not None and not callable(progress):

@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from redbox.arguments import whole_number
+from redbox.arguments import number, shown, whole_number
 from redbox.box.reports import Page, Replayed, Swept
 from redbox.box.selection import Selection, decode_cursor, encode_cursor
+from redbox.errors import UsageError
 from redbox.events import Outcome, State, from_ms
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, SWEEP_COUNT
 from redbox.store.codec import decode_record
@@ -19,6 +20,14 @@ from redbox.store.store import Store
 
 T = TypeVar("T")
 Progress = Callable[[int], None]
+SLOWEST: Final = 0.001  # events per second of a replay
+FASTEST: Final = 1_000_000_000
+
+
+def check_rate(rate: Any) -> None:
+    """Events per second of a replay; None for no limit."""
+    if rate is not None and not SLOWEST <= number("rate", rate) <= FASTEST:
+        raise UsageError(f"rate must be between {SLOWEST} and {FASTEST:,} events per second, not {shown(rate)}")
 
 
 def batches(items: Iterable[T], size: int = BATCH_COUNT) -> Iterable[list[T]]:

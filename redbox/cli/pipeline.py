@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from redbox.arguments import shown, text
 from redbox.cli.pairs import name_value_pairs
 from redbox.cli.session import Session
-from redbox.errors import RedboxError
+from redbox.errors import RedboxError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,9 +83,23 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_spark(*args: Any, master: str | None, conf: dict[str, str], **options: Any) -> Any:
         import redbox.pipeline  # noqa: F401 - raises MissingExtra before the command connects to anything
 
+        _check_texts(click.get_current_context())
+
         return command(*args, spark=Spark(master, conf), **options)
 
     return with_spark
+
+
+def _check_texts(ctx: click.Context) -> None:
+    """Refuses text that cannot be handed to Java: lone surrogates, and NUL characters. Also an empty path or condition,
+    as a shell makes of a variable that is not set: it would mean the root directory, or all events."""
+    for param in ctx.command.params:
+        given = ctx.params.get(param.name or "")
+        if given == "" and param.name not in ("why", "master"):
+            raise UsageError(f"{param.opts[0]} is empty; leave it out, or give a value")
+        for value in (*given, *given.values()) if isinstance(given, dict) else (given,):
+            if isinstance(value, str) and "\0" in text(param.opts[0], value):
+                raise UsageError(f"{param.opts[0]} holds a NUL character: {shown(value)}")
 
 
 class Spark:
@@ -170,11 +185,17 @@ def quiet(session: Session) -> Iterator[None]:
             yield
         except RedboxError as error:
             said.seek(0)
-            lines = said.read().decode(errors="replace").strip().splitlines()
-            raise (RedboxError(f"{error.message} ({lines[-1]})") if lines else error) from error
+            reason = _reason(said.read().decode(errors="replace"))
+            raise (RedboxError(f"{error.message} ({reason})") if reason else error) from error
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def _reason(said: str) -> str:
+    """The last line that Java wrote, without the frames of a stack trace."""
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith("\tat ")]
+    return lines[-1].strip() if lines else ""
 
 
 @contextmanager

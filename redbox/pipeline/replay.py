@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from redbox.box.bulk import batches
+from redbox.box.bulk import batches, check_rate
 from redbox.box.operate import operator_name
 from redbox.box.receipts import chunks
 from redbox.errors import UsageError
@@ -77,8 +77,7 @@ def replay(
     `dead_head="block"`, DEAD events that are still in Redis return to their own places, and so come before those that
     were PUBLISHED or are gone from Redis, even before earlier ones.
     """
-    if rate is not None and rate <= 0:
-        raise UsageError("rate must be positive: events per second")
+    check_rate(rate)
     who = operator_name() if who is None else who
     archived = read_archive(spark, archive, box=at.box)
     chosen = _last_lives(filtered(archived, where), archived)

@@ -71,8 +71,14 @@ def report(
     if not to.strip("/ "):
         raise UsageError(f"a report needs a directory to be written to, not {to!r}")
     for name, moment in (("since", since), ("until", until)):
-        if moment is not None and moment.tzinfo is None:
+        if moment is None:
+            continue
+        if moment.tzinfo is None:
             raise UsageError(f"{name} needs a time zone, such as datetime(..., tzinfo=UTC)")
+        try:
+            moment.astimezone(UTC)  # as Spark does
+        except OverflowError:
+            raise UsageError(f"{name} must be between the years 1 and 9999 in UTC, not {moment}") from None
     with connected(at) as connection:
         connection.require_box()
         made_at = from_ms(connection.run(connection.store.time))
