@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,8 @@ BYTES: Final = "application/octet-stream"
 
 _json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
+#: How MessagePack begins NaN, infinity and a few very large numbers.
+_NOT_FINITE: Final = (b"\xcb\x7f", b"\xcb\xff")
 
 
 def is_json(content_type: str) -> bool:
@@ -41,15 +44,51 @@ def encode(payload: Any, content_type: str | None) -> tuple[bytes, str]:
     try:
         if content_type is None or is_json(content_type):
             if hasattr(payload, "model_dump_json"):
-                return payload.model_dump_json().encode(), content_type or JSON
-            return _json.encode(payload), content_type or JSON
+                text = payload.model_dump_json().encode()
+                if b"null" in text or b"NaN" in text or b"Infinity" in text:
+                    _check_model(payload)
+                return text, content_type or JSON
+            text = _json.encode(payload)
+            if b"null" in text:  # msgspec writes null for NaN
+                _check_numbers(payload)
+            return text, content_type or JSON
         if content_type == MSGPACK:
             return _msgpack.encode(payload), content_type
+    except InvalidEvent:
+        raise
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEvent("payload", f"cannot be encoded: {error}") from error
     raise InvalidEvent(
         "payload", f"a {kind.__name__} cannot be encoded as {content_type}; give bytes, or leave content_type out"
     )
+
+
+def _check_numbers(payload: Any) -> None:
+    """Refuses NaN and infinity. A look at the MessagePack form clears nearly every payload at little cost."""
+    try:
+        packed = _msgpack.encode(payload)
+    except (TypeError, ValueError, OverflowError):  # such as integers of more than 64 bits
+        packed = None
+    if packed is None or any(start in packed for start in _NOT_FINITE):
+        _refuse_not_finite(msgspec.to_builtins(payload, enc_hook=lambda _: None))
+
+
+def _check_model(model: Any) -> None:
+    """The same for a pydantic model, which may be configured to write them as strings."""
+    if getattr(model, "model_config", {}).get("ser_json_inf_nan") != "strings":
+        _refuse_not_finite(model.model_dump())
+
+
+def _refuse_not_finite(value: Any) -> None:
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list | tuple | set | frozenset):
+            left += value
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise InvalidEvent("payload", "holds NaN or infinity, which JSON does not have; use None or a string")
 
 
 def decode(payload: bytes, content_type: str, into: Any) -> Any:

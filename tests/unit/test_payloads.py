@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -126,6 +127,49 @@ def test_a_value_with_a_foreign_content_type_is_refused():
         Event("order.paid", {"id": 42}, content_type="image/png").encode()
 
 
-def test_json_has_no_numbers_that_are_none():
-    """msgspec writes null: the payload stays valid JSON for every consumer."""
-    assert Event("order.paid", [math.nan, math.inf]).encode()[0] == b"[null,null]"
+class Measurement(pydantic.BaseModel):
+    value: float
+    unit: str | None = None
+
+
+class MeasurementStruct(msgspec.Struct):
+    value: float
+
+
+@pytest.mark.req("EM-3")
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda number: number,
+        lambda number: {"a": [1, {"b": number}]},
+        lambda number: (None, number),
+        lambda number: {"big": 10**30, "a": number},
+        lambda number: {"raw": msgspec.Raw(b"1"), "big": 10**30, "a": number},
+        lambda number: Measurement(value=number),
+        MeasurementStruct,
+    ],
+)
+def test_numbers_that_json_cannot_hold_are_refused(number: float, wrap: Callable[[float], Any]):
+    with pytest.raises(InvalidEvent, match=r"^payload: holds NaN or infinity, which JSON does not have") as caught:
+        Event("order.paid", wrap(number)).encode()
+    assert caught.value.field == "payload"
+
+
+@pytest.mark.parametrize(
+    ("payload", "stored"),
+    [
+        ([None, 1.5], b"[null,1.5]"),
+        ({"text": "null", "max": 1.7976931348623157e308}, b'{"text":"null","max":1.7976931348623157e308}'),
+        ({"big": 10**30, "a": None}, b'{"big":1000000000000000000000000000000,"a":null}'),
+        ({"a": None, "raw": msgspec.Raw(b"1")}, b'{"a":null,"raw":1}'),
+        (Measurement(value=1.5), b'{"value":1.5,"unit":null}'),
+    ],
+)
+def test_null_is_not_mistaken_for_one_of_them(payload: Any, stored: bytes):
+    assert Event("order.paid", payload).encode()[0] == stored
+
+
+def test_message_pack_holds_them():
+    event = Event("order.paid", [math.inf], content_type="application/msgpack")
+    assert event.decode() == [math.inf]
