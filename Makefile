@@ -2,6 +2,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
+PROCESSES ?= 2
 
 .PHONY: help demo test lint format conformance mutants torture bench pipeline-bench servers clean
 
@@ -11,8 +12,8 @@ help:  ## this list
 demo: $(VENV)/.user  ## see the main job on the embedded server
 	@$(BIN)/redbox demo
 
-test: $(VENV)/.dev servers  ## install what the tests need, and run them all
-	@$(BIN)/python -m pytest
+test: $(VENV)/.dev servers  ## install what the tests need, and run them all, in PROCESSES=2 processes
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile
 
 lint: $(VENV)/.dev  ## ruff, mypy and the import rules
 	@$(BIN)/ruff check .
