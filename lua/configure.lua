@@ -2,7 +2,7 @@
 -- configure: writes settings of the box, pausing among them. No event changes its state.
 --
 -- Guarantee: when the dead-head policy becomes "skip", lines that a dead head blocks go on, `limit` of them per call.
--- `reap` frees those that are left, should the caller not come back.
+-- `reap` frees those that are left, should the caller not come back. Idle relays are woken, up to 100 of them.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   action   configure | pause | resume, for the log
@@ -24,6 +24,7 @@
 --- @include "record_action"
 --- @include "hint"
 
+local RELAYS_TOLD = 100
 local action, who, why, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local _, refusal = open_box()
 if refusal then
@@ -46,6 +47,10 @@ for at = 5, #ARGV, 2 do
   changes[#changes + 1] = ARGV[at] .. "=" .. ARGV[at + 1]
 end
 record_action(action, who, why, nil, table.concat(changes, " "))
+-- Every idle relay should learn of it now, not when it looks again.
+for _ = redis.call("LLEN", key.wake) + 1, math.min(redis.call("ZCARD", key.relays), RELAYS_TOLD) do
+  redis.call("RPUSH", key.wake, "1")
+end
 soonest = 0
 hint()
 if open_box().blocks then

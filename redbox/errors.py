@@ -269,4 +269,4 @@ WORDS: dict[str, type[RedboxError]] = {
 }
 
 #: Errors of the store that pass by themselves: a relay waits and asks again. All others end it.
-PASSING: tuple[type[StoreError], ...] = (StoreUnavailable, StoreFull, UnexpectedReply)
+PASSING: tuple[type[StoreError], ...] = (StoreUnavailable, StoreFull, UnexpectedReply, EmbeddedServerFailed)

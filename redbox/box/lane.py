@@ -12,9 +12,10 @@ import copy
 from collections import deque
 from typing import Any, Final
 
-from redbox.errors import RedboxError
+from redbox.errors import RedboxError, StoreUnavailable
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store.durability import Durability
+from redbox.store.errors import MAYBE, NOTHING_SENT
 from redbox.store.store import Store
 
 Arguments = tuple[Any, ...]
@@ -22,6 +23,7 @@ Batch = list[tuple[Arguments, asyncio.Future[Any]]]
 
 AT_ONCE: Final = 2  # calls under way
 HALVED: Final = 50  # from twice as many on, what waits is sent in halves
+SILENCE: Final = 0.3  # seconds; a call that failed after this long speaks for the puts queued behind it
 _BODY, _OPTIONS = 2, 4  # of what the put script takes for an event
 
 
@@ -72,10 +74,13 @@ class Lane:
                 call.add_done_callback(self._ended)
 
     async def _send(self, batch: Batch) -> None:
+        began = self.loop.time()
         try:
             replies = await self._store.put("each", [arguments for arguments, _ in batch], self._durability)
         except RedboxError as error:
             _fail(batch, error)
+            if isinstance(error, StoreUnavailable) and self.loop.time() - began >= SILENCE:
+                self._fail_queue(error)
         except GeneratorExit:  # its event loop was closed: nobody waits any more
             raise
         except BaseException as error:  # the loop is closing, or a defect: nobody may be left waiting
@@ -87,6 +92,11 @@ class Lane:
             for (_, answer), reply in zip(batch, replies, strict=True):
                 if not answer.done():
                     answer.set_result(reply)
+
+    def _fail_queue(self, error: StoreUnavailable) -> None:
+        """The store was silent for long: the puts behind do not wait for it once more, one batch after the other."""
+        queued, self._queue = list(self._queue), deque()
+        _fail(queued, StoreUnavailable(str(error).removesuffix(MAYBE).removesuffix(NOTHING_SENT) + NOTHING_SENT))
 
     def _ended(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)

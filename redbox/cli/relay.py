@@ -88,7 +88,7 @@ def relay_command(
       redbox relay --to https://hooks.example.com/orders
       redbox relay --to https://hooks.example.com/orders --retry fixed:10m --attempts 3 --no-breaker
       redbox relay --to https://hooks.example.com/orders --retry fixed:10m --attempts 3 --max-age 1d
-      redbox relay --to python:shop.events:publish --retry fixed:0 --attempts 3 --dead-to stdout:
+      redbox relay --to python:shop.events:publish --retry fixed:0 --attempts 3 --no-breaker --dead-to stdout:
       redbox relay --to https://hooks.example.com/orders -o secret='${HOOK_SECRET}' --metrics-port 9100
       redbox --box orders relay --to stdout: --once
       redbox relay --config redbox.toml --log json

@@ -12,7 +12,7 @@ import anyio
 
 from redbox.box import Box
 from redbox.box.lifecycle import Packed
-from redbox.errors import PASSING, BoxPaused, RedboxError, StoreError
+from redbox.errors import PASSING, BoxPaused, EmbeddedServerFailed, RedboxError, StoreError
 from redbox.publishers.base import Publisher
 from redbox.relay.asker import Answer, Asker
 from redbox.relay.breaker import Breaker, Circuit
@@ -78,6 +78,7 @@ class Engine:
         self._stopping = False
         self._refused: BoxPaused | None = None
         self._paused = False
+        self._answered = False  # the store has answered a claim at least once
         self._looked = False  # nothing was left to claim, and it waits for more
         self._waiting: anyio.CancelScope | None = None
         self._rate, self._rated_at, self._rated_done = 0.0, 0.0, 0
@@ -141,7 +142,7 @@ class Engine:
                     self._decide_if_quiet()
                     await self._wait_for(self.workers.thirsty.wait())
                     continue
-            was_empty = not self._ledger
+            was_empty, waited = not self._ledger, self._asker.under_way
             try:
                 found = await self._claim(room)
                 if found is None:
@@ -155,12 +156,14 @@ class Engine:
                 continue
             except PASSING as error:
                 pause = next(waits)
-                if drain and pause > DRAIN_PATIENCE:
+                never_started = isinstance(error, EmbeddedServerFailed) and not self._answered
+                if never_started or (drain and pause > DRAIN_PATIENCE):
                     raise
                 logger.warning("claiming again in %.2f s: %s", pause, error)
                 await self._wait_for(anyio.sleep(pause))
                 continue
-            waits = pauses()
+            if waited or len(found):  # a claim that found nothing does not show that waiting works again
+                waits = pauses()
             self._note_pause(False)
             if self._breaker is not None and not self._breaker.closed and not self._asker.under_way:
                 await self._until_few(0)
@@ -174,6 +177,8 @@ class Engine:
                 await self._wait_for_more(found.more_in)
 
     def _note_pause(self, paused: bool) -> None:
+        """The store has answered: the box is paused, or not."""
+        self._answered = True
         if paused and not self._paused:
             logger.warning("the box is paused: waiting until it is resumed")
         elif self._paused and not paused:
@@ -252,7 +257,7 @@ class Engine:
     async def _publish_alone(self, held: Held) -> None:
         """A suspect: relays died holding it. Everything else is finished first, so that if it happens again, only this
         one is to blame."""
-        await self._until_few(1)
+        await self._until_few(1, more_to_try=True)
         if self._stopping or held.lost or self._is_open() or self.workers.all_stuck:
             self._settler.release(held)
             return
@@ -268,7 +273,7 @@ class Engine:
         held.deadline = asked_at + self._policy.lease
         logger.warning("event %s is published alone: relays died holding it", held.claim.event_id)
         self.workers.add([held])
-        await self._until_few(0)
+        await self._until_tried()
 
     def _room(self, coming: int = 0) -> int:
         """How many events to claim now; 0 to wait until the buffer has shrunk."""
@@ -325,12 +330,12 @@ class Engine:
         if self._looked or self._stopping:
             self._decide_if_quiet()
 
-    def _decide_if_quiet(self) -> None:
+    def _decide_if_quiet(self, *, more_to_try: bool = False) -> None:
         """Nothing is in flight that may speak for the target. If nothing is left to try either, rejections held back
-        count; if the rest cannot be tried, their events are returned to PENDING, and the attempt is excused."""
+        count; if there is more, or the rest cannot be tried, their events are returned to PENDING, excused."""
         if not self.workers.quiet or not self._judge.undecided:
             return
-        if self._stopping or self._paused or self.workers.all_stuck:
+        if more_to_try or self._stopping or self._paused or self.workers.all_stuck:
             self._judge.excuse()
         else:
             self._judge.decide()
@@ -345,15 +350,25 @@ class Engine:
         if not self.workers.buffer:
             self.workers.thirsty.set()
 
-    async def _until_few(self, few: int) -> None:
-        """Until at most so many claims are held. Neither verdicts held back nor a publisher that never lets go of its
-        event hold this up."""
+    async def _until_few(self, few: int, *, more_to_try: bool = False) -> None:
+        """Waits until the relay holds at most `few` claims. Neither verdicts held back nor a publisher that never lets
+        go of its event hold this up. `more_to_try`: other events wait for this: rejections held back are returned."""
         self._few_are = few
         while self._ledger.ours > few and not self._stopping:
-            self._decide_if_quiet()
-            self._few.clear()
-            self.workers.thirsty.clear()
-            await _first_of(self._few.wait, self.workers.thirsty.wait)
+            self._decide_if_quiet(more_to_try=more_to_try)
+            await self._fewer()
+
+    async def _until_tried(self) -> None:
+        """Waits until nothing is in flight; rejections may still be held back."""
+        self._few_are = 0
+        while self._ledger.ours > self._judge.undecided and not self._stopping:
+            await self._fewer()
+
+    async def _fewer(self) -> None:
+        """Waits until fewer claims may be in flight."""
+        self._few.clear()
+        self.workers.thirsty.clear()
+        await _first_of(self._few.wait, self.workers.thirsty.wait)
 
     def _give_back(self) -> None:
         """What is not begun goes back untried."""

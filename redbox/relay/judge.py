@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable
@@ -59,6 +60,7 @@ class Judge:
         self._digest = digest
         self._breaker_changed = breaker_changed
         self._verdicts: list[tuple[Held, NotPublished]] = []
+        self._acknowledged_at = -math.inf  # when the target last took an event
         #: Called when the breaker opens: what is claimed and not begun goes back.
         self.on_open: Callable[[], None] = lambda: None
         #: Called for an event that a dead-letter target has to take before it may die.
@@ -75,6 +77,7 @@ class Judge:
 
     def published(self, held: Held) -> None:
         self._settler.ack(held)
+        self._acknowledged_at = asyncio.get_running_loop().time()
         if self._breaker is not None:
             if self._breaker.succeeded():
                 logger.info("the breaker is closed: the target acknowledges again")
@@ -92,14 +95,19 @@ class Judge:
             self._opened(self._breaker)
         attempts = self._policy.attempts
         used_up = attempts is not None and held.claim.failures + 1 >= attempts
-        if self._breaker is not None and not self._breaker.closed:
-            self._again(held, error, excuse=True)  # while it is open, nothing is held against an event
+        if self._breaker is not None and (not self._breaker.closed or self._target_is_down(held, error)):
+            self._again(held, error, excuse=True)  # the target is to blame, not the event
         elif not used_up and not isinstance(error, Reject):
             self._again(held, error, excuse=False)
         elif self._breaker is not None and isinstance(error, Reject | Unavailable):
             self._hold_back(held, error)
         else:
             self.doom(held, error)
+
+    def _target_is_down(self, held: Held, error: BaseException) -> bool:
+        """Whether the target is to blame: it could not be reached, and has taken no other event since this one was
+        claimed. An event that makes its target fall over, while others get through, uses up its attempts."""
+        return isinstance(error, Unavailable) and self._acknowledged_at < held.since
 
     def doom(self, held: Held, error: BaseException) -> None:
         """It dies; first the dead-letter target gets it, if there is one."""
@@ -146,8 +154,9 @@ class Judge:
             self._again(held, error, excuse=True)
 
     @property
-    def undecided(self) -> bool:
-        return bool(self._verdicts)
+    def undecided(self) -> int:
+        """How many events wait for their verdict."""
+        return len(self._verdicts)
 
     def _hold_back(self, held: Held, error: NotPublished) -> None:
         self._verdicts.append((held, error))

@@ -6,10 +6,11 @@ from redbox.errors import RedboxError
 
 
 def error_words(error: BaseException) -> str:
-    """Ours are sentences; of others the class says most. Whatever a publisher raises, this says something."""
+    """Ours are sentences; of others the class says most. Whatever a publisher raises, this says something, in text
+    that every log can write."""
     name = type(error).__name__
     try:
-        text = str(error)
+        text = str(error).encode("utf-8", "backslashreplace").decode()
     except Exception:
         return f"{name}, which cannot be put into words"
     if isinstance(error, BaseExceptionGroup):

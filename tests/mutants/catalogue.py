@@ -109,6 +109,7 @@ MUTANTS = [
     Mutant("a head that was passed does not wait", "include/join_line.lua", '      redis.call("ZADD", key.waiting, event[2] or event[3], head[1])\n', ""),
     Mutant("a dead head is replayed after what belongs before it", "replay.lua", "local list = place and blocking or replayed", "local list = replayed"),
     Mutant("a dropped head leaves its key blocked", "include/leave_line.lua", '    redis.call("ZREM", key.blocked, ordering_key)\n', ""),
+    Mutant("a pause wakes one relay", "configure.lua", "math.min(redis.call(\"ZCARD\", key.relays), RELAYS_TOLD)", "0"),
     Mutant("a policy of skip leaves lines blocked", "configure.lua", "if open_box().blocks then", "if true then"),
     Mutant("a reaper leaves lines blocked", "reap.lua", "local blocked = settings.blocks and {} or", "local blocked = true and {} or"),
     Mutant("a reaper frees lines that are to be blocked", "reap.lua", "local blocked = settings.blocks and {} or", "local blocked ="),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from redbox import Backoff, Box, Event, Phase, Reject, Relay, State
+from redbox import Backoff, Box, EmbeddedServerFailed, Event, Phase, Reject, Relay, State
 from redbox.store.scripts import load
 from redbox.testing.plugin import new_box_name
 from tests import servers
@@ -100,3 +101,27 @@ async def test_two_relays_of_one_name(box: Box, caplog: pytest.LogCaptureFixture
     assert sum(relay.summary().published for relay in relays) == 100
     assert not set(first.taken) & set(second.taken)
     assert await states(box) == {State.PUBLISHED: 100}
+
+
+async def test_an_embedded_server_that_fails_later_is_waited_for(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    """At the start its failure ends the relay: somebody is there to read why."""
+    claim, failures = redbox_box.claim_packed, 1
+
+    async def failing(*args: Any, **options: Any) -> Any:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise EmbeddedServerFailed("the embedded server did not start")
+        return await claim(*args, **options)
+
+    monkeypatch.setattr(redbox_box, "claim_packed", failing)
+    with pytest.raises(EmbeddedServerFailed):
+        await Relay(redbox_box, "null:").run()
+    target = Target()
+    async with running(Relay(redbox_box, target, poll=0.05)):
+        await put(redbox_box, 1)
+        await target.has_taken(1)
+        failures = 3
+        await redbox_box.put(Event("n"))
+        await target.has_taken(2)
+    assert failures == 0

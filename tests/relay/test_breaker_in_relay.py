@@ -51,14 +51,16 @@ async def test_a_target_that_is_down(redbox_box: Box, concurrency: int):
 
 @pytest.mark.req("RF-4")
 @pytest.mark.parametrize("store", ["memory", "redis"])
-async def test_only_a_handful_lose_an_attempt(box: Box, store: str):
+@pytest.mark.parametrize(("error", "lost"), [(Unavailable("down"), 0), (ValueError("down"), 19)])
+async def test_only_a_handful_lose_an_attempt(box: Box, store: str, error: Exception, lost: int):
+    """An error that does not say that the target is down counts, until 20 events in a row have failed."""
     await put(box, 300)
-    relay = Relay(box, Target(raises=Unavailable("down")), attempts=3, breaker=Breaker(pause=60, longest=60))
+    relay = Relay(box, Target(raises=error), attempts=3, breaker=Breaker(pause=60, longest=60))
     async with running(relay):
         await until(lambda: relay.circuit is Circuit.OPEN, "it did not open")
         await until(lambda: relay.in_flight == 0, "what was not begun did not go back")
         attempts = await counted_attempts(box)
-    assert (len(attempts), sum(attempts)) == (300, 4)  # the fifth opened it
+    assert (len(attempts), sum(attempts)) == (300, lost)
     assert await states(box) == {State.PENDING: 300}
 
 
@@ -380,8 +382,85 @@ async def test_events_die_of_age_while_the_breaker_is_open(redbox_box: Box):
     assert await states(redbox_box) == {State.DEAD: 30}
 
 
-async def test_one_event_alone_dies_of_a_target_that_is_down_as_its_policy_says(redbox_box: Box):
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_target_that_is_down_costs_no_attempt_however_few_events_there_are(redbox_box: Box, count: int):
+    await put(redbox_box, count)
+    target, breaker = Target(raises=Unavailable("refused")), brisk()
+    relay = Relay(redbox_box, target, attempts=1, backoff=Backoff.fixed(0), breaker=breaker, poll=0.05)
+    async with running(relay):
+        await until(lambda: breaker.opened > 3, "it was not probed")
+        assert relay.summary().dead == 0
+        assert set(await counted_attempts(redbox_box)) <= {0, 1}  # 1 while an attempt is in flight
+        target.raises = None
+        await target.has_taken(count)
+    assert await states(redbox_box) == {State.PUBLISHED: count}
+
+
+@pytest.mark.req("RF-4", "PL-5")
+async def test_an_event_that_makes_its_target_fall_over_dies_while_others_get_through(redbox_box: Box):
+    await redbox_box.put(Event("n", event_id="bad"))
+    fell_over = Unavailable("HTTP 503")
+    target = Target(raises=lambda event: fell_over if event.event_id == "bad" else None)
+    slow = asyncio.Event()
+
+    async def publish(event: Event) -> None:
+        if event.event_id == "bad":
+            await slow.wait()
+        await target(event)
+
+    relay = Relay(redbox_box, publish, attempts=3, backoff=Backoff.fixed(0), poll=0.05)
+    async with running(relay):
+        for number in range(1, 4):
+            slow.clear()
+            await redbox_box.put(Event("n", event_id=f"good{number}"))
+            await target.has_taken(number)
+            slow.set()
+            await until(lambda number=number: target.tried.count("bad") >= number, "it was not tried again")
+        await until(lambda: relay.summary().dead == 1, "it does not die")
+    assert await states(redbox_box) == {State.DEAD: 1, State.PUBLISHED: 3}
+
+
+@pytest.mark.req("RF-4")
+async def test_without_a_breaker_a_target_that_is_down_uses_up_the_attempts(redbox_box: Box):
     await put(redbox_box, 1)
-    relay = Relay(redbox_box, Target(raises=Unavailable("refused")), attempts=3, backoff=Backoff.fixed(0))
-    summary = await drained(relay)
+    target = Target(raises=Unavailable("refused"))
+    summary = await drained(Relay(redbox_box, target, attempts=3, backoff=Backoff.fixed(0), breaker=None))
     assert (summary.retried, summary.dead) == (2, 1)
+
+
+@pytest.mark.req("RF-4")
+async def test_a_suspect_in_the_backlog_does_not_decide_over_rejections_held_back(redbox_box: Box):
+    """It is published alone, so everything else is finished first; but that is not all there is to try."""
+    await put(redbox_box, 1)
+    for relay_name in ("dead-1", "dead-2"):
+        await redbox_box.claim(relay_name)
+        await advance(redbox_box, hours=1)
+        await redbox_box.reap()
+    await redbox_box.put_many([Event("n", event_id=f"first{number}") for number in range(10)])
+    await advance(redbox_box, seconds=1)
+    await redbox_box.operate.reschedule(["e0"], who="ada", why="a test")
+    await advance(redbox_box, seconds=1)
+    await redbox_box.put_many([Event("n", event_id=f"last{number}") for number in range(50)])
+    target = Target(raises=UNAUTHORIZED)
+    relay = Relay(
+        redbox_box, target, concurrency=10, batch=10, buffer=10, breaker=Breaker(pause=3600, longest=3600)
+    )  # fmt: skip
+    async with running(relay):
+        await until(lambda: relay.circuit is Circuit.OPEN, "it did not open")
+    assert "e0" in target.tried
+    assert relay.summary().dead == 0
+    assert await states(redbox_box) == {State.PENDING: 61}
+
+
+@pytest.mark.req("PL-5")
+async def test_a_suspect_that_is_rejected_dies(redbox_box: Box):
+    await put(redbox_box, 1)
+    for relay_name in ("dead-1", "dead-2"):
+        await redbox_box.claim(relay_name)
+        await advance(redbox_box, hours=1)
+        await redbox_box.reap()
+    await redbox_box.put(Event("n", event_id="good"))
+    target = Target(raises=lambda event: UNAUTHORIZED if event.event_id == "e0" else None)
+    summary = await drained(Relay(redbox_box, target))
+    assert (summary.published, summary.dead) == (1, 1)

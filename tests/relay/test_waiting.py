@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from redbox import Backoff, Box, Breaker, Event, Relay, State, Unavailable, keys
+from redbox import Backoff, Box, Breaker, Event, Relay, State, StoreUnavailable, Unavailable, keys
 from redbox.relay import Circuit
 from redbox.store.line import Wait
 from redbox.testing.plugin import new_box_name
@@ -240,6 +240,25 @@ async def test_on_a_cluster(cluster_url: str):
             began = time.monotonic()
         assert time.monotonic() - began < 1
         assert await states(box) == {State.PUBLISHED: 5}
+
+
+async def test_a_relay_that_may_not_wait_asks_less_and_less_often(
+    box: Box, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """As with an ACL that forbids BLPOP: claims work, and each wait is refused at once."""
+    claim = box.claim_packed
+
+    async def refused(*args: Any, wait: Wait | None = None, **options: Any) -> Any:
+        if wait is not None:
+            raise StoreUnavailable("may not wait")
+        return await claim(*args, **options)
+
+    monkeypatch.setattr(box, "claim_packed", refused)
+    target = Target()
+    async with running(Relay(box, target)):
+        await until(lambda: "claiming again in 0.40 s" in caplog.text, "it asks all the time")
+        await put(box, 1)
+        await target.has_taken(1)
 
 
 # --- and the breaker -----------------------------------------------------------------------------------------------

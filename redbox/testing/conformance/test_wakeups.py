@@ -322,3 +322,13 @@ async def test_a_heartbeat_changes_nothing_else(box: Box):
     await box.beat("relay-1", "one", {}, fresh=15)
     assert (await box.stats()).totals == before
     assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-3")
+async def test_every_idle_relay_learns_of_a_pause_at_once(box: Box):
+    """Each takes one token: without one it would still act on what it knew before, until it looks again."""
+    for name in ("relay-1", "relay-2", "relay-3"):
+        await box.beat(name, "an instance", {}, fresh=60)
+    await box.operate.pause(who="ada", why="a test")
+    assert [await box.wait_for_hint(5) for _ in range(3)] == [True] * 3
+    assert not await box.wait_for_hint(0.01)
