@@ -228,7 +228,7 @@ def test_a_mistake_is_one_clear_sentence(redis_played: Played, spark: SparkSessi
     archive(spark, address(redis_played), str(tmp_path))
     with pytest.raises(UsageError, match="is not a condition over the columns of events"):
         replay(spark, address(redis_played), str(tmp_path), where="no_such_column = 1")
-    with pytest.raises(UsageError, match="rate must be positive"):
+    with pytest.raises(UsageError, match="rate must be between"):
         replay(spark, address(redis_played), str(tmp_path), rate=0)
     with pytest.raises(UsageError, match="there is no archive at"):
         replay(spark, address(redis_played), str(tmp_path / "nowhere"))
