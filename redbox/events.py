@@ -27,6 +27,7 @@ from redbox.ids import new_id
 T = TypeVar("T")
 
 EVENT_TYPE_LENGTH: Final = 255
+NO_TYPE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark reads the directory of this name as "no value"
 KEY_LENGTH: Final = 255
 EVENT_ID_LENGTH: Final = 128
 HEADERS_BYTES: Final = 32 * 1024
@@ -345,6 +346,8 @@ def _constructor_error(error: TypeError, fields: Mapping[str, Any]) -> InvalidEv
 
 def _validate(event: Event) -> None:
     check_name("event_type", event.event_type, EVENT_TYPE_LENGTH)
+    if event.event_type == NO_TYPE:
+        raise InvalidEvent("event_type", f"must be a name of your own; {NO_TYPE} means 'no value' in an archive")
     if not isinstance(event.event_id, str) or not _is_event_id(event.event_id):
         raise InvalidEvent("event_id", f"must be 1 to {EVENT_ID_LENGTH} printable ASCII characters without spaces")
     if event.partition_key is not None:

@@ -43,8 +43,11 @@ def test_a_third_positional_argument_is_refused():
 @pytest.mark.req("EM-2")
 @pytest.mark.parametrize(
     "event_type",
-    ["", None, 7, b"user.created", "user created", "user\tcreated", "user.created\n", "user\x00created", "u" * 256],
-)
+    [
+        "", None, 7, b"user.created", "user created", "user\tcreated", "user.created\n", "user\x00created", "u" * 256,
+        "__HIVE_DEFAULT_PARTITION__",
+    ],
+)  # fmt: skip
 def test_event_type_is_a_bounded_printable_name_without_spaces(event_type: Any):
     error = refusal(event_type)
     assert error.field == "event_type"
