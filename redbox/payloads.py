@@ -17,7 +17,8 @@ BYTES: Final = "application/octet-stream"
 _json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
 #: How MessagePack begins NaN, infinity and a few very large numbers.
-_NOT_FINITE: Final = (b"\xcb\x7f", b"\xcb\xff")
+_NAN: Final = b"\xcb\x7f"
+_NEGATIVE: Final = b"\xcb\xff"
 
 
 def is_json(content_type: str) -> bool:
@@ -69,7 +70,7 @@ def _check_numbers(payload: Any) -> None:
         packed = _msgpack.encode(payload)
     except (TypeError, ValueError, OverflowError):  # such as integers of more than 64 bits
         packed = None
-    if packed is None or any(start in packed for start in _NOT_FINITE):
+    if packed is None or _NAN in packed or _NEGATIVE in packed:
         _refuse_not_finite(msgspec.to_builtins(payload, enc_hook=lambda _: None))
 
 

@@ -140,7 +140,8 @@ def _name(function: Any) -> str:
         function = function.func
     if not hasattr(function, "__qualname__"):
         function = type(function)
-    return f"{function.__module__}.{function.__qualname__}"
+    module = getattr(function, "__module__", None)  # methods of Python's own types have none, or None
+    return f"{module}.{function.__qualname__}" if module else str(function.__qualname__)
 
 
 def _is_async(function: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from redbox import Backoff, Box, Relay
 from redbox.cli.app import cli
 from redbox.cli.config import load, open_relays
 from redbox.cli.relay_settings import RelaySettings
@@ -77,6 +79,23 @@ def test_the_table_of_options_is_complete():
     there = {name for param in command.params for name in param.opts}
     assert there == documented & there
     assert {name for name in documented if name.startswith("--")} <= there
+
+
+def test_every_option_is_a_keyword_argument_of_relay_or_in_the_table_of_those_that_differ():
+    command = cli.get_command(click.Context(cli), "relay")
+    assert command is not None
+    keywords = inspect.signature(Relay).parameters
+    table = TEXT[TEXT.index("| option | keyword argument of `Relay` |") : TEXT.index("## Options")]
+    for param in command.params:
+        name = max(param.opts, key=len)
+        same = name.removeprefix("--").replace("-", "_") in keywords
+        assert same or name == "--once" or any(f"`{each}" in table for each in param.opts), name
+    arguments: dict[str, object] = {}
+    for code in re.findall(r"`(\w+=[^`]*)`", table):
+        arguments |= eval(f"dict({code})", {"Backoff": Backoff, "value": 1})  # noqa: S307 - of our own text
+    assert set(arguments) == {"options", "dead_options", "backoff", "attempts", "time_limit", "breaker"}
+    box = Box.open("memory:")
+    Relay(box, print, **{**arguments, "options": {}, "dead_options": {}})  # type: ignore[arg-type]
 
 
 def test_kubernetes_restarts_by_liveness_only():

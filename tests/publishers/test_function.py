@@ -286,3 +286,18 @@ def test_publishers_pass_through():
     with pytest.raises(UsageError, match="a function has no option 'x'; it has concurrency"):
         open_publisher(plain, x=1)
     assert issubclass(InvalidURL, UsageError)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (str.upper, "str.upper"),
+        (dict.get, "dict.get"),
+        (list.append, "list.append"),
+        ([].append, "list.append"),
+        (print, "builtins.print"),
+        (functools.partial([].append), "list.append"),
+    ],
+)
+def test_functions_of_python_itself_have_a_name(function: Any, name: str):
+    assert open_publisher(function).target == f"the function {name}"
