@@ -92,7 +92,7 @@ def test_every_option_is_a_keyword_argument_of_relay_or_in_the_table_of_those_th
         assert same or name == "--once" or any(f"`{each}" in table for each in param.opts), name
     arguments: dict[str, object] = {}
     for code in re.findall(r"`(\w+=[^`]*)`", table):
-        arguments |= eval(f"dict({code})", {"Backoff": Backoff, "value": 1})  # noqa: S307 - of our own text
+        arguments |= eval(f"dict({code})", {"Backoff": Backoff, "value": 1})
     assert set(arguments) == {"options", "dead_options", "backoff", "attempts", "time_limit", "breaker"}
     box = Box.open("memory:")
     Relay(box, print, **{**arguments, "options": {}, "dead_options": {}})  # type: ignore[arg-type]
