@@ -76,6 +76,7 @@ def test_every_field_of_every_state_is_a_typed_column(played: Played, spark: Spa
         row["payload"] = bytes(row["payload"])
         row["history"] = [(a["at"].replace(tzinfo=UTC), *a[1:]) for a in row["history"]]
         row = {name: value.replace(tzinfo=UTC) if isinstance(value, datetime) else value for name, value in row.items()}
+        assert (row.pop("seq") is None) == (record.event.ordering_key is None)
         assert row == as_seen(record)
 
 
