@@ -60,7 +60,8 @@ def encode(payload: Any, content_type: str | None) -> tuple[bytes, str]:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEvent("payload", f"cannot be encoded: {error}") from error
     raise InvalidEvent(
-        "payload", f"a {kind.__name__} cannot be encoded as {content_type}; give bytes, or leave content_type out"
+        "payload",
+        f"a value of type {kind.__name__} cannot be encoded as {content_type}; give bytes, or leave content_type out",
     )
 
 

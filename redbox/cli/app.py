@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from traceback import walk_tb
 from typing import Any, Final, NoReturn
 
 import click
@@ -13,6 +15,7 @@ import click
 from redbox.cli.failures import Failure, describe_failure
 from redbox.cli.output import printable
 from redbox.cli.session import Session
+from redbox.errors import RedboxError
 
 #: Command → the module that holds it, in the order in which `redbox --help` shows them.
 COMMANDS: Final = {
@@ -27,6 +30,7 @@ COMMANDS: Final = {
     "conform": "conform",
     "demo": "demo",
 }
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 GLOBAL_OPTIONS: Final = ("--url", "--box", "--json", "--debug", "--version")
 
 
@@ -54,6 +58,8 @@ class Group(click.Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         typed = list(sys.argv[1:] if args is None else args)
+        if sys.stdout is None:
+            _fail(RedboxError("standard output is closed; to discard the results, redirect it to /dev/null"), typed)
         try:
             code = super().main(typed, prog_name or "redbox", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
@@ -61,6 +67,9 @@ class Group(click.Group):
             _silence_stdout()
             sys.exit(1)
         except Exception as error:
+            if isinstance(error, OSError) and _is_of_stdout(error):
+                _silence_stdout()
+                error = RedboxError(f"cannot write to standard output: {error.strerror}")
             _fail(error, typed)
         except KeyboardInterrupt:
             _fail(click.Abort(), typed)
@@ -82,6 +91,15 @@ def _fail(error: Exception, typed: list[str]) -> NoReturn:
     else:
         click.echo(f"error: {printable(failure.message)}", err=True)
     sys.exit(failure.exit_code)
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Whether writing results failed: there is no room, and it was the command line that wrote."""
+    if error.errno not in NO_ROOM or error.filename is not None or error.__traceback__ is None:
+        return False
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    module: str = frame.f_globals.get("__name__", "")
+    return module.startswith(("click.", "redbox.cli."))
 
 
 def _silence_stdout() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from redbox.arguments import shown
 from redbox.cli.durations import parse_duration
 from redbox.errors import InvalidEvent
 from redbox.events import Event, Record, State
@@ -52,9 +53,15 @@ def event_from_line(line: bytes) -> Event:
         fields["payload"] = bytes(raw["payload"])
         fields["content_type"] = content_type or JSON
     if isinstance(fields.get("delay"), str):
-        fields["delay"] = parse_duration(fields["delay"])
+        try:
+            fields["delay"] = parse_duration(fields["delay"])
+        except ValueError as error:
+            raise InvalidEvent("delay", str(error)) from None
     if isinstance(fields.get("available_at"), str):
-        fields["available_at"] = datetime.fromisoformat(fields["available_at"])
+        try:
+            fields["available_at"] = datetime.fromisoformat(fields["available_at"])
+        except ValueError:
+            raise InvalidEvent("available_at", f"{shown(fields['available_at'])} is not a time in ISO 8601") from None
     event = Event(**{name: value for name, value in fields.items() if value is not None or name == "payload"})
     size = len(event.encode()[0])  # checked here, where the line is known
     if size > MAX_PAYLOAD:

@@ -125,6 +125,8 @@ def show_command(session: Session, /, event_id: str, payload_only: bool) -> None
       redbox show 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49 --payload > payload.bin
       redbox --json show 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49 | jq .history
     """
+    if not event_id:
+        raise click.UsageError("ID must not be empty", click.get_current_context())
 
     async def read() -> tuple[Record | None, datetime, bool]:
         async with session.existing() as box:
@@ -160,7 +162,10 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
         "type": event.event_type,
         "phase": f"{phase}: {records.phase_in_words(record, now, paused)}",
         "state": record.state.value,
-        "attempts": f"{record.attempts}" + (f", of which {record.excused} do not count" if record.excused else ""),
+        "attempts": f"{record.attempts}"
+        + (
+            f", of which {record.excused} {'does' if record.excused == 1 else 'do'} not count" if record.excused else ""
+        ),
         "last error": record.last_error,
         "created": records.iso(record.created_at),
         "available": records.iso(record.available_at),

@@ -134,6 +134,7 @@ def _payload(ctx: click.Context, text: str | None, content_type: str | None) -> 
     expects_json = content_type is None or is_json(content_type)
     if text is None:
         return (None if expects_json else b""), content_type
+    _check_source(ctx, text)
     content = _read(text)
     if expects_json:
         try:
@@ -145,6 +146,11 @@ def _payload(ctx: click.Context, text: str | None, content_type: str | None) -> 
                 ctx,
             ) from None
     return content, content_type or JSON
+
+
+def _check_source(ctx: click.Context, text: str) -> None:
+    if text == "@":
+        raise click.UsageError("write the name of the file after @", ctx)
 
 
 def _read(text: str) -> bytes:
@@ -179,6 +185,7 @@ def _source(ctx: click.Context, first: str | None, second: str | None) -> str:
     source = first or "-"
     if second is not None or not (source == "-" or source.startswith("@")):
         raise click.UsageError("with --many give - for stdin or @FILE, and no TYPE", ctx)
+    _check_source(ctx, source)
     return source
 
 

@@ -94,11 +94,18 @@ class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         try:
             secrets = secret_options(url)
             given = _read(options, lambda value: expand_options(value, secrets, directory))(getattr(self, options))
-            return open_publisher(url, **given)
         except (SettingError, MissingExtra):
             raise
         except UsageError as error:
             raise SettingError(target, str(error)) from error
+        try:
+            return open_publisher(url, **given)
+        except MissingExtra:
+            raise
+        except UsageError as error:
+            words = str(error)
+            is_option = words.partition(" ")[0] in given or "has no option" in words
+            raise SettingError(options if is_option else target, words) from error
 
     # --- in words ------------------------------------------------------------------------------------------------
 

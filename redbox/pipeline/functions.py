@@ -28,7 +28,7 @@ def find(name: str) -> Function:
 def check(function: Any, name: str) -> Function:
     """A function that can be called with an event, and answers at once."""
     if not callable(function):
-        raise UsageError(f"{name} is a {type(function).__name__}, not a function")
+        raise UsageError(f"{name} is of type {type(function).__name__}, not a function")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise UsageError(f"{name} must be a plain function of an event: without async, and without yield")
     made: Function = function

@@ -22,5 +22,7 @@ def open_python(url: str, *, concurrency: int | str | None = None) -> Publisher:
             raise UsageError(f"python:{module_name}:{path} is a publisher already, and takes no options")
         return found
     if not callable(found):
-        raise InvalidURL(f"python:{module_name}:{path} is a {type(found).__name__}, not a function or a publisher")
+        raise InvalidURL(
+            f"python:{module_name}:{path} is of type {type(found).__name__}, not a function or a publisher"
+        )
     return FunctionPublisher(found, concurrency=concurrency)

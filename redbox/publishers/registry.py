@@ -96,7 +96,7 @@ def _factory(url: str) -> tuple[str, Factory]:
         except ModuleNotFoundError as error:
             if place.extra is None or (error.name or "").startswith("redbox"):
                 raise
-            raise MissingExtra(f"{place.begins} targets", place.extra) from error
+            raise MissingExtra(f"the target {place.begins}", place.extra) from error
         return scheme, getattr(module, place.factory)
     for entry in entry_points(group=GROUP, name=scheme):
         try:

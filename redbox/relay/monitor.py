@@ -7,7 +7,9 @@ every relay runs and its store answers; `/healthz` is another name for it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -57,10 +59,14 @@ class Monitor:
             self._server = await asyncio.start_server(self._accept, self._host, self.port, limit=MAX_REQUEST)
         except (OSError, OverflowError) as error:
             number = getattr(error, "errno", None)
-            reason = os.strerror(number).lower() if number is not None and number > 0 else str(error)
+            if isinstance(error, socket.gaierror):
+                reason = str(error.strerror).lower()
+            else:
+                reason = os.strerror(number).lower() if number is not None and number > 0 else str(error)
+            wrong_host = isinstance(error, socket.gaierror) or number == errno.EADDRNOTAVAIL
+            advice = "--metrics-host" if wrong_host else "--metrics-port, 0 for any that is free"
             raise RedboxError(
-                f"metrics cannot be served on {self._host} port {self.port}: {reason}; choose another --metrics-port, "
-                "0 for any that is free"
+                f"metrics cannot be served on {self._host} port {self.port}: {reason}; choose another {advice}"
             ) from error
         self.port = self._server.sockets[0].getsockname()[1]
         return self

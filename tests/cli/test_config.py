@@ -142,7 +142,7 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         (ONE + "breaker = 'no'", "relay 1 (box orders): breaker: true or false"),
         (ONE + "concurrency = 0", "relay 1 (box orders): concurrency must be a whole number of at least 1"),
         (ONE + "options = { a = [] }", "relay 1 (box orders): options: a table of text and numbers"),
-        (ONE + "options = { a = 1 }", "relay 1 (box orders): to: null: has no option 'a'; it has none"),
+        (ONE + "options = { a = 1 }", "relay 1 (box orders): options: null: has no option 'a'; it has none"),
         (ONE + "dead_options = { a = 1 }", "relay 1 (box orders): dead_options: there is no dead_to"),
         (ONE + "dead_to = 'nope:'", "relay 1 (box orders): dead_to: unknown scheme 'nope' of a target; use one of"),
         (ONE + ONE, "relay 2 (box orders): box: 'orders' on memory:elsewhere has a relay above"),

@@ -261,3 +261,19 @@ def test_an_event_of_a_newer_version_is_not_damaged(redbox: Redbox):
     told = redbox.json("show", "e1")
     assert (told["damaged"], told["phase"]) == (False, "AVAILABLE")
     assert "written by a newer redbox" in redbox("show", "e1").stdout
+
+
+def test_attempts_that_do_not_count_agree_with_their_number(redbox: Redbox):
+    async def excuse(box: Box) -> None:
+        await box.retry(await box.claim("relay-1"), error="down", excuse=True)
+
+    redbox.put(Event("a", event_id="e1"))
+    redbox.within(excuse)
+    assert "1, of which 1 does not count" in redbox("show", "e1").stdout
+    redbox.within(excuse)
+    assert "2, of which 2 do not count" in redbox("show", "e1").stdout
+
+
+def test_an_empty_id_is_wrong_usage(redbox: Redbox):
+    redbox.put(Event("a"))
+    assert "ID must not be empty" in redbox.error("show", "", code=2)

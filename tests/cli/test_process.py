@@ -6,6 +6,7 @@ import asyncio
 import os
 import pty
 import select
+import shlex
 import subprocess
 import sys
 import time
@@ -99,6 +100,20 @@ def test_a_reader_that_has_seen_enough_is_no_error_message(url: str):
         process.stdout.readline()
         process.stdout.close()
         assert b"Error" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("--json", "list"), ("boxes",), ("--version",)], ids=" ".join)
+def test_results_that_cannot_be_written_are_one_sentence(url: str, arguments: tuple[str, ...]):
+    assert pipe("--url", url, "put", "a").returncode == 0
+    for redirection, reason in (
+        (">/dev/full", "cannot write to standard output: No space left on device"),
+        (">&-", "standard output is closed; to discard the results, redirect it to /dev/null"),
+    ):
+        command = f"{shlex.join([*REDBOX, '--url', url, *arguments])} {redirection}"
+        done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert reason in line
 
 
 def test_a_locale_without_arrows(url: str):

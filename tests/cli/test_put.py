@@ -98,6 +98,8 @@ def test_another_content_type_is_taken_as_it_is(redbox: Redbox):
         (("a", "--durability", "maybe"), "durability 'maybe': use 'server', 'fsync' or 'replicas=N'"),
         (("a", "--header", "redbox-x=1"), "is reserved"),
         ((), "Missing argument 'TYPE'"),
+        (("a", "@"), "write the name of the file after @"),
+        (("--many", "@"), "write the name of the file after @"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_put(redbox: Redbox, arguments: tuple[str, ...], message: str):
@@ -183,11 +185,14 @@ def test_many_from_a_file_in_batches_and_in_order(redbox: Redbox):
         ("[1]", "not a JSON object"),
         ({"payload": 1}, "event_type"),
         ({"event_type": 5}, "event_type: must be"),
-        ({"event_type": "a", "delay": "soon"}, "'soon' is not a duration"),
+        ({"event_type": "a", "delay": "soon"}, "delay: 'soon' is not a duration"),
         ({"event_type": "a", "delay": -1}, "delay: must not be negative"),
         ({"event_type": "a", "available_at": "2099-01-01"}, "available_at: must carry a time zone"),
-        ({"event_type": "a", "available_at": "x"}, "Invalid isoformat"),
-        ({"event_type": "a", "payload": {}, "content_type": "text/plain"}, "payload: a dict cannot be encoded"),
+        ({"event_type": "a", "available_at": "x"}, "available_at: 'x' is not a time in ISO 8601"),
+        (
+            {"event_type": "a", "payload": {}, "content_type": "text/plain"},
+            "payload: a value of type dict cannot be encoded",
+        ),
         ({"event_type": "a", "payload": "x" * MAX_PAYLOAD}, "payload: is 1,048,578 bytes"),
     ],
 )

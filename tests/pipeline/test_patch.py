@@ -325,7 +325,7 @@ async def not_plain(event: Event) -> None: ...
         ("repair", "write module:function, such as fixes:add_currency, not 'repair'"),
         ("nowhere_at_all:repair", "there is no module nowhere_at_all, neither installed nor in "),
         ("json:nothing", "the module json has no nothing"),
-        ("json:__name__", "json:__name__ is a str, not a function"),
+        ("json:__name__", "json:__name__ is of type str, not a function"),
         (not_plain, "not_plain must be a plain function of an event: without async, and without yield"),
     ],
 )

@@ -269,7 +269,7 @@ def test_a_publisher_by_name(module: None):
         ("python:redbox_shop.wrong:f", "cannot be imported: ZeroDivisionError"),
         ("python:redbox_shop.events:nothing", "has no nothing"),
         ("python:redbox_shop.events:shop.nothing", r"has no shop\.nothing"),
-        ("python:redbox_shop.events:number", "is a int, not a function"),
+        ("python:redbox_shop.events:number", "is of type int, not a function"),
         ("python:redbox_shop.events:Shop", "is a class"),
     ],
 )

@@ -74,7 +74,7 @@ def test_secrets():
 def test_a_missing_extra_prints_the_pip_command(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "httpx", None)
     monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
-    with pytest.raises(MissingExtra, match=r"https:// targets needs .*pip install 'redbox-outbox\[http\]'"):
+    with pytest.raises(MissingExtra, match=r"the target https:// needs .*pip install 'redbox-outbox\[http\]'"):
         open_publisher("https://shop.example/")
 
 

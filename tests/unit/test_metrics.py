@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -272,3 +273,20 @@ async def test_an_open_breaker_is_told_and_is_no_illness(redbox_box: Box):
         samples = parse((await get(served.port, "/metrics"))[2].decode())
         assert samples["redbox_breaker_open", 'box="test",relay="r1"'] == 1
         assert samples["redbox_breaker_opened_total", 'box="test",relay="r1"'] == 1
+
+
+@pytest.mark.usefixtures("redbox_runner")
+@pytest.mark.parametrize("host", ["nohost.invalid", "192.0.2.1"])
+async def test_an_address_that_is_not_ours_is_blamed_on_the_host(host: str, monkeypatch: pytest.MonkeyPatch):
+    def unknown(*_arguments: object, **_options: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    if host == "nohost.invalid":
+        monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(
+        RedboxError, match=f"metrics cannot be served on {host} .*; choose another --metrics-host$"
+    ) as e:
+        async with Monitor([], 0, host):
+            pass
+    assert "Errno" not in str(e.value)
+    assert "--metrics-port" not in str(e.value)

@@ -123,7 +123,7 @@ def test_what_cannot_be_encoded_is_refused(payload: Any):
 
 
 def test_a_value_with_a_foreign_content_type_is_refused():
-    with pytest.raises(InvalidEvent, match="a dict cannot be encoded as image/png; give bytes"):
+    with pytest.raises(InvalidEvent, match="a value of type dict cannot be encoded as image/png; give bytes"):
         Event("order.paid", {"id": 42}, content_type="image/png").encode()
 
 
