@@ -13,6 +13,7 @@ logger = logging.getLogger("redbox.relay")
 WINDOW: Final = 60.0
 KINDS: Final = 20  # of each subject; further kinds are counted together
 KEPT: Final = 200  # characters of a text that tell its kind
+_STORE: Final = "store"
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 #: Ids, hashes and numbers; three digits are left, since they may be a status.
@@ -43,6 +44,7 @@ class Digest:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._without_store: set[str] = set()
 
     def write(self, level: int, subject: str, text: str, reason: str) -> None:
         """Writes `text: reason`, or counts it. Lines of one subject and with like reasons are of one kind."""
@@ -60,6 +62,22 @@ class Digest:
         if now - kind.since >= WINDOW:
             self._close(kind, now)
         kind.count += 1
+
+    def store_failed(self, part: str, text: str, error: Exception) -> None:
+        """A part of the relay got no answer from the store."""
+        self._without_store.add(part)
+        self.write(logging.WARNING, _STORE, text, str(error))
+
+    def store_answered(self, part: str) -> None:
+        """A part of the relay got an answer; says so once when none is left without."""
+        if part not in self._without_store:
+            return
+        self._without_store.discard(part)
+        if not self._without_store:
+            now = self._clock()
+            for key in [key for key in self._kinds if key[0] == _STORE]:  # the next outage is written at once
+                self._close(self._kinds.pop(key), now)
+            logger.info("the store answers again")
 
     async def run_once(self) -> None:
         self.flush()

@@ -159,12 +159,12 @@ class Engine:
                 never_started = isinstance(error, EmbeddedServerFailed) and not self._answered
                 if never_started or (drain and pause > DRAIN_PATIENCE):
                     raise
-                logger.warning("claiming again in %.2f s: %s", pause, error)
+                self._digest.store_failed(_part(waited), f"claiming again in {pause:.2f} s", error)
                 await self._wait_for(anyio.sleep(pause))
                 continue
             if waited or len(found):  # a claim that found nothing does not show that waiting works again
                 waits = pauses()
-            self._note_pause(False)
+            self._note_pause(False, waited or len(found) > 0)
             if self._breaker is not None and not self._breaker.closed and not self._asker.under_way:
                 await self._until_few(0)
             if found.more_in == 0 or found.suspect:  # after one suspect may come the next
@@ -176,9 +176,12 @@ class Engine:
             else:
                 await self._wait_for_more(found.more_in)
 
-    def _note_pause(self, paused: bool) -> None:
+    def _note_pause(self, paused: bool, waits_work: bool = False) -> None:
         """The store has answered: the box is paused, or not."""
         self._answered = True
+        self._digest.store_answered(_part(False))
+        if waits_work:
+            self._digest.store_answered(_part(True))
         if paused and not self._paused:
             logger.warning("the box is paused: waiting until it is resumed")
         elif self._paused and not paused:
@@ -438,6 +441,11 @@ class Engine:
         self._forget(helds)
         self._tally.released += sum(back)
         self._tally.fenced += len(back) - sum(back)
+
+
+def _part(waited: bool) -> str:
+    """Claims and waits apart: where only waiting is refused, claims that work do not end the trouble."""
+    return "waits" if waited else "claims"
 
 
 async def _due_soon(due_in: float | None) -> bool:

@@ -131,7 +131,7 @@ class Relay:
         with self._in_use() as engine:
             async with anyio.create_task_group() as beside:
                 for service in services:
-                    beside.start_soon(serve, service)
+                    beside.start_soon(serve, service, self._digest)
                 try:
                     await self._run(engine, drain=False)
                 finally:
@@ -153,7 +153,7 @@ class Relay:
             async with anyio.create_task_group() as beside:
                 sweepers = [service for service in self._services() if isinstance(service, Sweeper)]
                 for sweeper in sweepers:
-                    beside.start_soon(serve, sweeper)
+                    beside.start_soon(serve, sweeper, self._digest)
                 try:
                     await self._run(engine, drain=True)
                 finally:

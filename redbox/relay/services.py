@@ -21,6 +21,7 @@ from redbox import __version__
 from redbox.box import Box
 from redbox.box.reports import Swept
 from redbox.errors import RedboxError, StoreError, UsageError
+from redbox.relay.digest import Digest
 from redbox.settings import BATCH_COUNT
 
 logger = logging.getLogger("redbox.relay")
@@ -40,13 +41,15 @@ class Service(Protocol):
     async def run_once(self) -> Any: ...
 
 
-async def serve(service: Service) -> None:
+async def serve(service: Service, digest: Digest | None = None) -> None:
     """Runs a service again and again until it is cancelled; while the store does not answer it only says so."""
+    digest, name = digest or Digest(), type(service).__name__.lower()
     while True:
         try:
             await service.run_once()
+            digest.store_answered(name)
         except StoreError as error:
-            logger.warning("%s: %s", type(service).__name__.lower(), error)
+            digest.store_failed(name, name, error)
         # Spread, so that many relays do not come all at once.
         pause = service.every * random.uniform(0.8, 1.2)  # noqa: S311
         if isinstance(service, Prompted):

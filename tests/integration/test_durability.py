@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -204,6 +205,7 @@ async def test_a_relay_publishes_nothing_that_it_cannot_settle(redis_url: str, w
 
 
 async def test_a_relay_waits_for_a_server_that_is_away_before_it_checks_durability(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG, "redbox.relay")
     with servers.redis_server(appendonly="yes", appendfsync="always") as server:
         published = asyncio.Event()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -81,6 +82,7 @@ async def test_an_idle_relay_waits_it_out(server: servers.Server, trouble: Any, 
         async with running(Relay(box, target, poll=0.2)) as (task,):
             await target.has_taken(1)
             with trouble(server):
+                caplog.set_level(logging.DEBUG, "redbox.relay")
                 await until(lambda: caplog.text.count("claiming again in") >= 4, "it does not ask again")
                 assert not task.done()
             await box.put(Event("n", event_id="after"))
@@ -135,6 +137,7 @@ async def test_a_server_in_trouble_is_not_taken_for_one_that_cannot_sync(
             with pytest.raises(StoreUnavailable):
                 await box.put(Event("n"))
             running_relay = asyncio.create_task((relay := Relay(box, target)).run())
+            caplog.set_level(logging.DEBUG, "redbox.relay")
             await until(lambda: caplog.text.count("claiming again in") >= 2, "it does not try to claim again")
             assert not running_relay.done()
         await box.put(Event("n"))

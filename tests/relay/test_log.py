@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 import pytest
 
-from redbox import Backoff, Box, Event, Reject, Relay
+from redbox import Backoff, Box, Event, Reject, Relay, StoreUnavailable
 from tests.relay.steps import Target, drained, put, running, until
 
 pytestmark = pytest.mark.timeout(60)
@@ -73,3 +74,31 @@ async def test_the_outstanding_summary_is_written_when_a_relay_is_stopped(
         await until(lambda: relay.summary().retried == 10, "they did not fail")
         assert len(lines(caplog)) == 1
     assert lines(caplog)[1].startswith("9 more like this in the last ")
+
+
+@pytest.mark.req("RO-5")
+async def test_an_outage_of_the_store_is_a_few_lines_and_its_end_is_one(
+    redbox_box: Box, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    caplog.set_level(logging.INFO, "redbox.relay")
+    refused: Counter[str] = Counter()
+
+    async def away(name: str) -> None:
+        refused[name] += 1
+        raise StoreUnavailable("redis://localhost cannot be reached: connection refused")
+
+    target = Target()
+    relay = Relay(redbox_box, target, poll=0.05, reap_every=0.02, sweep_every=0.02, beat_every=0.02)
+    async with running(relay):
+        for outage in range(1, 3):
+            await redbox_box.put(Event("n"))
+            await target.has_taken(outage)
+            refused.clear()
+            with monkeypatch.context() as patch:
+                for name in ("claim_packed", "beat", "reap", "sweep"):
+                    patch.setattr(redbox_box, name, lambda *_, name=name, **__: away(name))
+                await until(lambda: len(refused) == 4 and min(refused.values()) >= 3, "they were not refused")
+                written = [line for line in lines(caplog) if " more like this " not in line]
+                assert len(written) == outage
+            await until(lambda outage=outage: caplog.messages.count("the store answers again") == outage, "not told")
+    assert caplog.messages.count("the store answers again") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Iterator
@@ -246,6 +247,7 @@ async def test_a_relay_that_may_not_wait_asks_less_and_less_often(
     box: Box, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """As with an ACL that forbids BLPOP: claims work, and each wait is refused at once."""
+    caplog.set_level(logging.DEBUG, "redbox.relay")
     claim = box.claim_packed
 
     async def refused(*args: Any, wait: Wait | None = None, **options: Any) -> Any:
