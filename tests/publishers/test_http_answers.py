@@ -76,9 +76,10 @@ def test_not_acknowledged(status: int, without: type, with_delay: type):
         ("soon", None),
         ("", None),
         ("Wed, 99 Foo 2024 00:00:00 GMT", None),
-        (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0),
-        (format_datetime(NOW + timedelta(days=90), usegmt=True), 3600.0),
-        (format_datetime(NOW - timedelta(seconds=90), usegmt=True), None),
+        # Named: the processes that share the tests must find the same names.
+        pytest.param(format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0, id="in 90 s"),
+        pytest.param(format_datetime(NOW + timedelta(days=90), usegmt=True), 3600.0, id="in 90 days"),
+        pytest.param(format_datetime(NOW - timedelta(seconds=90), usegmt=True), None, id="90 s ago"),
     ],
 )
 def test_retry_after(text: str, delay: float | None):
