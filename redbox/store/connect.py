@@ -262,6 +262,7 @@ class EmbeddedWire(SingleWire):
     def abandon(self) -> None:
         from redbox.store import embedded
 
+        super().abandon()
         embedded.release(self._directory)
 
 

@@ -7,8 +7,10 @@ written here, without a pool, a stream and a timer for each command, which were 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
 from uuid import uuid4
 
@@ -113,7 +115,15 @@ class Line(asyncio.Protocol):
     def close(self) -> None:
         """Ends it; whoever still waits is told that the connection is gone."""
         self.left = True
-        self._transport.abort()
+        if self._loop.is_closed():
+            self.hang_up()
+        else:
+            self._transport.abort()
+
+    def hang_up(self) -> None:
+        """Ends the connection without its event loop, which is closed."""
+        with suppress(Exception):  # the socket may be gone, or of a kind that cannot be shut down
+            self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     async def give_back(self) -> Any:
         """Ends it, and returns redis-py's connection, which is as good as new."""
@@ -215,6 +225,7 @@ class Lines:
         self._shared: dict[str, tuple[Line, Way]] = {}
         self._idle: dict[str, list[tuple[Line, Way]]] = {}
         self._leaving: list[tuple[Line, Way]] = []
+        self._waiting: set[Line] = set()
         self._opening: dict[str, SharedAttempt] = {}
 
     async def exchange(self, way: Way, commands: Sequence[Command], wait: Wait | None = None) -> list[Any] | None:
@@ -253,6 +264,7 @@ class Lines:
         line = await self._take(way)
         if line is None:
             return None
+        self._waiting.add(line)
         try:
             if wait.over:
                 raise NotConnected("the wait was ended before it began")
@@ -261,8 +273,14 @@ class Lines:
             line.close()  # nobody reads what it would still be told
             raise
         finally:
+            self._waiting.discard(line)
             with anyio.CancelScope(shield=True):
                 await self._put_back(line, way)
+
+    def abandon(self) -> None:
+        """Ends the waits of a closed event loop: the claim behind one would take events that nobody publishes."""
+        for line in self._waiting:
+            line.hang_up()
 
     async def _put_back(self, line: Line, way: Way) -> None:
         idle = self._idle.setdefault(way.where, [])

@@ -194,7 +194,7 @@ class SingleWire:
             await self._on_close()
 
     def abandon(self) -> None:
-        """Its sockets went with their loop."""
+        self._lines.abandon()
 
     @property
     def read_timeout(self) -> float | None:
@@ -319,7 +319,7 @@ class ClusterWire:
             await self._on_close()
 
     def abandon(self) -> None:
-        """Its sockets went with their loop."""
+        self._lines.abandon()
 
     @property
     def read_timeout(self) -> float | None:

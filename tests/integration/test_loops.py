@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from redbox import Box, Event, Relay, UsageError
 from redbox.publishers.base import Publisher
 from redbox.publishers.registry import open_publisher
 from redbox.testing.plugin import new_box_name
+from tests import servers
 
 # Python reports sockets and tasks that were left when their loop was closed.
 pytestmark = [
@@ -104,6 +106,30 @@ def test_a_relay_after_one_that_its_loop_left(redis_url: str):
     assert published == ["later"]
     assert not relay.running
     on_a_new_loop(box.aclose())
+
+
+def test_a_wait_that_its_loop_left_takes_no_event():
+    """The claim behind the wait would otherwise be carried out for a relay that is gone."""
+    published: list[str] = []
+
+    async def publish(event: Event) -> None:
+        published.append(event.event_id)
+
+    with servers.redis_server() as server, server.client() as client:
+        box = Box.open(server.url, name=new_box_name())
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(Relay(box, publish).run())
+        deadline = time.monotonic() + LIMIT
+        while not client.info("clients")["blocked_clients"]:
+            assert time.monotonic() < deadline, "the relay does not wait"
+            loop.run_until_complete(asyncio.sleep(0.01))
+        loop.close()
+        on_a_new_loop(box.put(Event("n", event_id="later")))
+        on_a_new_loop(Relay(box, publish).drain())
+        assert published == ["later"]
+        del task
+        gc.collect()
+        on_a_new_loop(box.aclose())
 
 
 @pytest.mark.parametrize("kind", ["stdout:", "http", "stream"])
