@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- claim: PENDING → CLAIMED, under a lease.
 --
--- Guarantee: only PENDING events whose available_at has come, oldest first, at most `limit` of them and `bytes` of
--- bodies (but at least one). Each gets a claim number that never repeats in this box. Either ordinary events or
--- exactly one suspect, and never a suspect while another is out. An event whose attempts are used up is handed out
--- marked exhausted, and not counted again. What it leaves behind, due now, is hinted at for the next relay. For a stream
+-- Guarantee: only PENDING events whose available_at has come, oldest first or (`spread`) a sample of them, at most `limit`
+-- of them and `bytes` of bodies (but at least one). Each gets a claim number that never repeats in this box. Either
+-- ordinary events or exactly one suspect, and never a suspect while another is out. An exhausted event is marked so, and
+-- its attempts are not counted again. Events left behind that are due now are hinted at for the next relay. For a stream
 -- the claims are also recorded as members of one of its batches, in the same step.
 --
 -- KEYS[1]   meta          hash; names the box
@@ -19,6 +19,7 @@
 -- ARGV[9]   owner         who holds the stream
 -- ARGV[10]  batch         the number of the batch
 -- ARGV[11]  beside        id of the only event that the relay has in hand; "" for none, or several
+-- ARGV[12]  spread        1 for a sample instead of the oldest
 --
 -- Returns   now, whether it is a suspect (0 or 1), when the next one is due in ms or -1, the number of the first claim
 --           (the others follow), then for each event: id, body, attempts, exhausted (0 or 1), created_at, available_at,
@@ -33,13 +34,13 @@
 --- @include "leave_line"
 --- @include "in_chunks"
 --- @include "hint"
---- @include "suspect_out"
 --- @include "next_due"
 --- @include "stream"
 --- @include "end_alone"
 --- @include "whole"
+--- @include "choose_events"
 
-local relay, limit, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local relay, limit, lease, spread = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[12] == "1"
 local attempt_limit, byte_limit, holding = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local settings, refusal = open_box()
 if refusal then
@@ -52,12 +53,7 @@ end
 local now = now_ms()
 local claimed_at, lease_until = whole(now), whole(now + lease)
 local due = ARGV[7] ~= "" and whole(math.min(now, tonumber(ARGV[7]))) or claimed_at
-local index, alone, ids = key.pending, false, redis.call("ZRANGEBYSCORE", key.pending, "-inf", due, "LIMIT", "0", limit)
-local suspect = redis.call("ZRANGEBYSCORE", key.suspect, "-inf", due, "WITHSCORES", "LIMIT", "0", "1")
-if suspect[1] and not suspect_out()
-  and (not ids[1] or tonumber(suspect[2]) <= tonumber(redis.call("ZSCORE", key.pending, ids[1]))) then
-  index, alone, ids = key.suspect, true, { suspect[1] }
-end
+local ids, index, alone = choose_events(due, limit, spread)
 
 local taken, places, events, bodies, lost, bytes = {}, {}, {}, {}, {}, 0
 for _, id in ipairs(ids) do
@@ -129,10 +125,14 @@ for position, id in ipairs(taken) do
 end
 in_chunks("ZADD", key.claimed, leases)
 in_chunks("ZADD", members, numbered)
--- What was looked at are the first of their index.
-redis.call("ZREMRANGEBYRANK", index, "0", whole(#taken + #lost - 1))
+if spread then
+  in_chunks("ZREM", index, taken)
+else -- what was looked at are the first of their index
+  redis.call("ZREMRANGEBYRANK", index, "0", whole(#taken + #lost - 1))
+end
 in_chunks("ZREM", key.retries, retried)
 for _, item in ipairs(lost) do
+  redis.call("ZREM", index, item[1])
   redis.call("ZADD", key.lost, now, item[1])
   redis.call("ZREM", key.retries, item[1])
   if item[2] then

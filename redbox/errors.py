@@ -176,11 +176,16 @@ class NotPublished(RedboxError):
 
 
 class Reject(NotPublished):
-    """The target will never take this event."""
+    """The target will never take this event.
 
-    def __init__(self, reason: str | None = None, *, kind: str | None = None) -> None:
+    `kind`: what makes two rejections the same, such as "HTTP 401". `blames_target`: the rejection may have nothing to
+    do with the event, as with a wrong token or path. The event then dies only if the target accepts another one.
+    """
+
+    def __init__(self, reason: str | None = None, *, kind: str | None = None, blames_target: bool = False) -> None:
         super().__init__(reason)
-        self.kind = str(kind) if kind else self.message  # what makes two rejections the same, such as "HTTP 401"
+        self.kind = str(kind) if kind else self.message
+        self.blames_target = bool(blames_target)
 
 
 class RetryLater(NotPublished):

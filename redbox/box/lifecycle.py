@@ -98,10 +98,12 @@ class Lifecycle:
         max_bytes: int = BATCH_BYTES,
         longest: float = 0.0,
         wait: Wait | None = None,
+        spread: bool = False,
     ) -> Packed:
         """As `claim`, without taking the time to unpack it: so a relay can ask for more before it does.
 
-        With a `wait`, it first waits until something may have become available, at most `longest` seconds.
+        With a `wait`, it first waits until something may have become available, at most `longest` seconds. `spread`:
+        not the oldest events, but a sample from the oldest to the newest that are available.
         """
         self._ensure_open()
         check_relay(relay)
@@ -114,7 +116,7 @@ class Lifecycle:
         arguments = (relay, limit, lease_ms, attempts or 0, max_bytes, holding, beside)
         await self._store.confirmation(self._durability)  # nothing is claimed that could not be settled
         if wait is None:
-            reply = await self._store.claim(*arguments)
+            reply = await self._store.claim(*arguments, spread=spread)
         else:
             reply = await self._store.claim_when_hinted(longest, wait, *arguments)
         now, suspect, next_due, first, *parts = reply

@@ -24,11 +24,13 @@ WAIT_SHARE: Final = 1 / 6
 
 
 class Answer(NamedTuple):
-    """What the store gave; since when it is held, and when its leases end at the earliest."""
+    """What the store gave; since when it is held, and when its leases end at the earliest. `probe`: it was asked for
+    while the breaker was not closed."""
 
     packed: Packed
     since: float
     deadline: float
+    probe: bool
 
 
 class Asker:
@@ -42,17 +44,19 @@ class Asker:
         self._asking: asyncio.Task[Packed] | None = None
         self._asked_at = 0.0
         self._wait: Wait | None = None
+        self._probe = False
 
     @property
     def under_way(self) -> bool:
         return self._asking is not None
 
-    def ask(self, limit: int, *, holding: int, beside: str, size: int, wait: bool = False) -> None:
+    def ask(self, limit: int, *, holding: int, beside: str, size: int, wait: bool = False, probe: bool = False) -> None:
         """Asks for up to `limit` events; `holding` claims of `size` bytes are in hand. If one, `beside` is its id.
 
         `wait`: the question is answered when something may have become available, after the poll interval at the
-        latest.
+        latest. `probe`: it is for a sample; unless it waits, that is spread over all available events.
         """
+        self._probe = probe
         self._asked_at = asyncio.get_running_loop().time()
         self._wait = Wait() if wait else None
         self._asking = asyncio.ensure_future(
@@ -66,6 +70,7 @@ class Asker:
                 max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - size)),
                 longest=min(self._policy.poll, self._policy.lease * WAIT_SHARE),
                 wait=self._wait,
+                spread=probe and not wait,
             )
         )
 
@@ -120,4 +125,4 @@ class Asker:
             raise
         self._asking = None
         since = self._asked_at if self._wait is None else asyncio.get_running_loop().time()
-        return Answer(packed, since, self._asked_at + self._policy.lease)
+        return Answer(packed, since, self._asked_at + self._policy.lease, self._probe)

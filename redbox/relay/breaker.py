@@ -1,7 +1,8 @@
 """The circuit breaker: tells a target that is down, or rejects everything, from events that fail.
 
-closed: publish. open: claim nothing until the pause is over. probing: one event is on its way to find out; a success
-closes the breaker, a failure opens it again for twice as long.
+closed: publish. probing: a sample of the available events is published to find out; a success closes the breaker. open:
+claim nothing until the pause is over, then probe again. A series of failures leads to probing at once, and to an open
+breaker only if no event of the sample gets through.
 """
 
 from __future__ import annotations
@@ -14,14 +15,20 @@ from typing import Final
 
 from redbox.arguments import number, whole_number
 from redbox.errors import Reject, Unavailable, UsageError
+from redbox.events import Claim
 from redbox.relay.words import error_words
 
 UNAVAILABLE: Final = 5
 FAILURES: Final = 20
 REJECTIONS: Final = 20
-KINDS: Final = 1000  # of rejections that are told apart
+KINDS: Final = 1000  # of failures that are told apart
 PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
+
+SAMPLE: Final = 8  # events of a first probe
+LARGEST_SAMPLE: Final = 64  # of a later probe
+DOWN: Final = "unavailable"  # the kind of failure of a target that is down
+MOST_IN_DOUBT: Final = 512  # events tried before a series of failures is the target's fault
 
 
 class Circuit(StrEnum):
@@ -31,11 +38,11 @@ class Circuit(StrEnum):
 
 
 class Breaker:
-    """Opens after so many outcomes in a row without a success.
+    """Probes after a series of outcomes without a success, and opens when the probe fails.
 
-    `unavailable`: times the target was found down. `failures`: different events that failed, whatever the reason.
-    `rejections`: rejections of one kind, such as HTTP 401. `pause`: seconds until the first probe, doubled up to
-    `longest` by each that fails.
+    `unavailable`: how often in a row the target was found down. `failures`: different events in a row that failed,
+    whatever the reason. `rejections`: rejections in a row of one kind, such as HTTP 401. `pause`: seconds until the
+    next probe, doubled up to `longest` by each that fails.
     """
 
     def __init__(
@@ -58,7 +65,14 @@ class Breaker:
         self._clock = clock
         self._pause = pause
         self._until = 0.0
+        self._isolated: set[tuple[str, str]] = set()  # (event type, kind of failure)
+        self._succeeded_at = -float("inf")
         self._forget()
+        self._sample = SAMPLE
+        self._doubting_since: float | None = None
+        self._sampling = False  # a sample is being published, and none of it has succeeded
+        self._reached = 0  # failures of the latest sample in which the target answered
+        self._tried = 0  # failures since probing began
         self.circuit = Circuit.CLOSED
         self.reason = ""
         self.opened = 0  # how often
@@ -67,62 +81,140 @@ class Breaker:
         self._down = 0
         self._failed: set[str] = set()
         self._rejected: Counter[str] = Counter()
+        self._failing: set[tuple[str, str]] = set()
 
     @property
     def closed(self) -> bool:
         return self.circuit is Circuit.CLOSED
 
+    @property
+    def doubting(self) -> bool:
+        """Whether it is probing after a series of failures, without having opened."""
+        return self.circuit is Circuit.PROBING and self._doubting_since is not None
+
+    @property
+    def isolated(self) -> frozenset[str]:
+        """The event types that keep failing while others are published; their failures do not open the breaker."""
+        return frozenset(event_type for event_type, _ in self._isolated)
+
     def wait(self) -> float:
-        """Seconds until an event may be claimed; 0 for now."""
+        """Seconds until events may be claimed; 0 for now."""
         return max(0.0, self._until - self._clock()) if self.circuit is Circuit.OPEN else 0.0
 
-    def probe(self) -> None:
-        """An open breaker's pause is over, and one event is sent to find out."""
-        self.circuit = Circuit.PROBING
+    # --- outcomes ------------------------------------------------------------------------------------------------
 
-    def succeeded(self) -> bool:
-        """The target acknowledged something. True when that closed the breaker."""
-        if self._down or self._failed or self._rejected:
+    def succeeded(self, event_type: str = "") -> bool:
+        """The target acknowledged an event. True when that closed the breaker."""
+        self._succeeded_at = self._clock()
+        self._sampling = False
+        if self._isolated:
+            self._isolated = {pair for pair in self._isolated if pair[0] != event_type}
+        was_closed = self.circuit is Circuit.CLOSED
+        if not was_closed:
+            self._isolate(event_type)
+            self.circuit, self.reason, self._pause = Circuit.CLOSED, "", self._first_pause
+            self._doubting_since = None
+        if self._failing:
             self._forget()
-        if self.circuit is Circuit.CLOSED:
-            return False
-        self.circuit, self.reason, self._pause = Circuit.CLOSED, "", self._first_pause
-        return True
+        return not was_closed
 
-    def failed(self, error: BaseException, event_id: str) -> bool:
-        """It did not. True when that opened the breaker, for the first time or again."""
-        if self.circuit is Circuit.OPEN:  # was on its way already when it opened
+    def _isolate(self, event_type: str) -> None:
+        """An event of this type got through a probe: the failures of other types are their own. A target that has just
+        come back may still have been down for them."""
+        for pair in self._failing:
+            if pair[0] != event_type and (self.doubting or pair[1] != DOWN):
+                self._isolated.add(pair)
+
+    def failed(self, error: BaseException, claim: Claim) -> bool:
+        """An event was not published. True when that was one too many, and the breaker begins to probe."""
+        event_type, kind = claim.event.event_type, _kind(error)
+        if len(self._failing) < KINDS:
+            self._failing.add((event_type, kind))
+        if self.circuit is Circuit.OPEN:  # was in flight already when it opened
             return False
         if self.circuit is Circuit.PROBING:
-            self._pause = min(2 * self._pause, self._longest)
-            return self._open(self.reason)
+            self._tried += 1
+            self._reached += not isinstance(error, Unavailable)
+            return False
+        if (event_type, kind) in self._isolated:
+            if self._clock() - self._succeeded_at <= self._longest:
+                return False
+            self._isolated.clear()  # nothing has succeeded for long: they are no exception any more
+        return self._count(error, claim.event_id, kind)
+
+    def _count(self, error: BaseException, event_id: str, kind: str) -> bool:
         unavailable, failures, rejections = self._limits
         if isinstance(error, Reject):
             if len(self._rejected) > KINDS:
                 self._rejected.clear()
-            kind = _kind(error)
             self._rejected[kind] += 1
             if self._rejected[kind] >= rejections:
-                return self._open(f"{rejections} rejections in a row: {kind}")
+                return self._doubt(f"{rejections} rejections in a row: {kind}")
         else:
             self._failed.add(event_id)
             if isinstance(error, Unavailable):
                 self._down += 1
             if self._down >= unavailable:
-                return self._open(f"the target was unavailable {unavailable} times in a row: {error_words(error)}")
+                return self._doubt(f"the target was unavailable {unavailable} times in a row: {error_words(error)}")
             if len(self._failed) >= failures:
-                return self._open(f"{failures} events in a row failed, the last one with: {error_words(error)}")
+                return self._doubt(f"{failures} events in a row failed, the last one with: {error_words(error)}")
         return False
 
-    def _open(self, reason: str) -> bool:
-        self._forget()
-        self.circuit, self.reason, self._until = Circuit.OPEN, reason, self._clock() + self._pause
+    def _doubt(self, reason: str) -> bool:
+        self.circuit, self.reason = Circuit.PROBING, reason
+        self._doubting_since, self._sample, self._tried = self._clock(), SAMPLE, 0
+        return True
+
+    # --- probing -------------------------------------------------------------------------------------------------
+
+    def probe(self) -> int:
+        """Begins to publish a sample; returns how many events to take for it."""
+        if self.circuit is Circuit.OPEN:
+            self.circuit, self._tried = Circuit.PROBING, 0
+            self._forget()
+        self._sampling, self._reached = True, 0
+        return self._sample
+
+    def patience(self) -> float | None:
+        """Seconds that a probe may still take; None for no limit.
+
+        While the breaker has not opened, other events wait for the outcome: a slow target must not make them wait
+        longer than the first pause.
+        """
+        if self._doubting_since is None:
+            return None
+        return max(0.0, self._doubting_since + self._first_pause - self._clock())
+
+    def sample_failed(self, size: int) -> bool:
+        """No event of a sample got through. True when that opened the breaker; else a larger sample is due.
+
+        A series of failures that the target answered may be a series of bad events: others are tried until there are
+        none left (a sample of `size` 0), or enough have failed.
+        """
+        if self.circuit is not Circuit.PROBING or not self._sampling:
+            return False
+        grow = self._reached > 0
+        if self.doubting and size and grow and self._tried < MOST_IN_DOUBT and self.patience():
+            self._sample = min(2 * self._sample, MOST_IN_DOUBT)
+            return False
+        if self._doubting_since is None:
+            self._pause = min(2 * self._pause, self._longest)
+            self._sample = min(2 * self._sample, LARGEST_SAMPLE) if grow else SAMPLE
+        else:
+            self._sample = SAMPLE
+        self._doubting_since = None
+        self.circuit, self._until = Circuit.OPEN, self._clock() + self._pause
+        self._isolated.clear()
         self.opened += 1
         return True
 
 
-def _kind(error: Reject) -> str:
-    """What a publisher raises is not under our control: its kind may be missing, or anything at all."""
+def _kind(error: BaseException) -> str:
+    """What makes two failures the same. An exception of a publisher may hold anything, or nothing."""
+    if isinstance(error, Unavailable):
+        return DOWN
+    if not isinstance(error, Reject):
+        return "failed"
     try:
         return str(error.kind)
     except Exception:

@@ -68,7 +68,7 @@ class Engine:
         self.workers = Workers(
             publisher, dead, self._judge, settler, concurrency=policy.concurrency, time_limit=policy.time_limit
         )
-        self._judge.on_open = self._give_back
+        self._judge.give_back = self._give_back
         self.workers.on_quiet = self._ran_dry
         self.workers.on_all_stuck = self._give_up_for_now
         if dead is not None:
@@ -78,6 +78,7 @@ class Engine:
         self._stopping = False
         self._refused: BoxPaused | None = None
         self._paused = False
+        self._more_in_hand = False  # when a sample was asked for, the relay held claims without an outcome
         self._answered = False  # the store has answered a claim at least once
         self._looked = False  # nothing was left to claim, and it waits for more
         self._waiting: anyio.CancelScope | None = None
@@ -127,26 +128,19 @@ class Engine:
         while not self._stopping:
             if task.cancelling() > cancelled_before:  # asyncio.wait_for may swallow it, before Python 3.12
                 raise asyncio.CancelledError
-            room = 0
+            room: int | None = 0
             if not self._asker.under_way:
-                if self._breaker is not None and self._breaker.wait() > 0:
-                    if drain:
-                        return
-                    await self._wait_for(anyio.sleep(self._breaker.wait()))
-                    continue
-                room = self._room()
+                room = await self._room_to_claim(drain)
+                if room is None:
+                    return
                 if room < 1:
-                    if drain and self.workers.all_stuck:
-                        self._tally.stuck = _hanging(self.workers.size)
-                        return
-                    self._decide_if_quiet()
-                    await self._wait_for(self.workers.thirsty.wait())
                     continue
             was_empty, waited = not self._ledger, self._asker.under_way
             try:
-                found = await self._claim(room)
-                if found is None:
+                answer = await self._claim(room)
+                if answer is None:
                     return
+                found = answer.packed
             except BoxPaused as refusal:
                 if drain:
                     self._refused = refusal  # to be told when what is under way has ended
@@ -165,8 +159,10 @@ class Engine:
             if waited or len(found):  # a claim that found nothing does not show that waiting works again
                 waits = pauses()
             self._note_pause(False, waited or len(found) > 0)
-            if self._breaker is not None and not self._breaker.closed and not self._asker.under_way:
-                await self._until_few(0)
+            if self._breaker is not None and not self._breaker.closed:
+                if answer.probe:
+                    await self._end_sample(self._breaker, len(found), found.more_in)
+                continue
             if found.more_in == 0 or found.suspect:  # after one suspect may come the next
                 continue
             if drain:
@@ -175,6 +171,27 @@ class Engine:
                 await self._until_few(0)
             else:
                 await self._wait_for_more(found.more_in)
+
+    async def _room_to_claim(self, drain: bool) -> int | None:
+        """How many events to claim now; 0 after waiting because there was no room, None to end a drain."""
+        breaker = self._breaker
+        if breaker is not None and breaker.wait() > 0:
+            if drain:
+                return None
+            await self._wait_for(anyio.sleep(breaker.wait()))
+            return 0
+        room = self._room()
+        if room < 1:
+            if drain and self.workers.all_stuck:
+                self._tally.stuck = _hanging(self.workers.size)
+                return None
+            if breaker is not None and breaker.doubting:
+                self._sample(breaker)
+                await self._end_sample(breaker, 0, None)  # no more events can be held
+                return 0
+            self._decide_if_quiet()
+            await self._wait_for(self.workers.thirsty.wait())
+        return room
 
     def _note_pause(self, paused: bool, waits_work: bool = False) -> None:
         """The store has answered: the box is paused, or not."""
@@ -188,15 +205,14 @@ class Engine:
             logger.info("the box is resumed")
         self._paused = paused
 
-    async def _claim(self, room: int) -> Packed | None:
+    async def _claim(self, room: int) -> Answer | None:
         """Claims up to `room` events, unless some are on their way already, and has them published; None when the
         relay was stopped before the store answered."""
         if not self._asker.under_way:
-            probing = self._breaker is not None and not self._breaker.closed
-            if probing:
-                self._breaker.probe()  # type: ignore[union-attr]
-                self._breaker_changed()
-            self._asker.ask(1 if probing else room, **self._in_hand())
+            if self._breaker is None or self._breaker.closed:
+                self._asker.ask(room, **self._in_hand())
+            else:
+                self._asker.ask(self._sample(self._breaker), **self._in_hand(), probe=True)
         await self._wait_for(self._asker.answered())
         if not self._asker.ready:
             return None
@@ -213,14 +229,14 @@ class Engine:
             hopeless = self._judge.hopeless(held.claim)
             if hopeless is not None:
                 self._judge.doom(held, hopeless)
-            elif self._stopping or self._is_open() or self.workers.all_stuck:  # since it was asked for
+            elif self._stopping or self.workers.all_stuck or not self._may_publish(answer):
                 self._settler.release(held)
             elif held.claim.suspect:
-                await self._publish_alone(held)
+                await self._publish_alone(held, answer)
             else:
                 ready.append(held)
         self.workers.add(ready)
-        return packed
+        return answer
 
     def _ask_ahead(self, packed: Packed) -> None:
         """While this is unpacked and published, the store can look for the next."""
@@ -240,8 +256,8 @@ class Engine:
         return {"holding": count, "size": size, "beside": only}
 
     async def _hold(self, answer: Answer) -> list[Held]:
-        _, since, deadline = answer
-        helds = [Held(claim, since, deadline) for claim in await self._box.unpack(answer.packed)]
+        claims = await self._box.unpack(answer.packed)
+        helds = [Held(claim, answer.since, answer.deadline) for claim in claims]
         self._ledger.add(helds)
         self._tally.claimed += len(helds)
         return helds
@@ -257,11 +273,41 @@ class Engine:
     def _is_open(self) -> bool:
         return self._breaker is not None and self._breaker.circuit is Circuit.OPEN
 
-    async def _publish_alone(self, held: Held) -> None:
+    # --- probing -------------------------------------------------------------------------------------------------
+
+    def _may_publish(self, answer: Answer) -> bool:
+        """Whether the breaker, which may have changed since the question, lets these events through."""
+        closed = self._breaker is None or self._breaker.closed
+        return closed or (answer.probe and not self._is_open())
+
+    def _sample(self, breaker: Breaker) -> int:
+        """Begins a probe; returns how many events to claim for it. Those that cannot be in flight at once would wait
+        for each other: two are enough to see both ends of what is available."""
+        self._more_in_hand = self._ledger.ours > self._judge.undecided
+        was_open = self._is_open()
+        size = breaker.probe()
+        if was_open:
+            self._breaker_changed()
+        return min(size, BATCH_COUNT) if breaker.doubting else min(size, max(2, self.workers.free))
+
+    async def _end_sample(self, breaker: Breaker, found: int, due_in: float | None) -> None:
+        """Waits until one event of a sample is published, or all have failed."""
+        if not found and not breaker.doubting:
+            await self._wait_for_more(due_in)
+            return
+        with anyio.move_on_after(breaker.patience()) as patience:
+            await self._until_tried()
+        doubted = breaker.doubting
+        if self._stopping or (doubted and self._more_in_hand and not patience.cancelled_caught):
+            return  # claims that were given back meanwhile may be the good ones: they can be sampled now
+        if breaker.sample_failed(found):
+            self._judge.opened(breaker, doubted=doubted)
+
+    async def _publish_alone(self, held: Held, answer: Answer) -> None:
         """A suspect: relays died holding it. Everything else is finished first, so that if it happens again, only this
         one is to blame."""
         await self._until_few(1, more_to_try=True)
-        if self._stopping or held.lost or self._is_open() or self.workers.all_stuck:
+        if self._stopping or held.lost or self.workers.all_stuck or not self._may_publish(answer):
             self._settler.release(held)
             return
         asked_at = asyncio.get_running_loop().time()
@@ -306,7 +352,7 @@ class Engine:
 
         async def hint() -> None:
             try:
-                await self._waker.wait(due_in, room, **self._in_hand())
+                await self._waker.wait(due_in, room, **self._in_hand(), probe=probe)
             except PASSING as error:
                 logger.warning("waiting without hints: %s", error)
                 await anyio.sleep(self._policy.poll)
@@ -316,8 +362,9 @@ class Engine:
         self._looked = True
         self._decide_if_quiet()
         room = self._room()
-        if self._breaker is not None and not self._breaker.closed:
-            room = min(room, 1)  # a probe
+        probe = self._breaker is not None and not self._breaker.closed
+        if self._breaker is not None and probe:
+            room = min(room, self._sample(self._breaker))
         await self._wait_for(hint() if room > 0 else self.workers.thirsty.wait())
         self._looked = False
 
@@ -335,12 +382,13 @@ class Engine:
 
     def _decide_if_quiet(self, *, more_to_try: bool = False) -> None:
         """Nothing is in flight that may speak for the target. If nothing is left to try either, rejections held back
-        count; if there is more, or the rest cannot be tried, their events are returned to PENDING, excused."""
+        count; if there is more, or the rest cannot be tried, their events are returned to PENDING, excused. A probe
+        decides by itself."""
         if not self.workers.quiet or not self._judge.undecided:
             return
         if more_to_try or self._stopping or self._paused or self.workers.all_stuck:
             self._judge.excuse()
-        else:
+        elif self._breaker is None or self._breaker.closed:
             self._judge.decide()
 
     # --- what is held --------------------------------------------------------------------------------------------
@@ -358,13 +406,18 @@ class Engine:
         go of its event hold this up. `more_to_try`: other events wait for this: rejections held back are returned."""
         self._few_are = few
         while self._ledger.ours > few and not self._stopping:
+            if not more_to_try and self._breaker is not None and self._breaker.doubting:
+                return  # a sample is due
             self._decide_if_quiet(more_to_try=more_to_try)
             await self._fewer()
 
     async def _until_tried(self) -> None:
-        """Waits until nothing is in flight; rejections may still be held back."""
+        """Waits until nothing is in flight, or an event of a probe is published; verdicts may still be held back."""
         self._few_are = 0
+        probing = self._breaker is not None and not self._breaker.closed
         while self._ledger.ours > self._judge.undecided and not self._stopping:
+            if probing and self._breaker is not None and self._breaker.closed:
+                return
             await self._fewer()
 
     async def _fewer(self) -> None:

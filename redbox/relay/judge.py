@@ -11,7 +11,7 @@ from typing import Final
 from redbox.arguments import LONGEST
 from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
 from redbox.events import Claim
-from redbox.relay.breaker import Breaker
+from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.digest import Digest
 from redbox.relay.policy import Policy
 from redbox.relay.report import Tally
@@ -21,7 +21,8 @@ from redbox.relay.words import error_words
 logger = logging.getLogger("redbox.relay")
 
 BROKEN_BACKOFF_DELAY: Final = 60.0
-UNDECIDED: Final = 200  # verdicts held back at most
+UNDECIDED: Final = 200  # verdicts held back at most while the breaker is closed
+BLAMED: Final = 1000  # events remembered whose rejection blames the target
 
 
 class Exhausted(NotPublished):
@@ -40,8 +41,9 @@ class Judge:
     """Applies the retry policy and the breaker, and hands the verdict to the settler.
 
     Death is final: the verdict over an event that was rejected, or whose last attempt found the target down, is held
-    back until something speaks for the target: a success, or nothing left to try. If the breaker opens first, or the
-    relay is stopped or its box paused, those events are returned with their attempt excused.
+    back until something speaks for the target: a success, or nothing left to try. While the breaker probes, every
+    verdict is held back. If it opens, or the relay is stopped or its box paused, those events are returned with their
+    attempt excused.
     """
 
     def __init__(
@@ -59,10 +61,11 @@ class Judge:
         self._tally = tally
         self._digest = digest
         self._breaker_changed = breaker_changed
-        self._verdicts: list[tuple[Held, NotPublished]] = []
+        self._verdicts: list[tuple[Held, BaseException]] = []
         self._acknowledged_at = -math.inf  # when the target last took an event
-        #: Called when the breaker opens: what is claimed and not begun goes back.
-        self.on_open: Callable[[], None] = lambda: None
+        self._blamed: dict[str, float] = {}  # event id: since when its rejections blame the target
+        #: Called when the breaker begins to probe or opens: claims whose publish has not begun are released.
+        self.give_back: Callable[[], None] = lambda: None
         #: Called for an event that a dead-letter target has to take before it may die.
         self.on_death: Callable[[Held], None] | None = None
 
@@ -79,9 +82,9 @@ class Judge:
         self._settler.ack(held)
         self._acknowledged_at = asyncio.get_running_loop().time()
         if self._breaker is not None:
-            if self._breaker.succeeded():
-                logger.info("the breaker is closed: the target acknowledges again")
-                self._breaker_changed()
+            doubted = self._breaker.doubting
+            if self._breaker.succeeded(held.claim.event.event_type):
+                self._closed(self._breaker, doubted=doubted)
             if self._verdicts:
                 self.decide()
 
@@ -91,23 +94,55 @@ class Judge:
             return
         self._tally.failed += 1
         self._write_failure(held.claim, error)
-        if self._breaker is not None and self._breaker.failed(error, held.claim.event_id):
-            self._opened(self._breaker)
-        attempts = self._policy.attempts
-        used_up = attempts is not None and held.claim.failures + 1 >= attempts
-        if self._breaker is not None and (not self._breaker.closed or self._target_is_down(held, error)):
+        if self._breaker is None:
+            self._decide(held, error)
+            return
+        if self._breaker.failed(error, held.claim):
+            logger.debug("%s; a sample of other events is tried", self._breaker.reason)
+            self.give_back()
+        if self._breaker.circuit is Circuit.OPEN:
             self._again(held, error, excuse=True)  # the target is to blame, not the event
-        elif not used_up and not isinstance(error, Reject):
-            self._again(held, error, excuse=False)
-        elif self._breaker is not None and isinstance(error, Reject | Unavailable):
+        elif self._breaker.circuit is Circuit.PROBING or self._may_be_wrong(held, error):
             self._hold_back(held, error)
         else:
-            self.doom(held, error)
+            self._decide(held, error)
 
-    def _target_is_down(self, held: Held, error: BaseException) -> bool:
-        """Whether the target is to blame: it could not be reached, and has taken no other event since this one was
-        claimed. An event that makes its target fall over, while others get through, uses up its attempts."""
-        return isinstance(error, Unavailable) and self._acknowledged_at < held.since
+    def _may_be_wrong(self, held: Held, error: BaseException) -> bool:
+        """Whether the event would die of something that the target may be to blame for."""
+        if isinstance(error, Unavailable):
+            return self._used_up(held) and not self._target_is_to_blame(held, error)
+        return isinstance(error, Reject)
+
+    def _used_up(self, held: Held) -> bool:
+        """Whether the attempt was the last one."""
+        return self._policy.attempts is not None and held.claim.failures + 1 >= self._policy.attempts
+
+    def _decide(self, held: Held, error: BaseException) -> None:
+        """The event is returned or dies, by the policy."""
+        if self._breaker is not None and self._target_is_to_blame(held, error):
+            self._again(held, error, excuse=True)
+        elif isinstance(error, Reject) or self._used_up(held):
+            self.doom(held, error)
+        else:
+            self._again(held, error, excuse=False)
+
+    def _target_is_to_blame(self, held: Held, error: BaseException) -> bool:
+        """Whether the target is to blame, not the event.
+
+        It could not be reached, and has taken no other event since this one was claimed. (An event that makes its
+        target fall over, while others get through, uses up its attempts.) Or it rejected the event for a reason that
+        blames the target, for the first time, or without having taken another event since then.
+        """
+        if isinstance(error, Unavailable):
+            return self._acknowledged_at < held.since
+        if not isinstance(error, Reject) or _about_the_event(error):
+            return False
+        before = self._blamed.get(held.claim.event_id)
+        if before is None:
+            if len(self._blamed) >= BLAMED:
+                self._blamed.pop(next(iter(self._blamed)))
+            self._blamed[held.claim.event_id] = asyncio.get_running_loop().time()
+        return before is None or self._acknowledged_at < before
 
     def doom(self, held: Held, error: BaseException) -> None:
         """It dies; first the dead-letter target gets it, if there is one."""
@@ -142,10 +177,10 @@ class Judge:
         self._digest.write(logging.WARNING, "failed", text, error_words(error))
 
     def decide(self) -> None:
-        """The verdicts held back were about their events: they die."""
+        """Decides over the events whose verdicts are held back."""
         verdicts, self._verdicts = self._verdicts, []
         for held, error in verdicts:
-            self.doom(held, error)
+            self._decide(held, error)
 
     def excuse(self) -> None:
         """Nothing spoke for the target: the events whose verdicts are held back are returned, their attempt excused."""
@@ -158,16 +193,36 @@ class Judge:
         """How many events wait for their verdict."""
         return len(self._verdicts)
 
-    def _hold_back(self, held: Held, error: NotPublished) -> None:
+    def _hold_back(self, held: Held, error: BaseException) -> None:
         self._verdicts.append((held, error))
-        if len(self._verdicts) >= UNDECIDED:  # so many, and no kind in a majority: it is the events
-            self.decide()
+        if len(self._verdicts) >= UNDECIDED and self._breaker is not None and self._breaker.closed:
+            self.decide()  # the kinds differ, or the breaker would probe: it is the events
 
-    def _opened(self, breaker: Breaker) -> None:
+    def _closed(self, breaker: Breaker, *, doubted: bool) -> None:
+        if not doubted:
+            logger.info("the breaker is closed: the target acknowledges again")
+            self._breaker_changed()
+            self.excuse()  # the target may have come back after these were refused
+        for event_type in sorted(breaker.isolated):
+            text = f"events of type {event_type} keep failing while others are published"
+            self._digest.write(logging.WARNING, f"isolated {event_type}", text, "they do not open the breaker")
+
+    def opened(self, breaker: Breaker, *, doubted: bool) -> None:
+        """The breaker has opened, after a series of failures (`doubted`) or again after a probe.
+
+        Of the events that a probe was refused for their own sake, the oldest dies: so a box that holds nothing else
+        does not stay as it is, and a target that rejects everything by mistake gets one event per probe.
+        """
         logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
         self._breaker_changed()
+        if not doubted:
+            refused = [verdict for verdict in self._verdicts if _about_the_event(verdict[1])]
+            if refused:
+                oldest = min(refused, key=lambda verdict: verdict[0].claim.due_ms)
+                self._verdicts.remove(oldest)
+                self.doom(*oldest)
         self.excuse()
-        self.on_open()
+        self.give_back()
 
     def _again(self, held: Held, error: BaseException, *, excuse: bool) -> None:
         delay = self._delay(held.claim, error)
@@ -184,6 +239,10 @@ class Judge:
             logger.exception("the backoff function failed for event %s", claim.event_id)
             delay = BROKEN_BACKOFF_DELAY
         return max(delay, _bounded(asked or 0.0))
+
+
+def _about_the_event(error: BaseException) -> bool:
+    return isinstance(error, Reject) and getattr(error, "blames_target", False) is not True
 
 
 def _asked(error: RetryLater | Unavailable) -> float | None:

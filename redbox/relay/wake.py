@@ -28,7 +28,9 @@ class Waker:
         self._can_claim: bool | None = None
         self._asking: asyncio.Task[bool] | None = None
 
-    async def wait(self, due_in: float | None, limit: int, *, holding: int, beside: str, size: int) -> None:
+    async def wait(
+        self, due_in: float | None, limit: int, *, holding: int, beside: str, size: int, probe: bool
+    ) -> None:
         """Until a hint comes, the next event is due, or it is time to look anyway. Then up to `limit` events may be
         claimed already."""
         if due_in is not None and due_in < SOON:
@@ -37,7 +39,7 @@ class Waker:
         if self._can_claim is None:
             self._can_claim = await self._box.can_end_wait()
         if self._can_claim:
-            self._asker.ask(limit, holding=holding, beside=beside, size=size, wait=True)
+            self._asker.ask(limit, holding=holding, beside=beside, size=size, wait=True, probe=probe)
             await self._asker.answered(due_in)
             return
         if self._asking is None:

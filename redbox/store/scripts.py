@@ -40,7 +40,10 @@ REGISTRY: Final[dict[str, Signature]] = {
         flag=None,
     ),
     "claim": Signature(
-        ("relay", "limit", "lease", "attempts", "bytes", "holding", "until", "stream", "owner", "batch", "beside"),
+        (
+            "relay", "limit", "lease", "attempts", "bytes", "holding", "until", "stream", "owner", "batch", "beside",
+            "spread",
+        ),
         errors=("NEWERLAYOUT", "PAUSED", "STREAMTAKEN"),
     ),
     "renew": Signature(("relay", "lease", "alone"), ("id", "number")),

@@ -108,20 +108,30 @@ class Store:
             return [[UNCONFIRMED, str(error)] if reply in (CREATED, EXISTS) else reply for reply in error.replies]
 
     async def claim(
-        self, relay: str, limit: int, lease: int, attempts: int, size: int, holding: int, beside: str = ""
+        self,
+        relay: str,
+        limit: int,
+        lease: int,
+        attempts: int,
+        size: int,
+        holding: int,
+        beside: str = "",
+        *,
+        spread: bool = False,
     ) -> Replies:
-        return await self._run("claim", (relay, limit, lease, attempts, size, holding, *ANY_TIME, *NO_BATCH, beside))
+        arguments = (relay, limit, lease, attempts, size, holding, *ANY_TIME, *NO_BATCH, beside, int(spread))
+        return await self._run("claim", arguments)
 
     async def cut(self, batch: Batch, relay: str, limit: int, lease: int, size: int, until: int | None) -> Replies:
         """The claim of a stream: what is claimed becomes part of a batch."""
         latest = "" if until is None else until
-        return await self._run("claim", (relay, limit, lease, 0, size, 1, latest, *batch, ""))
+        return await self._run("claim", (relay, limit, lease, 0, size, 1, latest, *batch, "", 0))
 
     async def claim_when_hinted(self, longest: float, wait: Wait, *arguments: Any) -> Replies:
         """Claims as soon as there is a hint, the time is over, or the wait is ended: in the server, in one exchange."""
         script = await self.script("claim")
         waiting = ("BLPOP", keys.wake(self.box), keys.wait(self.box, wait.name), await self._bounded(longest))
-        arguments = (*arguments[:-1], *ANY_TIME, *NO_BATCH, arguments[-1])
+        arguments = (*arguments[:-1], *ANY_TIME, *NO_BATCH, arguments[-1], 0)
         claiming = ("EVALSHA", script.sha, 1, self._meta, *arguments)
         waited, reply = await self._exchange([waiting, claiming], repeat=False, writes=True, wait=wait)
         if isinstance(reply, NoScriptError):

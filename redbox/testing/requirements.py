@@ -59,7 +59,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "RF-1": "exponential, fixed or custom delay with jitter, after now; blocks no relay; no delay needs a limit",
     "RF-2": "'3 attempts, every 10 minutes' is one line of options",
     "RF-3": "dead events: by hand, dropped by policy, patched by a job, or sent elsewhere",
-    "RF-4": "a target that is down or rejects everything does not burn the backlog",
+    "RF-4": "a target that is down or rejects everything does not burn the backlog; bad events do not delay good ones",
     # Ordering
     "OP-1": "one ordering_key: strictly in put order, one at a time, across relays, retries, expiries and crashes",
     "OP-2": "a waiting head holds its line; a dead one skips or blocks it, as the box is set",

@@ -20,6 +20,7 @@ SETTLER = ("tests/relay/test_settler.py",)
 LOST_DATA = ("tests/relay/test_lost_data.py",)
 CAPACITY = ("tests/relay/test_capacity.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
+POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
 METRICS = ("tests/unit/test_metrics.py",)
 EXACT_TIMES = ("tests/unit/test_exact_times.py",)
@@ -49,13 +50,13 @@ PYTHON_MUTANTS = [
     # what becomes of an event
     Mutant("a target's wish to wait is ignored", "redbox/relay/judge.py", "return _bounded(asked)", "return 0.0", ENGINE),
     Mutant("the Retry-After of a target that is down is ignored", "redbox/relay/judge.py", "asked = _asked(error) if isinstance(error, RetryLater | Unavailable) else None", "asked = _asked(error) if isinstance(error, RetryLater) else None", ENGINE),
-    Mutant("one attempt more than allowed", "redbox/relay/judge.py", "held.claim.failures + 1 >= attempts", "held.claim.failures >= attempts", ENGINE),
+    Mutant("one attempt more than allowed", "redbox/relay/judge.py", "held.claim.failures + 1 >= self._policy.attempts", "held.claim.failures >= self._policy.attempts", ENGINE),
     Mutant("an event that is too old is published", "redbox/relay/judge.py", "if limit is not None and age > limit * 1000:", "if False:", ENGINE),
     Mutant("an exhausted event is published", "redbox/relay/judge.py", "if claim.exhausted:", "if False:", ENGINE),
     Mutant("failures count while the breaker is open", "redbox/relay/judge.py", "self._again(held, error, excuse=True)  # the target", "self._again(held, error, excuse=False)  # the target", BREAKER_IN_RELAY),
-    Mutant("a rejection is final at once", "redbox/relay/judge.py", "elif self._breaker is not None and isinstance(error, Reject | Unavailable):", "elif False:", BREAKER_IN_RELAY),
-    Mutant("a target that is down uses up attempts", "redbox/relay/judge.py", "return isinstance(error, Unavailable) and self._acknowledged_at < held.since", "return False", BREAKER_IN_RELAY),
-    Mutant("an event that makes its target fall over never dies", "redbox/relay/judge.py", "return isinstance(error, Unavailable) and self._acknowledged_at < held.since", "return isinstance(error, Unavailable)", BREAKER_IN_RELAY),
+    Mutant("a rejection is final at once", "redbox/relay/judge.py", "return isinstance(error, Reject)\n", "return False\n", BREAKER_IN_RELAY),
+    Mutant("a target that is down uses up attempts", "redbox/relay/judge.py", "            return self._acknowledged_at < held.since", "            return False", BREAKER_IN_RELAY),
+    Mutant("an event that makes its target fall over never dies", "redbox/relay/judge.py", "            return self._acknowledged_at < held.since", "            return True", BREAKER_IN_RELAY),
     Mutant("a suspect decides over rejections held back", "redbox/relay/engine.py", "await self._until_few(1, more_to_try=True)", "await self._until_few(1)", BREAKER_IN_RELAY),
     Mutant("puts behind a silent store wait in turn", "redbox/box/lane.py", "self._fail_queue(error)", "pass", FROZEN),
     Mutant("an attempt that was interrupted counts", "redbox/relay/judge.py", "self._settler.retry(held, 0.0, error, excuse=True)", "self._settler.retry(held, 0.0, error, excuse=False)", ENDS),
@@ -72,7 +73,12 @@ PYTHON_MUTANTS = [
     Mutant("opens one rejection too late", "redbox/relay/breaker.py", "if self._rejected[kind] >= rejections:", "if self._rejected[kind] > rejections:", BREAKER),
     Mutant("rejections of all kinds are one kind", "redbox/relay/breaker.py", "if self._rejected[kind] >= rejections:", "if self._rejected.total() >= rejections:", BREAKER),
     Mutant("one event opens the breaker by itself", "redbox/relay/breaker.py", "self._failed.add(event_id)", 'self._failed.add(f"{event_id}{len(self._failed)}")', BREAKER),
-    Mutant("a success forgets nothing", "redbox/relay/breaker.py", "        if self._down or self._failed or self._rejected:\n            self._forget()\n", "", BREAKER),
+    Mutant("a success forgets nothing", "redbox/relay/breaker.py", "        if self._failing:\n            self._forget()\n", "", BREAKER),
+    Mutant("a type that keeps failing is not isolated", "redbox/relay/breaker.py", "                self._isolated.add(pair)\n", "                pass\n", BREAKER),
+    Mutant("an isolated type stays so for ever", "redbox/relay/breaker.py", "if self._clock() - self._succeeded_at <= self._longest:", "if True:", BREAKER),
+    Mutant("a type is isolated for every reason", "redbox/relay/breaker.py", "if (event_type, kind) in self._isolated:", "if event_type in self.isolated:", BREAKER),
+    Mutant("a doubt has no end", "redbox/relay/breaker.py", "self._tried < MOST_IN_DOUBT and self.patience()", "self.patience()", BREAKER),
+    Mutant("a doubt may take for ever", "redbox/relay/breaker.py", "self._tried < MOST_IN_DOUBT and self.patience()", "self._tried < MOST_IN_DOUBT", BREAKER),
     Mutant("the pause between probes stays the same", "redbox/relay/breaker.py", "self._pause = min(2 * self._pause, self._longest)", "pass", BREAKER),
     Mutant("the pause between probes has no bound", "redbox/relay/breaker.py", "min(2 * self._pause, self._longest)", "2 * self._pause", BREAKER),
     Mutant("the pause stays long after the breaker closed", "redbox/relay/breaker.py", '"", self._first_pause', '"", self._pause', BREAKER),
@@ -99,8 +105,15 @@ PYTHON_MUTANTS = [
     Mutant("published although its lease was lost", "redbox/relay/workers.py", "if held.lost or moment >= held.deadline:\n                self._settler", "if moment >= held.deadline:\n                self._settler", LEASES),
     Mutant("a suspect is published in company", "redbox/relay/engine.py", "        await self._until_few(1, more_to_try=True)\n", "", LEASES),
     Mutant("more is claimed while a suspect is published", "redbox/relay/engine.py", "        self.workers.add([held])\n        await self._until_tried()\n", "        self.workers.add([held])\n", LEASES),
-    Mutant("claims that arrive when the breaker is open are published", "redbox/relay/engine.py", "elif self._stopping or self._is_open() or self.workers.all_stuck:", "elif self._stopping or self.workers.all_stuck:", BREAKER_IN_RELAY),
-    Mutant("a probe is as many as there is room for", "redbox/relay/engine.py", "self._asker.ask(1 if probing else room,", "self._asker.ask(room,", BREAKER_IN_RELAY),
+    Mutant("claims that arrive when the breaker is open are published", "redbox/relay/engine.py", "elif self._stopping or self.workers.all_stuck or not self._may_publish(answer):", "elif self._stopping or self.workers.all_stuck:", BREAKER_IN_RELAY),
+    Mutant("a sample is claimed like other events", "redbox/relay/engine.py", "self._asker.ask(self._sample(self._breaker), **self._in_hand(), probe=True)", "self._asker.ask(self._sample(self._breaker), **self._in_hand())", POISON),
+    Mutant("a sample is not spread", "redbox/relay/asker.py", "spread=probe and not wait", "spread=False", POISON),
+    Mutant("claims that were given back are not sampled", "redbox/relay/engine.py", "(doubted and self._more_in_hand and not patience.cancelled_caught)", "False", POISON),
+    Mutant("a probe that fails kills every rejected event", "redbox/relay/judge.py", "        self.excuse()\n        self.give_back()\n", "        self.decide()\n        self.give_back()\n", POISON),
+    Mutant("a probe that fails kills no rejected event", "redbox/relay/judge.py", "            if refused:\n", "            if False:\n", POISON),
+    Mutant("the end of an outage kills the events that were refused before", "redbox/relay/judge.py", "            self.excuse()  # the target may", "            pass  # the target may", BREAKER_IN_RELAY),
+    Mutant("a rejection that blames the target is about the event", "redbox/relay/judge.py", "if not isinstance(error, Reject) or _about_the_event(error):", "if True:", POISON),
+    Mutant("a rejection that blames the target never counts", "redbox/relay/judge.py", "return before is None or self._acknowledged_at < before", "return True", POISON),
     Mutant("events not begun stay claimed when the relay stops", "redbox/relay/engine.py", "        for held in self.workers.take_back():\n            self._settler.release(held)\n", "", ENDS),
     Mutant("a drain waits for ever for a store that is away", "redbox/relay/engine.py", "if never_started or (drain and pause > DRAIN_PATIENCE):", "if never_started:", ENDS),
     Mutant("a drain forgets the claims of dead relays", "redbox/relay/relay.py", "            await Reaper(self._box).run_once()\n", "", ENDS),
@@ -165,7 +178,7 @@ PYTHON_MUTANTS = [
     Mutant("a transaction needs no confirmation", "redbox/store/transact.py", "        if shortfall:", "        if False:", TRANSACTION),
     # faults of connections and servers
     Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True)", "durability=durability)", (FAULTS, "-k", "put_whose")),
-    Mutant("a claim is repeated", "redbox/store/store.py", "holding, *ANY_TIME, *NO_BATCH, beside))", "holding, *ANY_TIME, *NO_BATCH, beside), repeat=True)", (FAULTS, "-k", "claim_whose")),
+    Mutant("a claim is repeated", "redbox/store/store.py", "        return await self._run(\"claim\", arguments)\n\n    async def cut", "        return await self._run(\"claim\", arguments, repeat=True)\n\n    async def cut", (FAULTS, "-k", "claim_whose")),
     Mutant("an ack is repeated", "redbox/store/store.py", "*_flat(claims)), durability=durability)\n\n    async def stream", "*_flat(claims)), durability=durability, repeat=True)\n\n    async def stream", (FAULTS, "-k", "ack_whose")),
     Mutant("a flushed script is an error", "redbox/store/store.py", "for way in (by_sha, by_text):", "for way in (by_sha, by_sha):", (FAULTS, "-k", "script_flush")),
     Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", (FAULTS, "-k", "put_whose")),

@@ -7,8 +7,19 @@ from typing import Any
 import pytest
 
 from redbox import Breaker, Reject, RetryLater, Unavailable, UsageError
+from redbox.events import Claim
 from redbox.relay import Circuit
-from redbox.relay.breaker import FAILURES, LONGEST_PAUSE, PAUSE, REJECTIONS, UNAVAILABLE
+from redbox.relay.breaker import (
+    FAILURES,
+    LARGEST_SAMPLE,
+    LONGEST_PAUSE,
+    MOST_IN_DOUBT,
+    PAUSE,
+    REJECTIONS,
+    SAMPLE,
+    UNAVAILABLE,
+)  # fmt: skip
+from tests.publishers.claims import new_claim
 
 DOWN = Unavailable("connection refused")
 ERROR = RuntimeError("no")
@@ -32,54 +43,69 @@ def breaker(clock: Clock) -> Breaker:
     return Breaker(clock=clock)
 
 
+def event(event_id: str = "one", event_type: str = "n") -> Claim:
+    return new_claim(event_id=event_id, event_type=event_type)
+
+
+def events(count: int, event_type: str = "n") -> list[Claim]:
+    return [event(f"{event_type}-{number}", event_type) for number in range(count)]
+
+
+def doubting(breaker: Breaker, error: Exception = DOWN) -> Breaker:
+    for claim in events(max(UNAVAILABLE, FAILURES, REJECTIONS)):
+        if breaker.failed(error, claim):
+            break
+    assert breaker.doubting
+    return breaker
+
+
 def opened(breaker: Breaker) -> Breaker:
-    for _ in range(UNAVAILABLE):
-        breaker.failed(DOWN, "one")
-    assert breaker.circuit is Circuit.OPEN
+    doubting(breaker).probe()
+    assert breaker.sample_failed(0)
     return breaker
 
 
 @pytest.mark.req("RF-4")
-def test_opens_when_the_target_was_unavailable_five_times_in_a_row(breaker: Breaker):
-    answers = [breaker.failed(DOWN, "one") for _ in range(5)]
+def test_probes_when_the_target_was_unavailable_five_times_in_a_row(breaker: Breaker):
+    answers = [breaker.failed(DOWN, event()) for _ in range(5)]
     assert answers == [False] * 4 + [True]
-    assert (breaker.circuit, breaker.wait(), breaker.opened) == (Circuit.OPEN, PAUSE, 1)
+    assert (breaker.circuit, breaker.doubting, breaker.wait(), breaker.opened) == (Circuit.PROBING, True, 0, 0)
     assert breaker.reason == "the target was unavailable 5 times in a row: connection refused"
 
 
 @pytest.mark.req("RF-4")
-def test_opens_when_twenty_different_events_failed_in_a_row(breaker: Breaker):
-    answers = [breaker.failed(ERROR, f"event-{number}") for number in range(20)]
+def test_probes_when_twenty_different_events_failed_in_a_row(breaker: Breaker):
+    answers = [breaker.failed(ERROR, claim) for claim in events(20)]
     assert answers == [False] * 19 + [True]
     assert breaker.reason == "20 events in a row failed, the last one with: RuntimeError: no"
 
 
 def test_a_wish_to_wait_is_a_failure_like_others(breaker: Breaker):
-    assert [breaker.failed(RetryLater(5), f"event-{number}") for number in range(FAILURES)][-1]
+    assert [breaker.failed(RetryLater(5), claim) for claim in events(FAILURES)][-1]
 
 
 @pytest.mark.req("RF-4")
 def test_one_event_that_fails_again_and_again_is_to_blame_itself(breaker: Breaker):
-    assert not any(breaker.failed(ERROR, "one") for _ in range(100))
+    assert not any(breaker.failed(ERROR, event()) for _ in range(100))
     assert breaker.closed
 
 
 @pytest.mark.req("RF-4")
-def test_opens_at_twenty_rejections_of_one_kind(breaker: Breaker):
-    answers = [breaker.failed(Reject(f"no {number}", kind="HTTP 401"), f"event-{number}") for number in range(20)]
+def test_probes_at_twenty_rejections_of_one_kind(breaker: Breaker):
+    answers = [breaker.failed(Reject(f"no {claim.event_id}", kind="HTTP 401"), claim) for claim in events(20)]
     assert answers == [False] * 19 + [True]
     assert breaker.reason == "20 rejections in a row: HTTP 401"
 
 
 def test_rejections_of_different_kinds_are_about_the_events(breaker: Breaker):
-    assert not any(breaker.failed(Reject(f"bad field {number}"), f"event-{number}") for number in range(200))
+    assert not any(breaker.failed(Reject(f"bad field {claim.event_id}"), claim) for claim in events(200))
     assert breaker.closed
 
 
 def test_rejections_and_failures_are_counted_apart(breaker: Breaker):
-    for number in range(REJECTIONS - 1):
-        breaker.failed(Reject("no", kind="HTTP 401"), f"event-{number}")
-        breaker.failed(ERROR, f"event-{number}")
+    for claim in events(REJECTIONS - 1):
+        breaker.failed(Reject("no", kind="HTTP 401"), claim)
+        breaker.failed(ERROR, claim)
     assert breaker.closed
 
 
@@ -88,10 +114,78 @@ def test_rejections_and_failures_are_counted_apart(breaker: Breaker):
 def test_a_success_starts_the_count_anew(breaker: Breaker, error: Exception):
     limit = UNAVAILABLE if error is DOWN else 20
     for _ in range(5):
-        for number in range(limit - 1):
-            assert not breaker.failed(error, f"event-{number}")
-        assert not breaker.succeeded()
+        for claim in events(limit - 1):
+            assert not breaker.failed(error, claim)
+        assert not breaker.succeeded("n")
     assert breaker.closed
+
+
+# --- in doubt ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("error", [DOWN, ERROR, Reject("no")])
+def test_a_success_in_the_sample_closes_it_without_a_pause(breaker: Breaker, error: Exception):
+    assert doubting(breaker, error).probe() == SAMPLE
+    assert not breaker.failed(error, event("sample"))
+    assert breaker.succeeded("n")
+    assert (breaker.circuit, breaker.reason, breaker.opened) == (Circuit.CLOSED, "", 0)
+    assert not breaker.sample_failed(SAMPLE)  # the sample that has just ended
+    assert breaker.closed
+
+
+@pytest.mark.req("RF-4")
+def test_it_opens_at_once_when_the_whole_sample_found_the_target_down(breaker: Breaker):
+    for claim in events(doubting(breaker).probe()):
+        breaker.failed(DOWN, claim)
+    assert breaker.sample_failed(SAMPLE)
+    assert (breaker.circuit, breaker.wait(), breaker.opened) == (Circuit.OPEN, PAUSE, 1)
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("error", [ERROR, Reject("no")])
+def test_while_the_target_answers_larger_samples_are_tried(breaker: Breaker, error: Exception):
+    doubting(breaker, error)
+    sizes, tried, done = [], 0, False
+    while not done:
+        sizes.append(breaker.probe())
+        for claim in events(sizes[-1]):
+            breaker.failed(error, claim)
+        tried += sizes[-1]
+        done = breaker.sample_failed(sizes[-1])
+    assert sizes[:3] == [SAMPLE, 2 * SAMPLE, 4 * SAMPLE]
+    assert MOST_IN_DOUBT <= tried < 2 * MOST_IN_DOUBT
+    assert breaker.circuit is Circuit.OPEN
+
+
+@pytest.mark.req("RF-4")
+def test_it_opens_when_nothing_is_left_to_try(breaker: Breaker):
+    doubting(breaker, ERROR).probe()
+    assert breaker.sample_failed(0)
+
+
+@pytest.mark.req("RF-4")
+def test_a_doubt_takes_no_longer_than_the_first_pause(breaker: Breaker, clock: Clock):
+    doubting(breaker, ERROR).probe()
+    clock.now += PAUSE / 4
+    assert breaker.patience() == PAUSE * 3 / 4
+    breaker.failed(ERROR, event())
+    clock.now += PAUSE
+    assert breaker.patience() == 0
+    assert breaker.sample_failed(SAMPLE)
+
+
+def test_a_series_that_begins_beside_a_sample_waits_for_a_sample_of_its_own(breaker: Breaker):
+    """The rest of a sample that closed the breaker may fail."""
+    doubting(breaker).probe()
+    breaker.succeeded("n")
+    doubting(breaker)
+    assert not breaker.sample_failed(SAMPLE)
+    breaker.probe()
+    assert breaker.sample_failed(SAMPLE)
+
+
+# --- open, and probing again -----------------------------------------------------------------------------------------
 
 
 def test_while_it_is_open_it_waits_then_probes(breaker: Breaker, clock: Clock):
@@ -100,58 +194,111 @@ def test_while_it_is_open_it_waits_then_probes(breaker: Breaker, clock: Clock):
     assert breaker.wait() == PAUSE * 3 / 4
     clock.now += PAUSE
     assert breaker.wait() == 0
-    breaker.probe()
+    assert breaker.probe() == SAMPLE
     assert (breaker.circuit, breaker.closed, breaker.wait()) == (Circuit.PROBING, False, 0)
+    assert (breaker.doubting, breaker.patience()) == (False, None)
 
 
 @pytest.mark.req("RF-4")
 def test_a_probe_that_succeeds_closes_it(breaker: Breaker):
     opened(breaker).probe()
-    assert breaker.succeeded()
+    assert breaker.succeeded("n")
     assert (breaker.circuit, breaker.closed, breaker.reason) == (Circuit.CLOSED, True, "")
-    assert not breaker.succeeded()
+    assert not breaker.succeeded("n")
 
 
 @pytest.mark.req("RF-4")
 def test_each_probe_that_fails_doubles_the_pause_up_to_the_longest(breaker: Breaker, clock: Clock):
     opened(breaker)
-    reason, waits = breaker.reason, []
+    reason, waits, sizes = breaker.reason, [], []
     for _ in range(8):
         clock.now += breaker.wait()
-        breaker.probe()
-        assert breaker.failed(ERROR, "one")
+        sizes.append(breaker.probe())
+        breaker.failed(ERROR, event())
+        assert breaker.sample_failed(1)
         waits.append(breaker.wait())
     assert waits == [2, 4, 8, 16, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
+    assert sizes == [SAMPLE, 2 * SAMPLE, 4 * SAMPLE, *[LARGEST_SAMPLE] * 5]
     assert (breaker.reason, breaker.opened) == (reason, 9)
+
+
+def test_a_target_that_is_down_gets_small_samples(breaker: Breaker):
+    opened(breaker)
+    for _ in range(5):
+        assert breaker.probe() == SAMPLE
+        breaker.failed(DOWN, event())
+        assert breaker.sample_failed(SAMPLE)
 
 
 def test_after_it_closed_the_pause_is_short_again(breaker: Breaker):
     for _ in range(3):
         opened(breaker).probe()
-        breaker.failed(DOWN, "one")
+        breaker.failed(DOWN, event())
+        breaker.sample_failed(1)
         breaker.probe()
-        breaker.succeeded()
+        breaker.succeeded("n")
         assert opened(breaker).wait() == PAUSE
         breaker.probe()
-        breaker.succeeded()
+        breaker.succeeded("n")
 
 
 def test_what_fails_late_while_it_is_open_changes_nothing(breaker: Breaker, clock: Clock):
     opened(breaker)
     clock.now += PAUSE / 2
-    assert not any(breaker.failed(error, "late") for error in (DOWN, ERROR, Reject("no")) for _ in range(100))
+    assert not any(breaker.failed(error, event()) for error in (DOWN, ERROR, Reject("no")) for _ in range(100))
     assert (breaker.wait(), breaker.opened) == (PAUSE / 2, 1)
     breaker.probe()
-    breaker.succeeded()
-    assert not any(breaker.failed(DOWN, "one") for _ in range(UNAVAILABLE - 1))
+    breaker.succeeded("n")
+    assert not any(breaker.failed(DOWN, event()) for _ in range(UNAVAILABLE - 1))
 
 
-def test_an_error_that_cannot_be_told_opens_it_all_the_same(breaker: Breaker):
+# --- types that keep failing -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("error", [DOWN, ERROR, Reject("no")])
+def test_a_type_that_fails_while_another_succeeds_is_isolated(breaker: Breaker, clock: Clock, error: Exception):
+    doubting(breaker, error).probe()
+    breaker.succeeded("good")
+    assert breaker.isolated == {"n"}
+    assert not any(breaker.failed(error, claim) for claim in events(100))
+    clock.now += LONGEST_PAUSE + 1  # and nothing has succeeded since
+    assert any(breaker.failed(error, claim) for claim in events(100))
+
+
+def test_an_isolated_type_counts_for_other_failures_and_after_a_success(breaker: Breaker):
+    doubting(breaker, ERROR).probe()
+    breaker.succeeded("good")
+    assert any(breaker.failed(DOWN, claim) for claim in events(UNAVAILABLE))
+    breaker.probe()
+    breaker.succeeded("good")
+    breaker.succeeded("n")
+    assert breaker.isolated == frozenset()
+    assert any(breaker.failed(ERROR, claim) for claim in events(FAILURES))
+
+
+def test_other_types_still_open_it(breaker: Breaker):
+    doubting(breaker, ERROR).probe()
+    breaker.succeeded("good")
+    assert any(breaker.failed(ERROR, claim) for claim in events(FAILURES, "good"))
+
+
+def test_no_type_is_isolated_because_the_target_came_back_late_for_it(breaker: Breaker):
+    opened(breaker).probe()
+    breaker.failed(DOWN, event())
+    breaker.succeeded("good")
+    assert breaker.isolated == frozenset()
+
+
+# --- odd input -------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_without_a_readable_text_counts_too(breaker: Breaker):
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("I have no words")
 
-    answers = [breaker.failed(Mute(), f"event-{number}") for number in range(FAILURES)]
+    answers = [breaker.failed(Mute(), claim) for claim in events(FAILURES)]
     assert answers[-1]
     assert "Mute" in breaker.reason
 

@@ -183,6 +183,49 @@ async def test_oldest_available_first_whatever_the_order_of_puts(box: Box):
     assert await check_invariants(box) == []
 
 
+async def sample(box: Box, limit: int) -> list[str]:
+    packed = await box.claim_packed("relay", limit=limit, lease=30, attempts=None, holding=0, spread=True)
+    return [claim.event_id for claim in await box.unpack(packed)]
+
+
+@pytest.mark.req("SC-2", "RF-4")
+async def test_a_sample_is_spread_from_the_newest_to_the_oldest(box: Box):
+    """A relay that doubts its target must not see the oldest events only."""
+    for number in range(10):
+        await box.put(Event("n", event_id=f"e{number}"))
+        await advance(box, seconds=1)
+    await box.put(Event("n", event_id="later", delay=3600))
+    assert await sample(box, 4) == ["e9", "e6", "e3", "e0"]
+    assert await check_invariants(box) == []
+    assert await sample(box, 1) == ["e8"]
+    assert sorted(await sample(box, 500)) == ["e1", "e2", "e4", "e5", "e7"]
+    assert await sample(box, 5) == []
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SC-2")
+async def test_a_sample_takes_lost_ids_out_of_the_way(box: Box):
+    for number in range(3):
+        await box.put(Event("n", event_id=f"e{number}"))
+        await advance(box, seconds=1)
+    await box._store.exchange([("DEL", keys.event(box.name, "e1"))])
+    assert sorted(await sample(box, 3)) == ["e0", "e2"]
+    assert await sample(box, 3) == []
+    assert (await box.stats()).lost == 1
+
+
+@pytest.mark.req("SC-2")
+async def test_a_sample_holds_a_suspect_only_when_there_is_nothing_else(box: Box):
+    await box.put(Event("n", event_id="suspect"))
+    for _ in range(2):
+        await claim_one(box)
+        await expire(box)
+    await box.put_many([Event("n", event_id="e1"), Event("n", event_id="e2")])
+    assert sorted(await sample(box, 5)) == ["e1", "e2"]
+    assert await sample(box, 5) == ["suspect"]
+    assert await check_invariants(box) == []
+
+
 @pytest.mark.req("SC-2")
 async def test_never_more_than_the_limit(box: Box):
     ids = [receipt.event_id for receipt in await box.put_many([Event("n") for _ in range(7)])]
