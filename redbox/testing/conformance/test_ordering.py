@@ -338,6 +338,17 @@ async def test_killing_one_in_the_middle_takes_it_out(box: Box, policy: str):
     assert seen == ["n0", "n2"]
 
 
+@pytest.mark.req("OP-1", "RO-3")
+async def test_killing_one_behind_a_claimed_head_leaves_the_head_alone(box: Box):
+    ids = await put_line(box, 3)
+    (head,) = await box.claim("relay")
+    assert await box.operate.kill([ids[1]], who="me", why="not wanted") == [Outcome.OK]
+    assert await check_invariants(box) == []
+    assert await box.claim("relay-2") == []
+    assert await box.ack(head) == [True]
+    assert await claim_types(box) == ["n2"]
+
+
 @pytest.mark.req("OP-2", "RO-3")
 async def test_killing_a_waiting_head(box: Box):
     ids = await put_line(box, 2, delay=60)
