@@ -1,7 +1,12 @@
-"""Runs the tests once per mutant: `python -m tests.mutants [lua] [python] [NAME...]`. Exits with 1 if one survives."""
+"""Runs the tests once per mutant: `python -m tests.mutants [lua] [python] [NAME...]`. Exits with 1 if one survives.
+
+The test that killed a mutant is remembered in `killers.json` and runs first the next time. If it passes, all tests of
+the mutant run.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,6 +22,7 @@ from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.python import PYTHON_MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
+KILLERS = Path(__file__).with_name("killers.json")
 COPIED = ("redbox", "lua", "tests", "docs", "README.md", "pyproject.toml")
 CATALOGUES = {"lua": MUTANTS, "python": PYTHON_MUTANTS}
 WORKERS = 2
@@ -24,6 +30,7 @@ TEST_LIMIT = 60  # seconds for one test: a defect may make it hang
 LIMIT = 600  # seconds for the tests of one mutant
 TURNS = 3  # how often the tests run until a failure can be repeated
 FAILED = 1  # pytest: tests ran, and some failed
+NOT_FOUND = 4  # pytest: there is no such test, as when a remembered one was renamed
 
 
 def copy_of_the_project(directory: Path, mutant: Mutant | None) -> None:
@@ -44,14 +51,18 @@ def copy_of_the_project(directory: Path, mutant: Mutant | None) -> None:
         path.write_text(text.replace(mutant.old, mutant.new))
 
 
-def killed_by(mutant: Mutant | None, tests: Sequence[str]) -> str | None:
-    """The test that noticed the defect, or None if all passed.
+def killed_by(mutant: Mutant | None, tests: Sequence[str], killer: str | None = None) -> str | None:
+    """The test that noticed the defect, or None if all passed. `killer` is tried first.
 
     It has to fail twice: a test that once took too long on a busy machine has noticed nothing.
     """
     with tempfile.TemporaryDirectory(prefix="redbox-mutant-") as name:
         directory = Path(name)
         copy_of_the_project(directory, mutant)
+        if killer is not None and (directory / killer.partition("::")[0]).exists():
+            failures = [first_failure(mutant, directory, [killer]) for _ in range(2)]
+            if all(failures):
+                return killer
         for _ in range(TURNS):
             failed = first_failure(mutant, directory, tests)
             if failed is None or first_failure(mutant, directory, [failed]) is not None:
@@ -74,7 +85,7 @@ def first_failure(mutant: Mutant | None, directory: Path, tests: Sequence[str]) 
         timeout=LIMIT,
         check=False,
     )
-    if done.returncode == 0:
+    if done.returncode == 0 or (done.returncode == NOT_FOUND and len(tests) == 1):
         return None
     found = re.search(r"^(?:FAILED|ERROR) (\S+?\.py(?:::\w+)+)", done.stdout, re.MULTILINE)
     if done.returncode != FAILED or found is None:
@@ -102,11 +113,17 @@ def main() -> int:
             if noticed is not None:
                 print(f"{noticed} of {' '.join(tests)} fails without any mutant; mend that first")
                 return 1
-        running = {pool.submit(killed_by, mutant, mutant.tests): mutant for mutant in mutants}
+        killers = json.loads(KILLERS.read_text()) if KILLERS.exists() else {}
+        running = {
+            pool.submit(killed_by, mutant, mutant.tests, killers.get(mutant.name)): mutant for mutant in mutants
+        }
         for count, future in enumerate(as_completed(running), 1):
             mutant, noticed = running[future], future.result()
             if noticed is None:
                 survivors.append(mutant)
+            else:
+                killers[mutant.name] = noticed
+                KILLERS.write_text(json.dumps(dict(sorted(killers.items())), indent=1) + "\n")
             outcome = "SURVIVED" if noticed is None else "killed  "
             by = "" if noticed is None else f"  by {noticed.rpartition('::')[2]}"
             print(f"{count:3}/{len(mutants)}  {outcome}  {mutant.name}{by}", flush=True)
