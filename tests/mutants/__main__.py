@@ -114,9 +114,7 @@ def main() -> int:
                 print(f"{noticed} of {' '.join(tests)} fails without any mutant; mend that first")
                 return 1
         killers = json.loads(KILLERS.read_text()) if KILLERS.exists() else {}
-        running = {
-            pool.submit(killed_by, mutant, mutant.tests, killers.get(mutant.name)): mutant for mutant in mutants
-        }
+        running = {pool.submit(killed_by, mutant, mutant.tests, killers.get(mutant.name)): mutant for mutant in mutants}
         for count, future in enumerate(as_completed(running), 1):
             mutant, noticed = running[future], future.result()
             if noticed is None:
