@@ -40,6 +40,7 @@ from redbox.errors import (
     Unavailable,
     UnexpectedReply,
     UnknownBox,
+    UntrustedStore,
     UsageError,
 )
 
@@ -106,6 +107,7 @@ __all__ = [
     "UnexpectedReply",
     "UniqueScope",
     "UnknownBox",
+    "UntrustedStore",
     "UsageError",
     "__version__",
     "open_publisher",

@@ -31,7 +31,8 @@
         ├── DurabilityNotReached    it may be there, but not as safely as asked for
         ├── PartlyCommitted         a transaction of which some is committed and some is not
         ├── DurabilityUnsupported   this server cannot give the asked-for durability
-        └── EmbeddedServerFailed    the embedded server did not start
+        ├── EmbeddedServerFailed    the embedded server did not start
+        └── UntrustedStore          another user can write to the embedded server's directory, or runs a server there
 
 Each class's docstring is its default message. A script's error begins with a word; `WORDS` maps it to its class.
 """
@@ -264,6 +265,10 @@ class DurabilityUnsupported(StoreError):
 
 class EmbeddedServerFailed(StoreError):
     """The embedded server did not start."""
+
+
+class UntrustedStore(StoreError):
+    """Another user could read or change what is stored there; nothing was sent."""
 
 
 #: First word of a script's error → the exception it becomes.

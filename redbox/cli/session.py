@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from redbox.cli.output import Output
-from redbox.errors import UnknownBox
+from redbox.errors import UnknownBox, UntrustedStore
 
 if TYPE_CHECKING:
     from redbox import Box
@@ -38,6 +38,7 @@ class Session:
                 self.output.note(f"{self._given_url} lasts only as long as this command")
             return self._given_url
         if os.path.isdir(LOCAL_DIRECTORY):
+            _check_local_directory()
             self.output.note(f"using {LOCAL_URL}, since neither --url nor $REDBOX_URL is set")
             return LOCAL_URL
         raise click.UsageError(
@@ -79,6 +80,16 @@ class Session:
         from redbox.store.connect import describe
 
         return describe(self.url)
+
+
+def _check_local_directory() -> None:
+    """What lies in the current directory is used unasked, so a link there must be of this user's making, or root's."""
+    from redbox.store.private_directory import describe_user, is_trusted
+
+    if os.path.islink(LOCAL_DIRECTORY) and not is_trusted(owner := os.lstat(LOCAL_DIRECTORY).st_uid):
+        raise UntrustedStore(
+            f"{LOCAL_DIRECTORY} is a symbolic link of {describe_user(owner)}; give --url {LOCAL_URL} if it is meant"
+        )
 
 
 pass_session = click.make_pass_decorator(Session)

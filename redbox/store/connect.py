@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import re
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -15,16 +16,16 @@ import anyio.to_thread
 import msgspec
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.connection import BlockingConnectionPool, ConnectionPool, parse_url
+from redis.asyncio.connection import BlockingConnectionPool, ConnectionPool, UnixDomainSocketConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from redbox.arguments import option_problem, shown
-from redbox.errors import InvalidURL, MissingExtra, StoreFull, UsageError
+from redbox.errors import InvalidURL, MissingExtra, StoreFull, UntrustedStore, UsageError
 from redbox.store.attempt import SharedAttempt
-from redbox.store.line import Command, Wait
+from redbox.store.line import Command, NotConnected, Wait
 from redbox.store.wire import READ_TIMEOUT, ClusterWire, SingleWire, Wire
 
 SCHEMES: Final = (
@@ -212,10 +213,31 @@ def _sentinel(url: str, *, tls: bool) -> Endpoint:
     return Endpoint(describe(url), open_wire)
 
 
+class _OwnServer(UnixDomainSocketConnection):
+    """A connection that is used only if the server runs as this user, or as root."""
+
+    async def _connect(self) -> None:
+        from redbox.store.private_directory import check_peer
+
+        async with asyncio.timeout(self.socket_connect_timeout):
+            connected = socket.socket(socket.AF_UNIX)
+            try:
+                connected.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(connected, self.path)
+                check_peer(connected, self.path)
+                self._reader, self._writer = await asyncio.open_unix_connection(sock=connected)
+            except BaseException:
+                connected.close()
+                raise
+        await self.on_connect()
+
+
 class EmbeddedWire(SingleWire):
     """The server in a directory, which this process helps to keep running."""
 
-    def __init__(self, client: Redis, directory: str, socket: str) -> None:
+    def __init__(self, directory: str, socket: str) -> None:
+        client = Redis(unix_socket_path=socket, retry=_no_retry())
+        client.connection_pool.connection_class = _OwnServer
         super().__init__(client)
         self._socket = socket
         self._directory = directory
@@ -227,7 +249,13 @@ class EmbeddedWire(SingleWire):
 
     async def _connect(self) -> Any:
         await self._leave_removed_directory()
-        return await super()._connect()
+        try:
+            return await super()._connect()
+        except NotConnected as error:
+            refused = error.__cause__ and error.__cause__.__cause__  # redis-py makes its own error of every other
+            if isinstance(refused, UntrustedStore):
+                raise refused from None
+            raise
 
     async def _leave_removed_directory(self) -> None:
         """A server whose directory was removed writes to files that nobody will find again: another one is started."""
@@ -297,6 +325,7 @@ def _embedded(directory: str) -> Endpoint:
     if not directory:
         raise InvalidURL("embedded: names no directory; use embedded:./data")
     try:
+        _check_link(directory)
         place = os.path.realpath(directory)  # now: the process may go elsewhere
         os.fsencode(place)
     except ValueError as error:
@@ -309,9 +338,16 @@ def _embedded(directory: str) -> Endpoint:
         except BaseException:  # cancelled, or its event loop was closed
             acquisition.abandon()
             raise
-        return EmbeddedWire(Redis(unix_socket_path=path, retry=_no_retry()), place, path)
+        return EmbeddedWire(place, path)
 
     return Endpoint(f"embedded:{directory}", open_wire)
+
+
+def _check_link(directory: str) -> None:
+    if os.name == "posix":  # elsewhere there is no embedded server, and opening it says so
+        from redbox.store.private_directory import check_link
+
+        check_link(directory)
 
 
 _shared_memory: dict[str, Any] = {}

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Literal
 
 from redbox.errors import EmbeddedServerFailed, MissingExtra, UsageError
 from redbox.store import embedded_supervisor as supervisor
+from redbox.store.private_directory import OLD_LOG, PRIVATE_FILE, check_peer, open_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,15 @@ ATTEMPTS = 3  # for a start that failed for no reason that would be there again,
 LOG_BYTES = 1_000_000  # a log that has grown past this is put aside at the next start
 LEAST_FREE_BYTES = 65536  # with less than this, a server that fails has failed for want of space
 SOCKET_PATH_BYTES = 107 if sys.platform.startswith("linux") else 103
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A directory that has been checked: the path is for people and for the socket, all else uses the descriptor."""
+
+    path: str
+    directory: int
+    binary: str
 
 
 @dataclass
@@ -67,19 +77,22 @@ def acquire(directory: str | os.PathLike[str], timeout: float = START_SECONDS) -
     binary = find_binary()
     with _lock, _put_into_words(os.fspath(directory)):
         path = os.path.realpath(directory)
-        os.makedirs(path, mode=0o700, exist_ok=True)
-        address = _address(path)
-        hold = _held.get(path)
-        if hold is None:
-            _held[path] = _Hold(_join(path, binary, None, timeout), 1)
-        elif _is_still_there(hold.users, path):
-            _join(path, binary, hold.users, timeout)
-            hold.references += 1
-        else:
-            gone, hold.users = hold.users, _join(path, binary, None, timeout)
-            hold.references += 1
-            os.close(gone)
-        return address
+        place = _Place(path, open_directory(path), binary)
+        try:
+            address = _address(path)
+            hold = _held.get(path)
+            if hold is None:
+                _held[path] = _Hold(_join(place, None, timeout), 1)
+            elif _is_still_there(hold.users, place):
+                _join(place, hold.users, timeout)
+                hold.references += 1
+            else:
+                gone, hold.users = hold.users, _join(place, None, timeout)
+                hold.references += 1
+                os.close(gone)
+            return address
+        finally:
+            os.close(place.directory)
 
 
 def release(directory: str | os.PathLike[str]) -> None:
@@ -153,24 +166,25 @@ class _Patience:
         return True
 
 
-def _join(path: str, binary: str, users: int | None, timeout: float) -> int:
+def _join(place: _Place, users: int | None, timeout: float) -> int:
     """Be a user of a server that answers; returns the open `users` file.
 
     The order matters: start.lock lets one process at a time look and start; once we are a user, no supervisor can
     decide to shut down any more, so what we find afterwards stays.
     """
+    path = place.path
     patience = _Patience(path, timeout)
     starting = _locked(
-        path, supervisor.START_LOCK, fcntl.LOCK_EX, patience, f"another process is still starting the server in {path}"
+        place, supervisor.START_LOCK, fcntl.LOCK_EX, patience, f"another process is still starting the server in {path}"
     )
     try:
         joined = users
         if joined is None:
             joined = _locked(
-                path, supervisor.USERS_LOCK, fcntl.LOCK_SH, patience, f"the server in {path} is still shutting down"
+                place, supervisor.USERS_LOCK, fcntl.LOCK_SH, patience, f"the server in {path} is still shutting down"
             )
         try:
-            _ensure_running(path, binary, patience)
+            _ensure_running(place, patience)
         except BaseException:
             if users is None:
                 os.close(joined)  # and what was started ends
@@ -180,53 +194,54 @@ def _join(path: str, binary: str, users: int | None, timeout: float) -> int:
         os.close(starting)
 
 
-def _ensure_running(path: str, binary: str, patience: _Patience) -> None:
+def _ensure_running(place: _Place, patience: _Patience) -> None:
+    path = place.path
     log_start: int | None = None
     attempts = 0
     while True:
-        lock = _try_lock(path, supervisor.SUPERVISOR_LOCK, fcntl.LOCK_EX)
+        lock = _try_lock(place, supervisor.SUPERVISOR_LOCK, fcntl.LOCK_EX)
         if lock is not None:
             try:
                 if log_start is not None:
-                    reason = _reason(path, binary, log_start)
+                    reason = _reason(place, log_start)
                     if reason is not None or attempts == ATTEMPTS:
-                        said = _last_lines(path, log_start)
+                        said = _last_lines(place, log_start)
                         raise EmbeddedServerFailed(reason or f"the embedded server in {path} did not start; {said}")
                 attempts += 1
-                log_start = _start_supervisor(path, binary, lock)
+                log_start = _start_supervisor(place, lock)
             finally:
                 os.close(lock)  # the supervisor has inherited it
         elif _ping(path) == "pong":
             return
         if not patience.wait():
-            said = _last_lines(path, log_start or 0)
+            said = _last_lines(place, log_start or 0)
             late = f"the embedded server in {path} did not answer within {patience.seconds:g} s; {said}"
-            reason = None if log_start is None else _reason(path, binary, log_start)
+            reason = None if log_start is None else _reason(place, log_start)
             raise EmbeddedServerFailed(reason or late)
 
 
-def _start_supervisor(path: str, binary: str, lock: int) -> int:
+def _start_supervisor(place: _Place, lock: int) -> int:
     """Start it, and return where its part of the log begins.
 
     It gets supervisor.lock from us, locked, so that there is no moment at which a second one could be started. A
     server that a killed supervisor left behind gives up its address first, lest it be taken for the new one.
     """
     with suppress(FileNotFoundError):
-        os.replace(os.path.join(path, supervisor.SOCKET), os.path.join(path, supervisor.STALE_SOCKET))
-    name = _log(path)
+        _rename(place, supervisor.SOCKET, supervisor.STALE_SOCKET)
     with suppress(FileNotFoundError):
-        if os.path.getsize(name) > LOG_BYTES:
-            os.replace(name, f"{name}.1")
-    log = _open(path, supervisor.LOG, os.O_APPEND)
+        found = os.stat(supervisor.LOG, dir_fd=place.directory, follow_symlinks=False)
+        if found.st_size > LOG_BYTES or found.st_nlink > 1:  # one with a second name may be somebody else's file
+            _rename(place, supervisor.LOG, OLD_LOG)
+    log = _open(place, supervisor.LOG, os.O_APPEND)
     try:
         log_start = os.fstat(log).st_size
+        script, handed_over = os.path.abspath(supervisor.__file__), (lock, place.directory)
         subprocess.run(  # noqa: S603 - our own interpreter and file
-            [_interpreter(), "-I", "-S", os.path.abspath(supervisor.__file__), binary, str(lock)],
-            cwd=path,
+            [_interpreter(), "-I", "-S", script, place.binary, *map(str, handed_over)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            pass_fds=(lock,),
+            pass_fds=handed_over,
             start_new_session=True,
             check=False,  # should it fail, then the lock is free again, and the log says why
         )
@@ -248,7 +263,9 @@ def _ping(path: str) -> Literal["pong", "loading", "silent"]:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(1.0)
-            connection.connect(_address(path))
+            address = _address(path)
+            connection.connect(address)
+            check_peer(connection, address)
             connection.sendall(b"PING\r\n")
             answer = connection.recv(64)
     except OSError:
@@ -261,16 +278,20 @@ def _ping(path: str) -> Literal["pong", "loading", "silent"]:
 # --- files -----------------------------------------------------------------------------------------------------
 
 
-def _open(path: str, name: str, flags: int = 0) -> int:
-    return os.open(os.path.join(path, name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | flags, 0o600)
+def _open(place: _Place, name: str, flags: int = 0) -> int:
+    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | flags, PRIVATE_FILE, dir_fd=place.directory)
+
+
+def _rename(place: _Place, old: str, new: str) -> None:
+    os.replace(old, new, src_dir_fd=place.directory, dst_dir_fd=place.directory)
 
 
 def _log(path: str) -> str:
     return os.path.join(path, supervisor.LOG)
 
 
-def _try_lock(path: str, name: str, kind: int) -> int | None:
-    file = _open(path, name)
+def _try_lock(place: _Place, name: str, kind: int) -> int | None:
+    file = _open(place, name)
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BaseException as error:
@@ -281,13 +302,13 @@ def _try_lock(path: str, name: str, kind: int) -> int | None:
     return file
 
 
-def _locked(path: str, name: str, kind: int, patience: _Patience, otherwise: str) -> int:
+def _locked(place: _Place, name: str, kind: int, patience: _Patience, otherwise: str) -> int:
     while True:
-        file = _try_lock(path, name, kind)
+        file = _try_lock(place, name, kind)
         if file is not None:
             return file
         if not patience.wait():
-            raise EmbeddedServerFailed(f"{otherwise} after {patience.seconds:g} s; look at {_log(path)}")
+            raise EmbeddedServerFailed(f"{otherwise} after {patience.seconds:g} s; look at {_log(place.path)}")
 
 
 def _is_locked(path: str, name: str) -> bool:
@@ -304,10 +325,11 @@ def _is_locked(path: str, name: str) -> bool:
         os.close(file)
 
 
-def _is_still_there(users: int, path: str) -> bool:
+def _is_still_there(users: int, place: _Place) -> bool:
     """Whether the file we hold is the one that others find: the directory may have been deleted and made again."""
     try:
-        return os.path.samestat(os.fstat(users), os.stat(os.path.join(path, supervisor.USERS_LOCK)))
+        found = os.stat(supervisor.USERS_LOCK, dir_fd=place.directory, follow_symlinks=False)
+        return os.path.samestat(os.fstat(users), found)
     except FileNotFoundError:
         return False
 
@@ -410,26 +432,27 @@ _MEANINGS = (
 )
 
 
-def _reason(path: str, binary: str, log_start: int) -> str | None:
+def _reason(place: _Place, log_start: int) -> str | None:
     """Why a start failed, from what its part of the log says; None when that says nothing known."""
     for signs, meaning in _MEANINGS:
-        for line in _tail(path, log_start):
+        for line in _tail(place, log_start):
             if any(sign in line.lower() for sign in signs):
-                return f"{meaning.format(path=path, binary=binary)} (it said: {line})"
-    if is_disk_full(path):  # then the log could not tell
-        return _words(OSError(errno.ENOSPC, ""), path)
+                return f"{meaning.format(path=place.path, binary=place.binary)} (it said: {line})"
+    if is_disk_full(place.path):  # then the log could not tell
+        return _words(OSError(errno.ENOSPC, ""), place.path)
     return None
 
 
-def _last_lines(path: str, log_start: int) -> str:
-    return f"look at {_log(path)} (it said: {' | '.join(_tail(path, log_start)[-3:]) or 'nothing'})"
+def _last_lines(place: _Place, log_start: int) -> str:
+    return f"look at {_log(place.path)} (it said: {' | '.join(_tail(place, log_start)[-3:]) or 'nothing'})"
 
 
-def _tail(path: str, start: int) -> list[str]:
+def _tail(place: _Place, start: int) -> list[str]:
     try:
-        with open(_log(path), "rb") as file:
-            file.seek(max(start, os.fstat(file.fileno()).st_size - 65536))
-            text = file.read().decode(errors="replace")
+        log = os.open(supervisor.LOG, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place.directory)
     except FileNotFoundError:
         return []
+    with open(log, "rb") as file:
+        file.seek(max(start, os.fstat(log).st_size - 65536))
+        text = file.read().decode(errors="replace")
     return [line.strip() for line in text.splitlines() if line.strip()]

@@ -2,8 +2,8 @@
 
 It is a process of its own because no user can do this: the last one out may be killed, and a killed process takes
 nothing down. Every user holds a shared lock on `users.lock`; this process waits for the exclusive one, which the
-kernel grants when the last user is gone, however it went. It starts as a script with the directory as its working
-directory, and imports little, because somebody is waiting for it.
+kernel grants when the last user is gone, however it went. It starts as a script, enters the directory through the
+descriptor that the user has checked, and imports little, because somebody is waiting for it.
 
 The locks, all flock(2), none of which survives the process that holds it:
 
@@ -80,8 +80,9 @@ def supervise(binary: str, supervisor_lock: int) -> None:
     if server_lock is None:
         _say("an earlier server does not end; end it by hand")
         return
-    if os.path.lexists(STALE_SOCKET):
-        os.unlink(STALE_SOCKET)
+    for name in (STALE_SOCKET, PID_FILE):  # the server would write into a pid file that has a second name
+        if os.path.lexists(name):
+            os.unlink(name)
     server = _start(binary, server_lock)
     os.close(server_lock)  # the server holds it now
     _thread.start_new_thread(_outlast_users, ())
@@ -110,7 +111,7 @@ def _outlast_users() -> None:
     that is about to end.
     """
     try:
-        fcntl.flock(os.open(USERS_LOCK, os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
+        fcntl.flock(_open(USERS_LOCK), fcntl.LOCK_EX)
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -166,7 +167,7 @@ def _end_stale_server() -> int | None:
     All steps are safe for the data: the server syncs before it replies, so even a killed one lost nothing that it
     had acknowledged.
     """
-    lock = os.open(SERVER_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = _open(SERVER_LOCK)
     # The first step only waits: on Linux the kernel has told the server already.
     for end, seconds in ((None, 0.3), (_ask, 2.0), (_terminate, 2.0), (_kill, 2.0)):
         if end is not None:
@@ -234,7 +235,13 @@ def _ignore(_number: int, _frame: object) -> None:
     """Stands in for the default, which for SIGCHLD is to forget the signal."""
 
 
+def _open(name: str) -> int:
+    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
 def _note_pid(lock: int) -> None:
+    if os.fstat(lock).st_nlink > 1:  # it may be another file too, which is not ours to change
+        return
     try:
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -257,5 +264,7 @@ def _say(message: str) -> None:
 if __name__ == "__main__":
     # The user that started this waits only for the first process, so that it never has a child to look after.
     if os.fork() == 0:
+        os.fchdir(int(sys.argv[3]))
+        os.close(int(sys.argv[3]))
         supervise(sys.argv[1], int(sys.argv[2]))
     os._exit(0)

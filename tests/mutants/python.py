@@ -45,6 +45,7 @@ LOOPS = ("tests/integration/test_loops.py", "-k", "memory")
 FROZEN = ("tests/integration/test_frozen_server.py",)
 HARD_CASES = "tests/integration/test_hard_cases.py"
 FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
+PRIVATE = "tests/integration/test_private_directory.py"
 
 PYTHON_MUTANTS = [
     # what becomes of an event
@@ -203,6 +204,13 @@ PYTHON_MUTANTS = [
     Mutant("a silent server is waited for", "redbox/store/line.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
     Mutant("a connection to a former master is kept", "redbox/store/line.py", "            self.left = True  # after", "            pass  # after", LINE),
     Mutant("a slot that has moved is not followed", "redbox/store/wire.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", (CLUSTER, "-k", "finished_move")),
+    # the embedded server
+    Mutant("a directory of another user is trusted", "redbox/store/private_directory.py", "if found.st_uid != os.geteuid():  # root too", "if False:  # root too", (PRIVATE, "-k", "directory_of_another_user")),
+    Mutant("others may write into the directory", "redbox/store/private_directory.py", "stat.S_IMODE(found.st_mode) & ~OTHERS_WRITE)", "stat.S_IMODE(found.st_mode))", (PRIVATE, "-k", "lax_umask")),
+    Mutant("a symbolic link in the directory is followed", "redbox/store/private_directory.py", 'raise UntrustedStore(f"{entry} is a symbolic link, which redbox does not follow; remove it")', "return True", (PRIVATE, "-k", "symbolic_link_is_not_followed")),
+    Mutant("a file of another user is trusted", "redbox/store/private_directory.py", "    if found.st_uid != os.geteuid():\n", "    if False:\n", (PRIVATE, "-k", "file_of_another_user")),
+    Mutant("a server of another user is asked whether it runs", "redbox/store/embedded.py", "            check_peer(connection, address)\n", "", (PRIVATE, "-k", "server_of_another_user or turns_out")),
+    Mutant("a server of another user gets events", "redbox/store/connect.py", "                check_peer(connected, self.path)\n", "", (PRIVATE, "-k", "takes_over_the_socket or turns_out")),
     # transactions
     Mutant("a unique key is not watched", "redbox/store/transact.py", "    watched += [keys.unique(box, unique) for unique in unique_keys]\n", "", (*TRANSACTION, "-k", "in_between")),
     Mutant("a refused event commits the rest", "redbox/store/transact.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),

@@ -68,6 +68,7 @@ def test_what_redbox_exports():
         "UnexpectedReply",
         "UniqueScope",
         "UnknownBox",
+        "UntrustedStore",
         "UsageError",
         "__version__",
         "open_publisher",
