@@ -24,8 +24,17 @@ INDEXES: Final = (*PENDING_INDEXES, "claimed", "published", "dead")
 
 
 def check_box_name(name: str) -> str:
+    return _check_name("box", name)
+
+
+def check_stream_name(name: str) -> str:
+    """As for a box: with a colon, stream `a:1` would have the key of batch 1 of stream `a`."""
+    return _check_name("stream", name)
+
+
+def _check_name(of: str, name: str) -> str:
     if not isinstance(name, str) or not BOX_NAME.fullmatch(name):
-        raise InvalidSetting(f"box name {shown(name)}: use 1 to 64 letters, digits, '_', '.' and '-'")
+        raise InvalidSetting(f"{of} name {shown(name)}: use 1 to 64 letters, digits, '_', '.' and '-'")
     return name
 
 
@@ -151,12 +160,12 @@ def unique(box: str, unique_key: str) -> str:
 
 def stream(box: str, name: str) -> str:
     """Hash: who holds a stream that drains the box, and how far it is."""
-    return f"{prefix(box)}:stream:{name}"
+    return f"{prefix(box)}:stream:{check_stream_name(name)}"
 
 
 def batch(box: str, name: str, number: int) -> str:
     """Sorted set: id → claim number of what a stream has in hand."""
-    return f"{prefix(box)}:stream:{name}:{number}"
+    return f"{stream(box, name)}:{number}"
 
 
 def lock(box: str, job: str) -> str:

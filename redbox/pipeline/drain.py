@@ -32,7 +32,7 @@ def stream_options(options: Mapping[str, str]) -> StreamOptions:
     given.text("mode")
     columns = given.words("columns")
     try:
-        stream = keys.check_box_name(given.required("stream", "lake"))
+        stream = keys.check_stream_name(given.required("stream", "lake"))
     except InvalidSetting:
         raise UsageError("option stream: use 1 to 64 letters, digits, '_', '.' and '-'") from None
     read = StreamOptions(

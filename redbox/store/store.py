@@ -171,7 +171,8 @@ class Store:
     async def stream(self, action: str, name: str, owner: str, batch: int = 0, before: str = "") -> tuple[int, int]:
         """Where a stream stands: the last batch that was cut, and the last that is settled. With `before`, `own`
         raises StreamTaken unless that owner holds the stream."""
-        cut, settled = await self._run("stream", (action, name, owner, batch, before), repeat=True)
+        arguments = (action, keys.check_stream_name(name), owner, batch, before)
+        cut, settled = await self._run("stream", arguments, repeat=True)
         return int(cut), int(settled)
 
     async def reclaim(self, batch: Batch, relay: str, lease: int, ids: Iterable[str]) -> Replies:

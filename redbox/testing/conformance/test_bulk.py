@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Outcome, Phase, State, keys
-from redbox.errors import BoxPaused, StreamTaken
+from redbox.errors import BoxPaused, InvalidSetting, StreamTaken
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, contents, expire, fields_of, known, publish
 
@@ -64,6 +64,19 @@ async def test_a_batch_is_cut_closed_and_settled(box: Box):
     assert await box._store.stream("settle", "lake", "me", 1) == (1, 1)
     assert [(await known(box, event_id)).state for event_id in ids] == [*[State.PUBLISHED] * 3, *[State.PENDING] * 2]
     assert await check_invariants(box) == []
+
+
+@pytest.mark.parametrize("name", ["lake:1", "lake:", ":", ""])
+async def test_no_stream_has_the_name_of_a_batch(box: Box, name: str):
+    await filled(box)
+    for action, batch in (("own", 0), ("look", 0), ("cut", 1), ("settle", 1)):
+        with pytest.raises(InvalidSetting, match=r"stream name .*: use 1 to 64 letters, digits"):
+            await box._store.stream(action, name, "other", batch)
+    with pytest.raises(InvalidSetting, match="stream name"):
+        await box._store.member_count(name, 1)
+    await own(box)
+    assert await cut(box, 1) == 5  # nothing is in the place of its key
+    assert await box._store.stream("cut", "lake", "me", 1) == (1, 0)
 
 
 @pytest.mark.req("SP-3")
