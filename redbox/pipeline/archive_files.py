@@ -79,6 +79,7 @@ class Archive:
             raise UsageError(f"{self.path} is not empty and is not an archive of redbox; choose another path")
         elif create:
             text = msgspec.json.encode(Marker(FORMAT, box)).decode()
+            files.make_directory(self.spark, self.path)
             try:
                 files.write_text(self.spark, marker, text, overwrite=False)
             except RedboxError:  # another box's first run may have taken the path in this moment

@@ -18,19 +18,46 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NO_OVERWRITING_THERE: Final = "UnsupportedFileSystemException"
+_NO_PERMISSIONS_THERE: Final = "UnsupportedOperationException"
+PRIVATE_DIRECTORY: Final = "700"
+PRIVATE_FILE: Final = "600"
+_BUFFER_BYTES: Final = 4096
 
 
-def write_text(spark: SparkSession, path: str, text: str, *, overwrite: bool = True) -> None:
+def make_directory(spark: SparkSession, path: str) -> None:
+    """Makes a directory that only this user may read; one that is there keeps its permissions.
+
+    Object stores have no permissions of this kind: there, those of the bucket count.
+    """
+    with _told(f"{path} cannot be made"):
+        system, place = _find(spark, path)
+        if not system.exists(place):
+            system.mkdirs(place, _mode(spark, PRIVATE_DIRECTORY))
+
+
+def make_private(spark: SparkSession, path: str) -> None:
+    """Takes away everyone else's permission to read a file."""
+    with _told(f"{path} cannot be made private"):
+        system, place = _find(spark, path)
+        try:
+            system.setPermission(place, _mode(spark, PRIVATE_FILE))
+        except Py4JJavaError as error:
+            if _NO_PERMISSIONS_THERE not in str(error.java_exception.getClass().getName()):
+                raise
+
+
+def write_text(spark: SparkSession, path: str, text: str, *, overwrite: bool = True, private: bool = False) -> None:
     """Writes a whole text file; nobody ever sees half of it. What was there stays until the new one is complete.
 
-    Directories above it are made. With `overwrite=False` a file that is there is an error, and stays.
+    Directories above it are made. With `overwrite=False` a file that is there is an error, and stays. A `private` file
+    can be read by this user only.
     """
     directory, slash, name = path.rpartition("/")
     part = f"{directory}{slash}.{name}.{uuid.uuid4().hex[:12]}.part"
     with _told(f"{path} cannot be written"):
         system, place = _find(spark, part)
         try:
-            stream = system.create(place, False)
+            stream = _create_private(spark, system, place) if private else system.create(place, False)
             try:
                 stream.write(bytearray(text.encode()))
             finally:
@@ -108,6 +135,16 @@ def _find(spark: SparkSession, path: str) -> tuple[Any, Any]:
     place = jvm.org.apache.hadoop.fs.Path(path)
     system = place.getFileSystem(settings)
     return system, system.makeQualified(place)
+
+
+def _mode(spark: SparkSession, octal: str) -> Any:
+    jvm, _ = _java(spark)
+    return jvm.org.apache.hadoop.fs.permission.FsPermission(octal)
+
+
+def _create_private(spark: SparkSession, system: Any, place: Any) -> Any:
+    replication, block = system.getDefaultReplication(place), system.getDefaultBlockSize(place)
+    return system.create(place, _mode(spark, PRIVATE_FILE), False, _BUFFER_BYTES, replication, block, None)
 
 
 def _move(spark: SparkSession, path: str, to: str, overwrite: bool) -> None:

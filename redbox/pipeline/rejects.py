@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -85,7 +86,10 @@ class Rejects:
     def _flush(self) -> None:
         if self._writer is None:
             system, directory = self._where()
-            system.create_dir(directory, recursive=True)
+            if isinstance(system, fs.LocalFileSystem):
+                _make_private(directory, self._part)
+            else:
+                system.create_dir(directory, recursive=True)
             self._writer = pq.ParquetWriter(f"{directory}/{self._part}", _SCHEMA, filesystem=system)
         self._writer.write_table(pa.Table.from_pylist(self._rows, _SCHEMA))
         self._rows, self._size = [], 0
@@ -101,6 +105,12 @@ class Rejects:
             yield
         except (OSError, pa.ArrowException) as error:
             raise UsageError(f"rejects: {self._path} cannot be written: {error}") from error
+
+
+def _make_private(directory: str, name: str) -> None:
+    """An empty file that only this user may read; so may the directory, if it was not there before."""
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    os.close(os.open(os.path.join(directory, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def check_path(path: str) -> None:

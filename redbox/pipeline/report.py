@@ -65,7 +65,8 @@ def report(
 ) -> Report:
     """Writes the page `report.html` and, below `tables`, its tables as Parquet and CSV into the directory `to`.
 
-    `archive` has the schema of a box, and is looked at together with it. `since` and `until` take in the events put
+    Only this user may read the files, and the directory if it was not there before. `archive` has the schema of a box,
+    and is looked at together with it. `since` and `until` take in the events put
     within this time.
     """
     if not to.strip("/ "):
@@ -86,12 +87,14 @@ def report(
     known = {"made_at": made_at, "archived": archive is not None, "since": since, "until": until}
     try:
         with set_for(spark, TIMES | READ_SETTINGS):
+            for directory in (to, files.join(to, "tables")):
+                files.make_directory(spark, directory)
             tables = _write_all(table, to)
             facts = _facts(table, tables, at, **known)
     finally:
         table.unpersist()
     path = files.join(to, PAGE)
-    files.write_text(spark, path, page(facts))
+    files.write_text(spark, path, page(facts), private=True)
     total = facts.total
     return Report(
         page=path,
@@ -143,6 +146,7 @@ def _write(table: DataFrame, to: str, name: str) -> DataFrame:
         written = [found for found in files.list(spark, part) if found.startswith("part-")]
         if len(written) != 1:
             raise RedboxError(f"Spark wrote {len(written)} files to {part} instead of one; look there and try again")
+        files.make_private(spark, files.join(part, written[0]))
         files.rename(spark, files.join(part, written[0]), target, overwrite=True)
         files.delete(spark, part)
         if kind == "parquet":

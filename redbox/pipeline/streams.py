@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from redbox.errors import StreamTaken, UsageError
+from redbox.pipeline import files
 from redbox.pipeline.checkpoint import committed_offset
 from redbox.pipeline.options import Address
 from redbox.pipeline.stream_driver import StreamDriver, new_owner
@@ -50,7 +51,8 @@ def run_stream(
     """Runs a stream of a box into a sink: what is there now, or with `every` until `stop` says so.
 
     `source` are the options of the stream, `options` those of the sink. `to` is a path, beside whose files the
-    checkpoint is kept unless it is given; or one of SINKS, which need one. When the query has ended, for whatever
+    checkpoint is kept unless it is given; or one of SINKS, which need one. Directories that are not there yet are made
+    readable for this user only. When the query has ended, for whatever
     reason, the events of a drain that Spark has committed are PUBLISHED.
     """
     from pyspark.errors import IllegalArgumentException, ParseException
@@ -68,6 +70,8 @@ def run_stream(
         write = write.trigger(availableNow=True) if every is None else write.trigger(processingTime=every)
     except (IllegalArgumentException, ParseException, ValueError):
         raise UsageError(f"every: {every!r} is not an interval such as '10 seconds'") from None
+    for directory in (() if to in SINKS else (to,)) + (place,):
+        files.make_directory(spark, directory)  # private, since Spark would let everyone read it
     query = write.start()
     try:
         done = _watch(query, tell, stop)

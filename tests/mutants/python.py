@@ -45,6 +45,7 @@ LOOPS = ("tests/integration/test_loops.py", "-k", "memory")
 FROZEN = ("tests/integration/test_frozen_server.py",)
 HARD_CASES = "tests/integration/test_hard_cases.py"
 FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
+PERMISSIONS = "tests/pipeline/test_permissions.py"
 PRIVATE = "tests/integration/test_private_directory.py"
 
 PYTHON_MUTANTS = [
@@ -211,6 +212,10 @@ PYTHON_MUTANTS = [
     Mutant("a file of another user is trusted", "redbox/store/private_directory.py", "    if found.st_uid != os.geteuid():\n", "    if False:\n", (PRIVATE, "-k", "file_of_another_user")),
     Mutant("a server of another user is asked whether it runs", "redbox/store/embedded.py", "            check_peer(connection, address)\n", "", (PRIVATE, "-k", "server_of_another_user or turns_out")),
     Mutant("a server of another user gets events", "redbox/store/connect.py", "                check_peer(connected, self.path)\n", "", (PRIVATE, "-k", "takes_over_the_socket or turns_out")),
+    Mutant("a stream has the name of a batch", "redbox/store/store.py", "(action, keys.check_stream_name(name), owner, batch, before)", "(action, name, owner, batch, before)", ("tests/contract/test_bulk.py", *IN_MEMORY)),
+    # files with events in them
+    Mutant("everyone can read rejects", "redbox/pipeline/rejects.py", "_make_private(directory, self._part)\n", "os.makedirs(directory, exist_ok=True)\n", (PERMISSIONS, "-k", "rejects")),
+    Mutant("everyone can read a report", "redbox/pipeline/files.py", "_create_private(spark, system, place) if private else system.create(place, False)", "system.create(place, False)", (PERMISSIONS, "-k", "keeps_its_permissions")),
     # transactions
     Mutant("a unique key is not watched", "redbox/store/transact.py", "    watched += [keys.unique(box, unique) for unique in unique_keys]\n", "", (*TRANSACTION, "-k", "in_between")),
     Mutant("a refused event commits the rest", "redbox/store/transact.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),
