@@ -15,7 +15,11 @@ from redbox.errors import RedboxError
 
 @click.command("replay")
 @click.option("--from", "archive", required=True, metavar="PATH", help="The archive.")
-@click.option("--where", metavar="SQL", help="A condition over the columns of events, such as event_type = 'a.b'.")
+@click.option(
+    "--where",
+    metavar="SQL",
+    help="A condition over the columns of events, such as event_type = 'a.b'; built-in functions only.",
+)
 @click.option("--all", "everything", is_flag=True, help="All events of the archive.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most so many per second.")
 @click.option("--why", default="", metavar="TEXT", help="The reason, for the box's log.")

@@ -14,6 +14,7 @@ from redbox.box.operate import operator_name
 from redbox.errors import UsageError
 from redbox.events import check_key
 from redbox.pipeline import functions
+from redbox.pipeline.condition import check_condition, select
 from redbox.pipeline.connection import Connection, connected
 from redbox.pipeline.failures import translate
 from redbox.pipeline.lines import in_line_order
@@ -23,7 +24,7 @@ from redbox.pipeline.reissue import COLUMNS, Counts, Failure, Preview, Reissue
 from redbox.pipeline.tasks import map_arrow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SAMPLE: Final = 5
 NAMED_IDS: Final = 20
@@ -54,13 +55,15 @@ def patch(
     at: Address,
     with_: str | Callable[..., Any],
     *,
-    where: str = "true",
+    where: str | Column = "true",
     sample: int = SAMPLE,
     dry_run: bool = False,
     who: str | None = None,
     why: str = "",
 ) -> Patched:
-    """Sends the dead events that `where` (SQL over the columns of a box) finds through a function; puts what it makes.
+    """Sends the dead events that `where` finds through a function; puts what it makes.
+
+    `where` is SQL over the columns of a box and built-in functions, or a Column of PySpark, which may call anything.
 
     The function gets an Event and returns another Event, or only a payload, or None to leave this one dead. The new
     event has `supersedes` in its metadata and the old one `superseded_by`; so a patch that is run again, also after it
@@ -88,13 +91,13 @@ def patch(
     return report
 
 
-def candidates(spark: SparkSession, at: Address, where: str) -> DataFrame:
-    """Dead events that nothing supersedes yet, and that the SQL finds."""
+def candidates(spark: SparkSession, at: Address, where: str | Column) -> DataFrame:
+    """Dead events that nothing supersedes yet, and that the condition finds."""
     from pyspark.errors import PySparkException
 
-    table = spark.read.format("redbox").options(url=at.url, box=at.box, state="DEAD").load()
     try:
-        found = table.where(where)
+        check_condition(spark, where)
+        found = select(spark.read.format("redbox").options(url=at.url, box=at.box, state="DEAD").load(), where)
     except PySparkException as error:
         raise UsageError(f"where: {translate(error).message.removeprefix('Spark says: ')}") from error
     return found.where("superseded_by is null").select(*COLUMNS)

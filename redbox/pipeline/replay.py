@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from redbox.box.receipts import chunks
 from redbox.errors import UsageError
 from redbox.events import Event, stored_event
 from redbox.pipeline.archive_files import read_archive
+from redbox.pipeline.condition import check_condition, select
 from redbox.pipeline.connection import Connection, connected
 from redbox.pipeline.lines import in_line_order
 from redbox.pipeline.noted import Noted
@@ -27,7 +29,7 @@ from redbox.store.codec import encode_restored
 from redbox.store.store import CREATED, EXISTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 STEP: Final = 500
 SAMPLE: Final = 20
@@ -60,7 +62,7 @@ def replay(
     at: Address,
     archive: str,
     *,
-    where: str = "true",
+    where: str | Column = "true",
     rate: float | None = None,
     dry_run: bool = False,
     who: str | None = None,
@@ -68,6 +70,8 @@ def replay(
     patience: float = PATIENCE,
 ) -> ReplayedArchive:
     """Sends the archived events for which `where` holds back to be delivered, `rate` of them per second.
+
+    `where` is SQL over the columns of events and built-in functions, or a Column of PySpark, which may call anything.
 
     Of an event that was archived several times, its last life counts, and `where` is asked of that one. Running it
     again is harmless while the events wait; what was delivered since is delivered once more if it was archived anew,
@@ -79,8 +83,12 @@ def replay(
     """
     check_rate(rate)
     who = operator_name() if who is None else who
+    with _explained(where):
+        check_condition(spark, where)
     archived = read_archive(spark, archive, box=at.box)
-    chosen = _last_lives(filtered(archived, where), archived)
+    with _explained(where):
+        selected = select(archived, where)
+    chosen = _last_lives(selected, archived)
     if dry_run:
         with set_for(spark, READ_SETTINGS):
             return ReplayedArchive(matched=chosen.count(), dry_run=True)
@@ -97,12 +105,13 @@ def replay(
     return done
 
 
-def filtered(table: DataFrame, where: str) -> DataFrame:
-    """The rows for which an SQL condition holds; one that is wrong is told in a sentence."""
+@contextmanager
+def _explained(where: str | Column) -> Iterator[None]:
+    """A wrong condition is reported in one sentence."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:
-        return table.where(where)
+        yield
     except (AnalysisException, ParseException) as error:
         first = str(error).strip().splitlines()[0]
         raise UsageError(f"--where {where!r} is not a condition over the columns of events: {first}") from None

@@ -46,6 +46,7 @@ FROZEN = ("tests/integration/test_frozen_server.py",)
 HARD_CASES = "tests/integration/test_hard_cases.py"
 FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
 PERMISSIONS = "tests/pipeline/test_permissions.py"
+CONDITION = "tests/pipeline/test_condition.py"
 PRIVATE = "tests/integration/test_private_directory.py"
 
 PYTHON_MUTANTS = [
@@ -213,6 +214,8 @@ PYTHON_MUTANTS = [
     Mutant("a server of another user is asked whether it runs", "redbox/store/embedded.py", "            check_peer(connection, address)\n", "", (PRIVATE, "-k", "server_of_another_user or turns_out")),
     Mutant("a server of another user gets events", "redbox/store/connect.py", "                check_peer(connected, self.path)\n", "", (PRIVATE, "-k", "takes_over_the_socket or turns_out")),
     Mutant("a stream has the name of a batch", "redbox/store/store.py", "(action, keys.check_stream_name(name), owner, batch, before)", "(action, name, owner, batch, before)", ("tests/contract/test_bulk.py", *IN_MEMORY)),
+    Mutant("a condition calls any function", "redbox/pipeline/condition.py", "if name.lower() not in FUNCTIONS:", "if False:", (CONDITION, "-k", "refused")),
+    Mutant("a condition contains any SQL", "redbox/pipeline/condition.py", "elif kind not in NODES or not package.startswith(_CATALYST):", "elif False:", (CONDITION, "-k", "refused")),
     # files with events in them
     Mutant("everyone can read rejects", "redbox/pipeline/rejects.py", "_make_private(directory, self._part)\n", "os.makedirs(directory, exist_ok=True)\n", (PERMISSIONS, "-k", "rejects")),
     Mutant("everyone can read a report", "redbox/pipeline/files.py", "_create_private(spark, system, place) if private else system.create(place, False)", "system.create(place, False)", (PERMISSIONS, "-k", "keeps_its_permissions")),
