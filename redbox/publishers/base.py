@@ -7,6 +7,7 @@ A publisher chooses what becomes of an event by what it raises: nothing (the tar
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
@@ -17,6 +18,9 @@ CLAIM_HEADER: Final = "redbox-claim"
 ORDERING_HEADER: Final = "redbox-ordering-key"
 ATTEMPT_HEADER: Final = "redbox-attempt"
 REASON_HEADER: Final = "redbox-dead-reason"  # only on what is handed to a dead-letter target
+
+#: As W3C Trace Context writes it: version, trace id, parent id and flags; an id is never all zeros.
+_is_traceparent = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}").fullmatch
 
 
 class Publisher(ABC):
@@ -81,13 +85,13 @@ class Publisher(ABC):
 
 def passed_on(claim: Claim) -> dict[str, str]:
     """The headers of an event as they are, and those that redbox adds for consumers: the claim number to fence on and
-    the ordering key within which it grows, the number of the attempt, and the trace context of the put when the event
-    brings none of its own."""
+    the ordering key within which it grows, the number of the attempt, and the trace context of the put when that is
+    well-formed and the event brings none of its own."""
     event = claim.event
     headers = dict(event.headers)
-    traceparent = event.metadata.get("traceparent")
-    if traceparent is not None and not any(name.lower() == "traceparent" for name in headers):
-        headers["traceparent"] = traceparent
+    trace = event.metadata.get("traceparent")
+    if trace and _is_traceparent(trace) and not any(name.lower() == "traceparent" for name in headers):
+        headers["traceparent"] = trace
     headers[CLAIM_HEADER] = str(claim.number)
     headers[ATTEMPT_HEADER] = str(claim.attempts)
     if event.ordering_key is not None:

@@ -19,6 +19,8 @@ KINDS = ("http", "http-structured", "redis-stream", "stdout", "python", "plain",
 WITH_TARGET = ("http", "http-structured", "redis-stream", "stdout", "python", "plain")
 WITH_HEADERS = ("http", "http-structured", "redis-stream", "stdout")
 
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 Opener = Callable[[], AbstractAsyncContextManager[Case]]
 
 PAYLOADS = {
@@ -103,15 +105,26 @@ async def test_headers_arrive_as_they_are(redbox_runner, open_case: Opener):
 @pytest.mark.req("EM-8", "EM-9")
 @pytest.mark.parametrize("kind", WITH_HEADERS)
 async def test_metadata_stays_inside_but_for_the_trace(redbox_runner, open_case: Opener):
-    metadata = {"traceparent": "00-abc-def-01", "tracestate": "hidden-state", "hidden-name": "hidden-value"}
+    metadata = {"traceparent": TRACE, "tracestate": "hidden-state", "hidden-name": "hidden-value"}
     async with open_case() as case:
         await case.publisher.publish(new_claim(metadata=metadata, unique_key="hidden-key"))
         await case.publisher.publish(new_claim(metadata=metadata, headers={"Traceparent": "own"}))
         first, second = await case.arrived()
         assert b"hidden" not in first.everything + second.everything
-        assert first.headers["traceparent"] == "00-abc-def-01"
+        assert first.headers["traceparent"] == TRACE
         assert second.headers["Traceparent"] == "own"
-        assert b"abc-def" not in second.everything
+        assert TRACE.encode() not in second.everything
+
+
+@pytest.mark.req("EM-8")
+@pytest.mark.parametrize("kind", WITH_HEADERS)
+async def test_a_malformed_trace_is_not_passed_on(redbox_runner, open_case: Opener):
+    """`put` takes any metadata; one that no target would take must not hold the event back."""
+    async with open_case() as case:
+        await case.publisher.publish(new_claim(metadata={"traceparent": f"{TRACE}\r\nx-forged: 1"}))
+        (arrived,) = await case.arrived()
+        assert "traceparent" not in arrived.headers
+        assert b"forged" not in arrived.everything
 
 
 @pytest.mark.req("PC-3")
