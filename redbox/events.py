@@ -11,6 +11,7 @@ The lifecycle has four states and seven ways between them::
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -252,6 +253,7 @@ class Claim(msgspec.Struct, frozen=True):
 
     `exhausted`: its attempts are used up; hand it to the dead-letter target and kill it, do not publish it.
     `suspect`: relays died holding it; it came alone, publish it alone.
+    `received`: when this process got it, in seconds of its monotonic clock.
     """
 
     event: Event
@@ -266,6 +268,7 @@ class Claim(msgspec.Struct, frozen=True):
     due_ms: int
     claimed_ms: int
     lease_until_ms: int
+    received: float = msgspec.field(default_factory=time.monotonic)
 
     @property
     def created_at(self) -> datetime:
@@ -283,6 +286,12 @@ class Claim(msgspec.Struct, frozen=True):
     @property
     def lease_until(self) -> datetime:
         return from_ms(self.lease_until_ms)
+
+    @property
+    def store_ms(self) -> int:
+        """The store's time now, in milliseconds: that of the claim and what has passed since, whatever this machine's
+        own clock says."""
+        return self.claimed_ms + int((time.monotonic() - self.received) * 1000)
 
     @property
     def failures(self) -> int:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
-from redbox.events import Claim
+from redbox.events import Claim, from_ms
 from redbox.payloads import is_json
 
+SPEC_VERSION: Final = "1.0"
 STRUCTURED: Final = "application/cloudevents+json; charset=utf-8"
 
 #: What a header may hold as it is: printable ASCII but the space, the double quote and the percent sign.
 _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+_must_be_quoted = re.compile(f"[^{re.escape(_PLAIN)}]").search
 _encode = msgspec.json.Encoder().encode
 
 
@@ -21,22 +25,42 @@ def attributes(claim: Claim, source: str) -> dict[str, str]:
     """The attributes of an event, by their CloudEvents names."""
     event = claim.event
     found = {
-        "specversion": "1.0",
+        "specversion": SPEC_VERSION,
         "id": claim.event_id,
         "type": event.event_type,
         "source": source,
-        "time": claim.created_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "time": _time(claim.created_ms),
     }
     if event.partition_key is not None:
         found["partitionkey"] = event.partition_key
     return found
 
 
-def binary_headers(claim: Claim, source: str) -> list[tuple[bytes, bytes]]:
-    """The attributes as headers; the payload is the body as it is."""
-    return [
-        (f"ce-{name}".encode(), quote(value, safe=_PLAIN).encode()) for name, value in attributes(claim, source).items()
-    ]
+def binary_headers(claim: Claim) -> dict[str, str]:
+    """The attributes of an event as headers, but for those of `fixed_headers`; the payload is the body as it is."""
+    event = claim.event
+    headers = {
+        "ce-id": _header_value(claim.event_id),
+        "ce-type": _header_value(event.event_type),
+        "ce-time": _time(claim.created_ms),
+    }
+    if event.partition_key is not None:
+        headers["ce-partitionkey"] = _header_value(event.partition_key)
+    return headers
+
+
+def fixed_headers(source: str) -> dict[str, str]:
+    """The attributes that every event of a source shares, as headers."""
+    return {"ce-specversion": SPEC_VERSION, "ce-source": _header_value(source)}
+
+
+def _header_value(text: str) -> str:
+    return quote(text, safe=_PLAIN) if _must_be_quoted(text) else text
+
+
+@lru_cache(maxsize=4096)  # events that were put together share their times
+def _time(ms: int) -> str:
+    return from_ms(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def structured(claim: Claim, source: str) -> bytes:

@@ -1,41 +1,34 @@
-"""`https://` and `http://`: one POST per event, acknowledged by a 2xx status.
-
-httpx's transport is used without its client, which would follow its own mind on cookies and would log each URL with its
-query.
-"""
+"""`https://` and `http://`: one POST per event, acknowledged by a 2xx status."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import ssl
-import time
+import re
 from contextlib import suppress
 from typing import ClassVar, Final
-from urllib.parse import quote
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote, unquote
 
-import anyio
-import httpx
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
 
 from redbox import __version__
-from redbox.arguments import one_of, positive_duration, whole_number
-from redbox.errors import InvalidURL, NotPublished, Unavailable, UsageError
+from redbox.arguments import one_of, positive_duration, shown, whole_number
+from redbox.errors import InvalidURL, NotPublished, Reject, UsageError
 from redbox.events import HTTP_HEADERS, Claim
 from redbox.publishers import cloudevents
 from redbox.publishers.base import Publisher, passed_on
-from redbox.publishers.http_answers import outcome
+from redbox.publishers.connections import Client, Headers, beginning, proxy_for, trusted
+from redbox.publishers.http_answers import failure, outcome
 from redbox.publishers.options import from_text, line
-from redbox.publishers.webhooks import read_secrets, signature_headers
+from redbox.publishers.redaction import redactor, shown_url, tokens
+from redbox.publishers.webhooks import PREFIX, read_secrets, signature_headers
 
 MAX_CONNECTIONS: Final = 100
-CONNECT_SECONDS: Final = 5.0
-KEEP_SECONDS: Final = 4.0  # less than the 5 s after which many servers close an idle connection
-BODY_BYTES: Final = 4096
-BODY_SECONDS: Final = 1.0
 
-_USER_AGENT: Final = f"redbox/{__version__}".encode()
-_DISCONNECTED: Final = "disconnected without sending a response"
+_is_header_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
+_control = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 
 
 class HTTPPublisher(Publisher):
@@ -54,33 +47,23 @@ class HTTPPublisher(Publisher):
         timeout: float | str | None = None,
         max_connections: int | str = MAX_CONNECTIONS,
     ) -> None:
-        try:
-            parsed = httpx.URL(url)
-            parsed.host.encode("idna")
-        except (httpx.InvalidURL, ValueError, TypeError):
-            raise InvalidURL("this is not a valid URL; use https://host/path") from None  # may hold secrets
-        if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 80) < 65536:
-            raise InvalidURL("this URL names no host, or no valid port; use https://host:port/path")
-        if parsed.userinfo and authorization is not None:
+        parsed = _read_url(url)
+        if parsed.raw_user is not None and authorization is not None:
             raise UsageError("give either user:password in the URL or the option authorization, not both")
-        self._url = parsed.copy_with(userinfo=b"", fragment=None)
-        self._shown = str(self._url.copy_with(query=None))
+        self._url = parsed.with_user(None).with_fragment(None)
+        self._shown = shown_url(str(self._url))
         one_of("cloudevents", cloudevents, ("binary", "structured"))
         self._structured = cloudevents == "structured"
         self._source = None if source is None else line("source", source)
         self._keys = None if secret is None else read_secrets(secret)
         self._timeout = None if timeout is None else positive_duration("timeout", from_text(timeout))
-        self._fixed = {b"host": self._url.netloc, b"accept-encoding": b"identity", b"user-agent": _USER_AGENT}
-        if parsed.userinfo:
-            login = f"{parsed.username}:{parsed.password}".encode()
-            self._fixed[b"authorization"] = b"Basic " + base64.b64encode(login)
-        elif authorization is not None:
-            self._fixed[b"authorization"] = line("authorization", authorization).encode()
+        self._authorization = None if authorization is None else line("authorization", authorization)
+        if parsed.raw_user is not None:
+            login = f"{parsed.user or ''}:{parsed.password or ''}"
+            self._authorization = f"Basic {base64.b64encode(login.encode()).decode()}"
+        self._redact = redactor(_secret_values(parsed, self._authorization, secret))
         self._most = whole_number("max_connections", from_text(max_connections))
-        self._places = asyncio.Semaphore(self._most)
-        self._idle: list[httpx.AsyncHTTPTransport] = []
-        self._proxy: str | None = None
-        self._tls: ssl.SSLContext | None = None
+        self._client: Client | None = None
 
     @property
     def target(self) -> str:
@@ -92,117 +75,123 @@ class HTTPPublisher(Publisher):
     async def open(self, box: str) -> None:
         if self._source is None:
             self._source = f"/redbox/{quote(box, safe='')}"
-        self._places, self._idle = asyncio.Semaphore(self._most), []  # those of another event loop are of no use
-        self._tls = httpx.create_ssl_context()
-        self._proxy = _proxy_for(self._url)
-        try:
-            self._idle.append(self._new_transport())
-        except (ImportError, ValueError, httpx.InvalidURL) as error:
-            raise UsageError(f"the proxy that the environment names cannot be used: {error}") from error
+        headers = {"User-Agent": f"redbox/{__version__}", "Accept-Encoding": "identity"}
+        if self._authorization is not None:
+            headers["Authorization"] = self._authorization
+        if not self._structured:
+            headers |= cloudevents.fixed_headers(self._source)
+        proxy = proxy_for(self._url)
+        self._client = Client(headers, proxy, trusted(self._url, proxy), self._most)
 
     async def aclose(self) -> None:
-        self._tls = None
-        while self._idle:
-            await self._idle.pop().aclose()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
     async def publish(self, claim: Claim) -> None:
-        if self._tls is None:
+        client = self._client
+        if client is None:
             raise UsageError("this publisher is not open")
-        request = self._request(claim)
-        async with self._places:
-            try:
-                async with asyncio.timeout(self._timeout):
-                    problem = await self._exchange(request)
-            except TimeoutError as error:
-                raise NotPublished(f"no answer within {self._timeout:g} seconds") from error
+        headers, body = self._request(claim)
+        client.users += 1
+        try:
+            async with client.places:
+                if self._timeout is None:
+                    problem = await self._exchange(client, claim, headers, body)
+                else:
+                    problem = await self._exchange_in_time(client, claim, headers, body, self._timeout)
+        finally:
+            client.users -= 1
+            if client.closing:
+                await client.close()
         if problem is not None:
             raise problem
 
-    async def _exchange(self, request: httpx.Request) -> NotPublished | None:
-        """One request and its answer: None when it was acknowledged, else what to raise.
-
-        Each transport is used by one request at a time, and thrown away when that did not end well: a pool that is
-        shared can keep, and count, connections of requests that were cancelled.
-        """
-        transport = self._idle.pop() if self._idle else self._new_transport()
+    async def _exchange_in_time(
+        self, client: Client, claim: Claim, headers: Headers, body: bytes, seconds: float
+    ) -> NotPublished | None:
         try:
-            response = await transport.handle_async_request(request)
-            body = await _beginning(response)
-            await response.aclose()  # closes the connection unless the answer was read to its end
-        except httpx.TransportError as error:
-            await transport.aclose()
-            return _failure(error)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()
-            raise
-        if self._tls is None:  # closed meanwhile
-            await transport.aclose()
-        else:
-            self._idle.append(transport)
-        return outcome(response.status_code, response.reason_phrase, response.headers, body)
+            async with asyncio.timeout(seconds):
+                return await self._exchange(client, claim, headers, body)
+        except TimeoutError:
+            return NotPublished(f"no answer within {seconds:g} seconds")
 
-    def _new_transport(self) -> httpx.AsyncHTTPTransport:
-        assert self._tls is not None
-        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_SECONDS)
-        return httpx.AsyncHTTPTransport(verify=self._tls, retries=0, limits=limits, proxy=self._proxy)
+    async def _exchange(self, client: Client, claim: Claim, headers: Headers, body: bytes) -> NotPublished | None:
+        """One request and its answer: None when it was acknowledged, else what to raise."""
+        try:
+            response = await client.post(self._url, headers, body)
+        except aiohttp.ClientError as error:
+            return failure(error, self._redact)
+        except ValueError as error:
+            return _unsendable(self._redact(str(error)))
+        found = await beginning(response)
+        status = response.status
+        if 200 <= status < 300:
+            return None
+        now = claim.store_ms / 1000
+        return outcome(status, response.reason or "", response.headers, found, now=now, redact=self._redact)
 
-    def _request(self, claim: Claim) -> httpx.Request:
-        source = self._source or ""
+    def _request(self, claim: Claim) -> tuple[Headers, bytes]:
+        """The headers and the body of one request; the client adds the headers that are always the same."""
         body, content_type = claim.event.encode()
         if self._structured:
-            body, content_type = cloudevents.structured(claim, source), cloudevents.STRUCTURED
-            added = []
+            body, content_type = cloudevents.structured(claim, self._source or ""), cloudevents.STRUCTURED
+            headers = {}
         else:
-            added = cloudevents.binary_headers(claim, source)
+            headers = cloudevents.binary_headers(claim)
+        headers["Content-Type"] = _header_value("its content type", content_type)
         if self._keys is not None:
-            added += signature_headers(self._keys, claim.event_id, int(time.time()), body)
-        headers = dict(self._fixed)
-        headers[b"content-type"] = content_type.strip().encode()
-        headers[b"content-length"] = b"%d" % len(body)
-        own = []
-        for name, text in passed_on(claim).items():
+            headers |= signature_headers(self._keys, claim.event_id, claim.store_ms // 1000, body)
+        headers_passed_on = passed_on(claim)
+        if not claim.event.headers:
+            headers |= headers_passed_on
+            return headers, body
+        found, names = CIMultiDict(headers), dict[str, str]()
+        for name, text in headers_passed_on.items():
             lower = name.lower()
             if lower in HTTP_HEADERS or (  # refused by put, but an earlier version may have stored it
-                lower == "authorization" and b"authorization" in headers
+                lower == "authorization" and self._authorization is not None
             ):
                 continue
-            headers.pop(lower.encode(), None)
-            own.append((name.encode(), text.strip(" \t").encode()))  # spaces around a value are no part of it in HTTP
-        return httpx.Request(
-            "POST",
-            self._url,
-            headers=[*headers.items(), *added, *own],
-            stream=httpx.ByteStream(body),
-            extensions={"timeout": {"connect": CONNECT_SECONDS}},
-        )
+            if not _is_header_name(name):
+                raise _unsendable(f"{shown(name)} is not a header name")
+            value = _header_value(f"its header {name}", text)
+            found.add(names.setdefault(lower, name), value)  # two names that differ in case are one to the client
+        return found, body
 
 
-def _proxy_for(url: httpx.URL) -> str | None:
-    """The proxy that HTTPS_PROXY and the like name, unless NO_PROXY exempts the host."""
-    proxies = getproxies()
-    found = proxies.get(url.scheme) or proxies.get("all")
-    if not found or proxy_bypass(url.netloc.decode()):
-        return None
-    return found if "://" in found else f"http://{found}"
+def _read_url(text: str) -> URL:
+    try:
+        url = URL(text)
+        (url.host or "").encode("idna")
+    except (ValueError, TypeError):
+        raise InvalidURL("this is not a valid URL; use https://host/path") from None  # may hold secrets
+    if url.scheme not in ("http", "https") or not url.host or not url.port:
+        raise InvalidURL("this URL names no host, or no valid port; use https://host:port/path")
+    return url
 
 
-def _failure(error: httpx.TransportError) -> NotPublished:
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    no_way = httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError | httpx.NetworkError
-    gone = isinstance(error, httpx.RemoteProtocolError) and _DISCONNECTED in str(error)
-    problem = Unavailable(said) if gone or isinstance(error, no_way) else NotPublished(said)
-    problem.__cause__ = error
-    return problem
+def _secret_values(url: URL, authorization: str | None, secret: str | None) -> list[str]:
+    """What must not be repeated by an error: parts of the URL, the login and the keys of signatures."""
+    found = [*url.query.values(), *tokens(url.raw_path), *map(unquote, tokens(url.raw_path))]
+    found += [part.partition("=")[2] for part in url.raw_query_string.split("&")]
+    for word in (secret or "").split():
+        found += [word, word.removeprefix(PREFIX), word.removeprefix(PREFIX).rstrip("=")]
+    if authorization is not None:
+        credentials = authorization.partition(" ")[2].strip()
+        found += [authorization, credentials]
+        with suppress(ValueError):
+            login = base64.b64decode(credentials, validate=True).decode()
+            found += [login, login.partition(":")[2]] if ":" in login else []
+    return found
 
 
-async def _beginning(response: httpx.Response) -> bytes:
-    """What there is of the body within a bound of size and time; the status has decided already."""
-    found = b""
-    with suppress(httpx.TransportError, TimeoutError):
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in response.aiter_raw():
-                found += chunk[: BODY_BYTES - len(found)]
-                if len(found) >= BODY_BYTES:
-                    break
-    return b"" if response.headers.get("content-encoding", "identity") != "identity" else found
+def _header_value(what: str, text: str) -> str:
+    """A value as HTTP takes it: spaces around it are no part of it."""
+    if _control(text):
+        raise _unsendable(f"{what} holds control characters")
+    return text.strip(" \t")
+
+
+def _unsendable(problem: str) -> Reject:
+    return Reject(f"this event cannot be sent by HTTP: {problem}", kind="not for HTTP")

@@ -27,12 +27,12 @@ def read_secrets(text: str) -> list[bytes]:
     return keys
 
 
-def signature_headers(keys: list[bytes], event_id: str, timestamp: int, body: bytes) -> list[tuple[bytes, bytes]]:
-    """The three headers, with a signature for each key."""
+def signature_headers(keys: list[bytes], event_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """The three headers, with a signature for each key. `timestamp` is in seconds."""
     signed = b"%s.%d.%s" % (event_id.encode(), timestamp, body)
-    signatures = [b"v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)) for key in keys]
-    return [
-        (b"webhook-id", event_id.encode()),
-        (b"webhook-timestamp", b"%d" % timestamp),
-        (b"webhook-signature", b" ".join(signatures)),
-    ]
+    signatures = [b"v1," + binascii.b2a_base64(hmac.digest(key, signed, hashlib.sha256), newline=False) for key in keys]
+    return {
+        "webhook-id": event_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": b" ".join(signatures).decode(),
+    }

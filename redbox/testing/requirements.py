@@ -51,7 +51,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "DS-1": "at least once; when duplicates happen is documented, with a consumer that dedups on event_id",
     "DS-2": "stronger guarantees state their conditions and limits, and a test shows each",
     # Publishers
-    "PC-1": "one attempt per call; success only on the target's own acknowledgement",
+    "PC-1": "one attempt per call; a request lost with a kept connection may be sent once more in it; success only on "
+    "the target's own acknowledgement",
     "PC-2": "payload unmodified; headers, event_id, event_type and partition_key passed on",
     "PC-3": "safe under concurrent calls; a batch form with an outcome for each event",
     "PC-4": "errors are classified: retry, not before, or never",

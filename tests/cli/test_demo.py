@@ -62,7 +62,7 @@ def test_numbers_that_do_not_add_up_are_a_failure(redbox: Redbox, monkeypatch: p
 
 @pytest.mark.usefixtures("server")
 def test_without_the_other_extra(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
     assert "pip install 'redbox-outbox[http]'" in redbox.error("demo", url=None, code=1)
 

@@ -342,7 +342,7 @@ def test_a_file_names_its_boxes(redbox: Redbox):
 
 def test_a_target_whose_package_is_missing(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     said = redbox.error("relay", "--to", "https://h/", code=1)
     assert "pip install 'redbox-outbox[http]'" in said
 

@@ -44,6 +44,8 @@ ERROR_REPLIES = ("tests/relay/test_error_replies.py", "-k", "not_repeated")
 LOOPS = ("tests/integration/test_loops.py", "-k", "memory")
 FROZEN = ("tests/integration/test_frozen_server.py",)
 HARD_CASES = "tests/integration/test_hard_cases.py"
+HTTP = "tests/publishers/test_http.py"
+ANSWERS = "tests/publishers/test_http_answers.py"
 FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
 PERMISSIONS = "tests/pipeline/test_permissions.py"
 CONDITION = "tests/pipeline/test_condition.py"
@@ -223,4 +225,18 @@ PYTHON_MUTANTS = [
     Mutant("a unique key is not watched", "redbox/store/transact.py", "    watched += [keys.unique(box, unique) for unique in unique_keys]\n", "", (*TRANSACTION, "-k", "in_between")),
     Mutant("a refused event commits the rest", "redbox/store/transact.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),
     Mutant("a failing command of the caller goes unnoticed", "redbox/box/transaction.py", "            if isinstance(reply, Exception):\n", "            if False:\n", TRANSACTION),
+    # HTTP
+    Mutant("what fails on a kept connection is not sent again", "redbox/publishers/connections.py", "                raise _Stale from error\n", "                raise\n", (HTTP, "-k", "kept_connection")),
+    Mutant("what fails on a fresh connection is sent again", "redbox/publishers/connections.py", "return self._exchanges > 1 and not self._heard", "return not self._heard", (HTTP, "-k", "hangs_up")),
+    Mutant("what was answered in part is sent again", "redbox/publishers/connections.py", "return self._exchanges > 1 and not self._heard", "return self._exchanges > 1", (HTTP, "-k", "in_part")),
+    Mutant("a request is sent again on another kept connection", "redbox/publishers/connections.py", 'else {"force_close": True}', "else {}", (HTTP, "-k", "on_a_kept_connection")),
+    Mutant("a body that should not be there hides the status", "redbox/publishers/connections.py", "while not self._head_ended:", "while False:", (HTTP, "-k", "hide_the_status")),
+    Mutant("the connection of a half-read answer is kept", "redbox/publishers/connections.py", "            response.close()\n", "            pass\n", (HTTP, "-k", "status_decides")),
+    Mutant("a malformed trace is passed on", "redbox/publishers/base.py", "if trace and _is_traceparent(trace) and", "if trace and", ("tests/publishers/test_contract.py", "-k", "malformed_trace and http")),
+    Mutant("signatures have the time of the relay's machine", "redbox/publishers/http.py", "claim.store_ms // 1000", '__import__("time").time_ns() // 10**9', (HTTP, "-k", "time_of_the_store")),
+    Mutant("the time since the claim is not counted", "redbox/events.py", " + int((time.monotonic() - self.received) * 1000)", "", (HTTP, "-k", "time_of_the_store")),
+    Mutant("what can never be sent is tried again", "redbox/publishers/http.py", "return _unsendable(self._redact(str(error)))", "return NotPublished(self._redact(str(error)))", (HTTP, "-k", "never_be_sent")),
+    Mutant("a secret that an answer repeats is kept", "redbox/publishers/http_answers.py", "_printable(redact(body.decode(errors=\"replace\")))", "_printable(body.decode(errors=\"replace\"))", (ANSWERS, "-k", "redacted")),
+    Mutant("a password is no secret", "redbox/publishers/http.py", 'found += [login, login.partition(":")[2]] if ":" in login else []', "pass", (HTTP, "-k", "is_kept")),
+    Mutant("a very long Retry-After means nothing", "redbox/publishers/http_answers.py", 'r"[0-9]+"', 'r"[0-9]{1,12}"', (ANSWERS, "-k", "retry_after")),
 ]  # fmt: skip

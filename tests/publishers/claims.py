@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from redbox.events import Claim, Event, stored_event
@@ -15,7 +16,16 @@ def new_event(payload: bytes = b'{"id":42}', **fields: Any) -> Event:
     return stored_event(payload=payload, **{**defaults, **fields})
 
 
-def new_claim(payload: bytes = b'{"id":42}', *, number: int = 7, attempts: int = 2, **fields: Any) -> Claim:
+def new_claim(
+    payload: bytes = b'{"id":42}',
+    *,
+    number: int = 7,
+    attempts: int = 2,
+    claimed_ms: int = CREATED_MS + 5000,
+    ago: float = 0.0,
+    **fields: Any,
+) -> Claim:
+    """A claim that was received `ago` seconds before."""
     event = new_event(payload, **fields)
     return Claim(
         event=event,
@@ -28,6 +38,7 @@ def new_claim(payload: bytes = b'{"id":42}', *, number: int = 7, attempts: int =
         suspect=False,
         created_ms=CREATED_MS,
         due_ms=CREATED_MS,
-        claimed_ms=CREATED_MS + 5000,
-        lease_until_ms=CREATED_MS + 35000,
+        claimed_ms=claimed_ms,
+        lease_until_ms=claimed_ms + 30000,
+        received=time.monotonic() - ago,
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -33,8 +35,9 @@ class Request:
 
 @dataclass
 class Reply:
-    """What to answer. `gate` or `delay` holds the answer back; `silent` never answers; `close` hangs up instead;
-    `cut` hangs up after so many bytes of the body; `endless` repeats the body for ever; `raw` is sent as it is."""
+    """What to answer. `gate` or `delay` holds the answer back; `silent` never answers; `close` hangs up instead, and
+    `reset` does so rudely; `cut` hangs up after so many bytes of the body; `endless` repeats the body for ever; `raw`
+    is sent as it is."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -44,6 +47,7 @@ class Reply:
     gate: asyncio.Event | None = None
     silent: bool = False
     close: bool = False
+    reset: bool = False
     cut: int | None = None
     endless: bool = False
     raw: bytes | None = None
@@ -61,12 +65,13 @@ class Reply:
 
 class Target:
     """One running server. `replies` are used up first, then `reply` answers everything: a Reply, or a function of the
-    request."""
+    request. `most` is how many requests it takes on one connection: it hangs up on the next one, unread."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.replies: deque[Reply] = deque()
         self.reply: Reply | Callable[[Request], Reply] = Reply()
+        self.most: int | None = None
         self.connections = 0
         self.open: set[asyncio.StreamWriter] = set()
         self.sent = 0
@@ -88,6 +93,12 @@ class Target:
         """Waits until no connection is open."""
         await self._until(lambda: not self.open)
 
+    async def end_idle(self) -> None:
+        """Closes its side of every connection, and waits until the other side has closed them too."""
+        for writer in self.open:
+            writer.write_eof()
+        await self.hung_up()
+
     async def _until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(WAIT_SECONDS), self._changed:
             await self._changed.wait_for(condition)
@@ -106,8 +117,12 @@ class Target:
         self.open.add(writer)
         try:
             with suppress(OSError, EOFError, asyncio.IncompleteReadError):
+                answered = 0
                 while await self._one(reader, writer):
-                    pass
+                    answered += 1
+                    if answered == self.most:
+                        await reader.read(1)
+                        break
         finally:
             writer.close()
             self.open.discard(writer)
@@ -131,7 +146,10 @@ class Target:
         if reply.silent:
             await reader.read()
             return False
-        if reply.close:
+        if reply.reset:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        if reply.close or reply.reset:
             return False
         if reply.delay:
             await asyncio.sleep(reply.delay)

@@ -72,14 +72,14 @@ def test_secrets():
 
 
 def test_a_missing_extra_prints_the_pip_command(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
     with pytest.raises(MissingExtra, match=r"the target https:// needs .*pip install 'redbox-outbox\[http\]'"):
         open_publisher("https://shop.example/")
 
 
 def test_a_publisher_is_imported_when_it_is_needed():
-    program = "import sys, redbox.publishers.registry as r; r.open_publisher('null:'); print('httpx' in sys.modules)"
+    program = "import sys, redbox.publishers.registry as r; r.open_publisher('null:'); print('aiohttp' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.strip() == "False"
 

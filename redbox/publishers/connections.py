@@ -1,0 +1,197 @@
+"""The connections of an HTTP publisher: kept between requests, and never trusted to be still there."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from multidict import CIMultiDict
+from yarl import URL
+
+from redbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+
+CONNECT_SECONDS: Final = 5.0
+KEEP_SECONDS: Final = 4.0  # less than the 5 s after which many servers close an idle connection
+BODY_BYTES: Final = 4096
+BODY_SECONDS: Final = 1.0
+HEAD_BYTES: Final = 64 * 1024  # of one line of an answer's head
+WRITE_BYTES: Final = 64 * 1024  # a larger payload is written in pieces, so that it is not copied as a whole
+
+Headers = Mapping[str, str] | CIMultiDict[str]
+
+
+class Client:
+    """The connections of a publisher that is open.
+
+    Sessions keep connections and find out when the target closes one. What fails on a connection that had been kept
+    is sent once more by a second session, which makes a connection for each request.
+    """
+
+    def __init__(self, headers: dict[str, str], proxy: URL | None, tls: ssl.SSLContext | bool, most: int) -> None:
+        self.places = asyncio.Semaphore(most)
+        self.users = 0
+        self.closing = False
+        self._proxy = proxy
+        self._keeping, self._fresh = (
+            aiohttp.ClientSession(
+                connector=_Connector(
+                    ssl=tls,
+                    limit=0,  # `places` counts the connections of both sessions
+                    resolver=aiohttp.ThreadedResolver(),
+                    **({"keepalive_timeout": KEEP_SECONDS} if keeps else {"force_close": True}),
+                ),
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                response_class=_Response if keeps else aiohttp.ClientResponse,
+                max_line_size=HEAD_BYTES,
+                max_field_size=HEAD_BYTES,
+            )
+            for keeps in (True, False)
+        )
+
+    async def post(self, url: URL, headers: Headers, body: bytes) -> aiohttp.ClientResponse:
+        """Sends a request and returns the answer when its head has arrived."""
+        try:
+            return await self._keeping.post(
+                url, headers=headers, data=_payload(body), proxy=self._proxy, allow_redirects=False
+            )
+        except _Stale:
+            return await self._fresh.post(
+                url, headers=headers, data=_payload(body), proxy=self._proxy, allow_redirects=False
+            )
+
+    async def close(self) -> None:
+        """Closes the connections, unless requests use them: then the last one closes them when it ends."""
+        self.closing = True
+        if not self.users:
+            await self._keeping.close()
+            await self._fresh.close()
+
+
+class _Stale(aiohttp.ClientError):
+    """A connection that had been kept broke before anything of the answer came: the target may have closed it before
+    the request arrived."""
+
+
+class _Response(aiohttp.ClientResponse):
+    """An answer that tells a stale connection from a target that hangs up."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        protocol = connection.protocol
+        try:
+            return await super().start(connection)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if isinstance(protocol, _Protocol) and protocol.is_stale:
+                raise _Stale from error
+            raise
+
+
+class _Protocol(ResponseHandler):
+    """One connection. Knows whether the current exchange is its first, and whether anything of the answer has come.
+
+    The head of an answer is parsed before what comes with it. The client would parse both as one, and forget a status
+    whose body is no HTTP, such as that of a 204 with a body.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._exchanges = 0
+        self._heard = self._head_ended = False
+
+    @property
+    def is_stale(self) -> bool:
+        return self._exchanges > 1 and not self._heard
+
+    def set_response_params(self, **params: Any) -> None:
+        self._exchanges += 1
+        self._heard = self._head_ended = False
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        while not self._head_ended:
+            end = data.find(b"\r\n\r\n") + 4
+            if end < 4:
+                break
+            self._head_ended = data[9:10] != b"1" or data[:5] != b"HTTP/"  # after a 1xx comes another head
+            if end == len(data):
+                break
+            super().data_received(data[:end])
+            data = data[end:]
+        super().data_received(data)
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Makes connections that speak `_Protocol`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory: Any = partial(_Protocol, loop=self._loop)
+
+
+def _payload(body: bytes) -> aiohttp.payload.Payload:
+    """Bytes that were measured to be faster, or to need less memory, than what the client makes of plain bytes."""
+    if len(body) <= WRITE_BYTES:
+        return aiohttp.BytesPayload(body)
+    return aiohttp.BytesIOPayload(io.BytesIO(body))
+
+
+def proxy_for(url: URL) -> URL | None:
+    """The proxy that HTTPS_PROXY and the like name, unless NO_PROXY exempts the host."""
+    proxies = getproxies()
+    found = proxies.get(url.scheme) or proxies.get("all")
+    if not found or proxy_bypass(url.host_port_subcomponent or ""):
+        return None
+    try:
+        proxy = URL(found if "://" in found else f"http://{found}")
+    except ValueError:
+        raise UsageError("the proxy that the environment names cannot be used: it is not a valid URL") from None
+    if proxy.scheme not in ("http", "https") or not proxy.host:
+        raise UsageError("the proxy that the environment names cannot be used: it must be http:// or https://")
+    return proxy
+
+
+def trusted(*urls: URL | None) -> ssl.SSLContext | bool:
+    """Trusts the authorities of the file that SSL_CERT_FILE names, or else those of the system."""
+    if not any(url is not None and url.scheme == "https" for url in urls):
+        return True
+    file = os.environ.get("SSL_CERT_FILE") or None
+    try:
+        context = ssl.create_default_context(cafile=file)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the file that SSL_CERT_FILE names cannot be used: {error}") from error
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+async def beginning(response: aiohttp.ClientResponse) -> bytes:
+    """What there is of the body within a bound of size and time; the status has decided already. Then the connection
+    is free for others if the answer ended, and is closed if not."""
+    content, found = response.content, b""
+    try:
+        if not content.is_eof():
+            with suppress(Exception):
+                async with asyncio.timeout(BODY_SECONDS):
+                    while len(found) < BODY_BYTES and not content.at_eof():
+                        found += await content.read(BODY_BYTES - len(found))
+        elif response.status >= 300:
+            with suppress(Exception):
+                found = content.read_nowait(BODY_BYTES)
+    finally:
+        if not content.is_eof():
+            response.close()
+    return b"" if response.headers.get("content-encoding", "identity") != "identity" else found

@@ -1,0 +1,73 @@
+"""Keeps secrets out of texts that are stored, logged or shown."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
+
+HIDDEN: Final = "[redacted]"
+SHORTEST_SECRET: Final = 4  # a shorter text is found in too many words
+SHORTEST_TOKEN: Final = 8
+KEPT: Final = 3
+
+#: What names consist of: words of letters, in one case or with a capital in front, and numbers.
+_PIECE: Final = re.compile(r"[A-Z]?[a-z\xdf-\U0010ffff]+|[A-Z]{1,7}(?![A-Z])|[0-9]{1,4}(?![0-9])")
+_SEPARATOR: Final = re.compile(r"[-_.~:@+,;=!$&'()* ]")
+_DIGIT: Final = re.compile(r"[0-9]")
+_LONGEST_WORD: Final = 15
+_SHORTEST_PIECES: Final = 3  # letters on average: what has less is not made of words
+
+
+def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
+    """A function that replaces these secrets in a text, also where they are quoted as in URLs, JSON or HTML."""
+    forms = {form for secret in secrets for form in _forms(secret) if len(form) >= SHORTEST_SECRET}
+    if not forms:
+        return str
+    pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+    return lambda text: pattern.sub(HIDDEN, text)
+
+
+def _forms(secret: str) -> set[str]:
+    as_json = json.dumps(secret)[1:-1]
+    return {
+        secret, quote(secret, safe=""), quote(secret), quote_plus(secret), html.escape(secret),
+        as_json, as_json.replace("/", "\\/"), json.dumps(secret, ensure_ascii=False)[1:-1],
+    }  # fmt: skip
+
+
+def shown_url(url: str) -> str:
+    """A URL without user, password, query and fragment; parts of its path that look like tokens are shortened."""
+    try:
+        scheme, netloc, path, _, _ = urlsplit(url)
+    except ValueError:
+        return HIDDEN
+    return urlunsplit((scheme, netloc.rpartition("@")[2], "/".join(map(_shown_segment, path.split("/"))), "", ""))
+
+
+def tokens(path: str) -> list[str]:
+    """The parts of a URL's path that look like tokens."""
+    return [segment for segment in path.split("/") if _is_token(segment)]
+
+
+def _shown_segment(segment: str) -> str:
+    return f"{unquote(segment)[:KEPT]}…" if _is_token(segment) else segment
+
+
+def _is_token(segment: str) -> bool:
+    """Whether part of a path looks random: long, and not made of words and short numbers."""
+    text = unquote(segment)
+    if len(text) < SHORTEST_TOKEN:
+        return False
+    parts = [part for part in _SEPARATOR.split(text) if part]
+    pieces = [_PIECE.findall(part) for part in parts]
+    letters = sum(len(piece) for found in pieces for piece in found)
+    return (
+        letters < sum(map(len, parts))
+        or letters < _SHORTEST_PIECES * sum(map(len, pieces))
+        or any(len(piece) > _LONGEST_WORD for found in pieces for piece in found)
+        or any(len(part) > _LONGEST_WORD and _DIGIT.search(part) for part in parts)
+    )
