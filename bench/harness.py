@@ -16,6 +16,7 @@ from typing import Any
 
 from bench import environments, machine
 from bench.question import Contender, Figures, Question
+from bench.target import NoTarget, http_target
 from tests.servers import Server, redis_server, valkey_server
 
 SCRIPTS = Path(__file__).parent / "contenders"
@@ -88,6 +89,11 @@ def _measure(question: Question, contender: Contender, share: float) -> Figures:
         command += ["--url", server.url, "--events", str(events), "--variant", contender.variant]
         if question.beside:
             command += ["--beside", stack.enter_context(_server(contender, question)).url]
+        if question.target:
+            try:
+                command += ["--target", stack.enter_context(http_target())]
+            except NoTarget as error:
+                raise Failed(str(error)) from None
         core = machine.cores()[-1] if question.pinned else None
         if core is not None:
             machine.pin(server.pid, core)

@@ -84,6 +84,7 @@ class Question:
     settings: Mapping[str, Any] = field(default_factory=lambda: SETTINGS)
     pinned: bool = False  # server and client on one core
     beside: bool = False  # a second server, to compare with at the same moment
+    target: bool = False  # an HTTP target
     rounds: int | None = None  # where one is enough
     patience: float = 120.0
     note: str = ""

@@ -45,6 +45,7 @@ class Contender:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.url: str = arguments.url
         self.beside: str = arguments.beside
+        self.target: str = arguments.target
         self.variant: str = arguments.variant
         self.question: str = arguments.question
 
@@ -194,6 +195,7 @@ def main(contender: type[Contender]) -> None:
     parser.add_argument("--events", type=int, required=True)
     parser.add_argument("--variant", default="")
     parser.add_argument("--beside", default="", help="the URL of a second server")
+    parser.add_argument("--target", default="", help="the URL to post to")
     arguments = parser.parse_args()
 
     async def answer() -> Figures:

@@ -8,6 +8,7 @@ from bench.questions import (
     drain,
     fsync,
     growth,
+    http,
     latency,
     memory,
     ordered,
@@ -19,5 +20,5 @@ from bench.questions import (
 )
 
 FOR_ALL = (put_one, put_tasks, put_bulk, drain, latency, memory)
-OF_REDBOX = (server_cpu, growth, crowded, relays, ordered, fsync)
+OF_REDBOX = (server_cpu, growth, crowded, relays, ordered, fsync, http)
 ALL: dict[str, Question] = {module.QUESTION.name: module.QUESTION for module in FOR_ALL + OF_REDBOX}
