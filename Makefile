@@ -34,7 +34,7 @@ mutants: $(VENV)/.dev servers  ## break scripts and Python one defect at a time;
 torture: $(VENV)/.dev  ## the state machine, at length and at random
 	@REDBOX_EXAMPLES=$${REDBOX_EXAMPLES:-1000} REDBOX_STEPS=$${REDBOX_STEPS:-80} $(BIN)/python -m pytest tests/stateful
 
-bench: $(VENV)/.dev servers  ## redbox beside its alternatives: tables and plots into bench/results; about 18 minutes
+bench: $(VENV)/.dev servers  ## redbox beside its alternatives: tables and plots into bench/results; about 20 minutes
 	@$(BIN)/python -m bench
 
 pipeline-bench: $(VENV)/.dev servers  ## the pipeline on Spark: bench/results/pipeline.md; about an hour, with REDBOX_BENCH_SIZES=300000 10 minutes

@@ -56,6 +56,7 @@ class Client:
                 timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
+                request_class=_Request,
                 response_class=_Response if keeps else aiohttp.ClientResponse,
                 max_line_size=HEAD_BYTES,
                 max_field_size=HEAD_BYTES,
@@ -85,6 +86,16 @@ class Client:
 class _Stale(aiohttp.ClientError):
     """A connection that had been kept broke before anything of the answer came: the target may have closed it before
     the request arrived."""
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request whose headers are complete. Merging them with the client's own once more took an eighth of its time."""
+
+    def update_headers(self, headers: Any) -> None:
+        self.headers = headers  # the session has copied them for this request
+
+    def update_auto_headers(self, skip_auto_headers: Any) -> None:
+        pass
 
 
 class _Response(aiohttp.ClientResponse):
@@ -183,14 +194,10 @@ async def beginning(response: aiohttp.ClientResponse) -> bytes:
     is free for others if the answer ended, and is closed if not."""
     content, found = response.content, b""
     try:
-        if not content.is_eof():
-            with suppress(Exception):
-                async with asyncio.timeout(BODY_SECONDS):
-                    while len(found) < BODY_BYTES and not content.at_eof():
-                        found += await content.read(BODY_BYTES - len(found))
-        elif response.status >= 300:
-            with suppress(Exception):
-                found = content.read_nowait(BODY_BYTES)
+        with suppress(Exception):
+            async with asyncio.timeout(BODY_SECONDS):
+                while len(found) < BODY_BYTES and not content.at_eof():
+                    found += await content.read(BODY_BYTES - len(found))
     finally:
         if not content.is_eof():
             response.close()

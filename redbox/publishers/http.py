@@ -75,7 +75,11 @@ class HTTPPublisher(Publisher):
     async def open(self, box: str) -> None:
         if self._source is None:
             self._source = f"/redbox/{quote(box, safe='')}"
-        headers = {"User-Agent": f"redbox/{__version__}", "Accept-Encoding": "identity"}
+        headers = {
+            "Host": self._url.host_port_subcomponent or "",
+            "User-Agent": f"redbox/{__version__}",
+            "Accept-Encoding": "identity",
+        }
         if self._authorization is not None:
             headers["Authorization"] = self._authorization
         if not self._structured:
@@ -124,9 +128,12 @@ class HTTPPublisher(Publisher):
             return failure(error, self._redact)
         except ValueError as error:
             return _unsendable(self._redact(str(error)))
-        found = await beginning(response)
         status = response.status
-        if 200 <= status < 300:
+        acknowledged = 200 <= status < 300
+        if acknowledged and response.content.is_eof():  # as almost always: there is nothing to wait for
+            return None
+        found = await beginning(response)
+        if acknowledged:
             return None
         now = claim.store_ms / 1000
         return outcome(status, response.reason or "", response.headers, found, now=now, redact=self._redact)

@@ -9,6 +9,7 @@ import logging
 import socket
 import ssl
 import time
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -592,6 +593,40 @@ async def test_a_login_at_the_proxy(redbox_runner, monkeypatch):
         for request in proxy.requests:
             expected = "Basic " + base64.b64encode(b"me:pass@word").decode()
             assert (request.all("proxy-authorization"), request.all("authorization")) == ([expected], ["Bearer x"])
+
+
+async def test_a_tunnel_through_a_proxy(redbox_runner, monkeypatch, tmp_path):
+    trustme = pytest.importorskip("trustme")
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    heads: list[bytes] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        there = await asyncio.open_connection("127.0.0.1", target.port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+    async with http_target(tls) as target, await asyncio.start_server(tunnel, "127.0.0.1", 0) as proxy:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        monkeypatch.setenv("https_proxy", f"me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        async with opened(target.url, authorization="Bearer x") as publisher:
+            await publisher.publish(new_claim())
+            await publisher.publish(new_claim())
+        await target.hung_up()
+    assert [request.path for request in target.requests] == ["/hook"] * 2
+    (head,) = heads  # the tunnel is used again
+    assert head.startswith(f"CONNECT 127.0.0.1:{target.port} HTTP/1.1\r\n".encode())
+    assert base64.b64encode(b"me:secret") in head
+    assert b"Bearer" not in head
+    assert all(request.header("proxy-authorization") is None for request in target.requests)
 
 
 async def test_a_proxy_that_refuses_a_tunnel(redbox_runner, monkeypatch):
