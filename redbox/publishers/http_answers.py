@@ -19,6 +19,8 @@ BODY_SHOWN: Final = 500
 #: The target, or what stands before it, takes nothing at the moment. 407 is a proxy that does not let us through.
 _UNAVAILABLE: Final = frozenset({407, 429, 502, 503, 504})
 _RETRY: Final = frozenset({408, 425})
+#: A wrong token, path or method would be refused for every event.
+_BLAMES_TARGET: Final = frozenset({401, 403, 404, 405})
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa1-\U0010ffff]+")
 
 
@@ -36,7 +38,7 @@ def outcome(
     if status in _UNAVAILABLE:
         return Unavailable(reason, delay=delay or 0.0)
     if 400 <= status < 500 and status not in _RETRY:
-        return Reject(reason, kind=f"HTTP {status}")
+        return Reject(reason, kind=f"HTTP {status}", blames_target=status in _BLAMES_TARGET)
     return NotPublished(reason) if delay is None else RetryLater(delay, reason)
 
 

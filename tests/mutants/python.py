@@ -20,6 +20,7 @@ SETTLER = ("tests/relay/test_settler.py",)
 LOST_DATA = ("tests/relay/test_lost_data.py",)
 CAPACITY = ("tests/relay/test_capacity.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
+HTTP_ANSWERS = ("tests/publishers/test_http_answers.py",)
 POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
 METRICS = ("tests/unit/test_metrics.py",)
@@ -79,6 +80,7 @@ PYTHON_MUTANTS = [
     Mutant("rejections of all kinds are one kind", "redbox/relay/breaker.py", "if self._rejected[kind] >= rejections:", "if self._rejected.total() >= rejections:", BREAKER),
     Mutant("one event opens the breaker by itself", "redbox/relay/breaker.py", "self._failed.add(event_id)", 'self._failed.add(f"{event_id}{len(self._failed)}")', BREAKER),
     Mutant("a success forgets nothing", "redbox/relay/breaker.py", "        if self._failing:\n            self._forget()\n", "", BREAKER),
+    Mutant("HTTP 401 is about the event", "redbox/publishers/http_answers.py", "blames_target=status in _BLAMES_TARGET", "blames_target=False", HTTP_ANSWERS),
     Mutant("a type that keeps failing is not isolated", "redbox/relay/breaker.py", "                self._isolated.add(pair)\n", "                pass\n", BREAKER),
     Mutant("an isolated type stays so for ever", "redbox/relay/breaker.py", "if self._clock() - self._succeeded_at <= self._longest:", "if True:", BREAKER),
     Mutant("a type is isolated for every reason", "redbox/relay/breaker.py", "if (event_type, kind) in self._isolated:", "if event_type in self.isolated:", BREAKER),

@@ -57,6 +57,7 @@ def test_not_acknowledged(status: int, without: type, with_delay: type):
         assert problem.delay == 0
     if isinstance(problem, Reject):
         assert problem.kind == f"HTTP {status}"
+        assert problem.blames_target is (status in (401, 403, 404, 405))
     later = outcome(status, "", {"retry-after": "9"}, b"", now=0.0)
     assert type(later) is with_delay
     if not isinstance(later, Reject):
