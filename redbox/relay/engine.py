@@ -128,13 +128,14 @@ class Engine:
         while not self._stopping:
             if task.cancelling() > cancelled_before:  # asyncio.wait_for may swallow it, before Python 3.12
                 raise asyncio.CancelledError
-            room: int | None = 0
+            room = 0
             if not self._asker.under_way:
-                room = await self._room_to_claim(drain)
-                if room is None:
+                there_is = await self._room_to_claim(drain)
+                if there_is is None:
                     return
-                if room < 1:
+                if there_is < 1:
                     continue
+                room = there_is
             was_empty, waited = not self._ledger, self._asker.under_way
             try:
                 answer = await self._claim(room)
