@@ -1,8 +1,9 @@
 #!lua
 -- put: nothing → PENDING.
 --
--- Guarantee: an id that exists is never written again. Every check comes before the first write. Events are put in
--- the order given. In the mode "sure" nothing is refused, so that it can run inside EXEC after "check" under WATCH.
+-- Guarantee: an id that exists is never written again, unless an interrupted put left it unfinished: then it is completed.
+-- Every check comes before the first write. Events are put in the order given. In the mode "sure" nothing is refused, so
+-- that it can run inside EXEC after "check" under WATCH.
 --
 -- KEYS[1]   meta        hash; names the box
 -- ARGV[1]   mode        each | until (stop at the first refusal) | all (all or nothing) | check (write nothing) | sure
@@ -26,52 +27,51 @@
 --- @include "holder"
 --- @include "in_chunks"
 --- @include "look_up"
+--- @include "compare"
 --- @include "read_options"
 --- @include "enqueue"
 --- @include "write_options"
+--- @include "unfinished"
+--- @include "mend"
 --- @include "hint"
 --- @include "whole"
 --- @include "count"
 
 local mode = ARGV[1]
 local FIELDS = 5
-local TELLABLE = 65536
 local settings, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
 local sure, replies, existing, refused = mode == "sure", {}, 0, false
-local created, options, batch_ids, batch_unique, room = {}, {}, {}, {}, math.huge
+local created, options, unfinished_at, batch_ids, batch_unique, room = {}, {}, {}, {}, {}, math.huge
 if settings.max_pending > 0 and not sure then
-  room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting)
-    - redis.call("ZCARD", key.suspect)
+  room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting) - redis.call("ZCARD", key.suspect)
 end
 local event_keys, some_exist = look_up(2, FIELDS)
-
-local function compare(at, body)
-  local size = tonumber(ARGV[at + 3])
-  if string.sub(body, 1, size) == string.sub(ARGV[at + 2], 1, size) then
-    return "EXISTS"
-  end
-  return { "DIFFERS", #body <= TELLABLE and body or "" }
-end
 
 -- A unique key is held by what is stored, or by an earlier event of this batch (which is untouched: in every scope).
 local function judge(at)
   local id, own = ARGV[at], ARGV[at + 4] ~= "" and read_options(ARGV[at + 4])
+  local body, size = ARGV[at + 2], tonumber(ARGV[at + 3])
   if batch_ids[id] then
-    return compare(at, ARGV[batch_ids[id] + 2])
+    return compare(ARGV[batch_ids[id] + 2], body, size)
   end
   if some_exist and redis.call("EXISTS", event_keys[at]) == 1 then
-    return compare(at, redis.call("GET", body_key .. id) or "")
+    local stored = redis.call("GET", body_key .. id)
+    local reply = compare(stored or "", body, size)
+    unfinished_at[at] = (reply == "EXISTS" or not stored) and unfinished(id, stored, own)
+    if not unfinished_at[at] then
+      return reply
+    end
   end
   if not sure then
     local held = own and own.unique and (batch_unique[own.unique] or holder(own.unique, own.scope, now))
-    if held then
+    if held and held ~= id then
       return { "CONFLICT", held }
     end
-    if #created >= room then
+    if #created >= room and not unfinished_at[at] then
       return { "FULL", tostring(settings.max_pending) }
     end
   end
@@ -124,16 +124,19 @@ for position, at in ipairs(created) do
   local id, event, own = ARGV[at], event_keys[at], options[at]
   local available_at = own and whole(due(own.available, now)) or created_at
   bodies[2 * position - 1], bodies[2 * position] = body_key .. id, ARGV[at + 2]
-  redis.call("HSET", event, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at)
-  if own then
-    write_options(id, event, own, available_at, created_at)
-  end
-  if own and (own.ordering or own.unique) then
-    enqueue(id, available_at, 0, 0, own.ordering, own.unique)
+  if unfinished_at[at] then
+    mend(id, unfinished_at[at], own, available_at, created_at)
   else
-    soonest = math.min(soonest, tonumber(available_at))
-    plain[#plain + 1] = available_at
-    plain[#plain + 1] = id
+    redis.call("HSET", event, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at)
+    if own then
+      write_options(id, event, own, available_at, created_at)
+    end
+    if own and (own.ordering or own.unique) then
+      enqueue(id, available_at, 0, 0, own.ordering, own.unique)
+    else
+      soonest = math.min(soonest, tonumber(available_at))
+      plain[#plain + 1], plain[#plain + 2] = available_at, id
+    end
   end
 end
 if bodies[1] then

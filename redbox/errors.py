@@ -22,7 +22,8 @@
     │   ├── RetryLater              again, but not before
     │   └── Unavailable             the target is down, which says nothing of the event
     └── StoreError                  the server, or what is between us and it
-        ├── StoreUnavailable        not reachable, loading, read-only replica, not authorised
+        ├── StoreUnavailable        not reachable, loading, read-only replica, not logged in
+        │   └── NotPermitted        the user of the connection lacks a permission; names it
         ├── StoreFull               out of memory or disk
         ├── ForeignKey              something else uses one of our key names
         ├── NewerLayout             the box was written by a newer redbox
@@ -225,6 +226,14 @@ class StoreError(RedboxError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached."""
+
+
+class NotPermitted(StoreUnavailable):
+    """The user of this connection may not do what redbox needs."""
+
+    def __init__(self, message: str | None = None, missing: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.missing = missing  # what to grant, as ACL SETUSER takes it: "+zadd", "~{redbox:orders:0}:*"
 
 
 class StoreFull(StoreError):

@@ -23,6 +23,14 @@ PENDING_INDEXES: Final = ("pending", "waiting", "suspect")
 INDEXES: Final = (*PENDING_INDEXES, "claimed", "published", "dead")
 
 
+#: Every kind of key of a box, as it follows the prefix; "x" stands for an id or a name.
+KINDS: Final = (
+    "meta", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost", "counters",
+    "alone", "log", "wake", "wait:x", "relays", "relay:x", "e:x", "b:x", "h:x", "line:x", "unique:x", "stream:x",
+    "stream:x:1", "lock:x",
+)  # fmt: skip
+
+
 def check_box_name(name: str) -> str:
     return _check_name("box", name)
 

@@ -6,8 +6,16 @@ local function touch(names)
   names = names or { "log", "wake", "alone", "counters", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries",
     "blocked", "lost" }
   for _, name in ipairs(names) do
-    local look = name == "counters" and "HLEN" or name == "wake" and "LLEN" or name == "log" and "XLEN"
-      or name == "alone" and "STRLEN" or "ZCARD"
-    redis.call(look, key[name])
+    if name == "counters" then
+      redis.call("HLEN", key[name])
+    elseif name == "wake" then
+      redis.call("LLEN", key[name])
+    elseif name == "log" then
+      redis.call("XLEN", key[name])
+    elseif name == "alone" then
+      redis.call("STRLEN", key[name])
+    else
+      redis.call("ZCARD", key[name])
+    end
   end
 end

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from redbox.errors import EmbeddedServerFailed, MissingExtra, RedboxError, StoreUnavailable, UsageError
+from redbox.errors import EmbeddedServerFailed, MissingExtra, NotPermitted, RedboxError, StoreUnavailable, UsageError
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
@@ -35,6 +35,8 @@ def describe_failure(error: Exception) -> Failure:
         return Failure("UsageError", _with_hint(error), WRONG_USAGE)
     if isinstance(error, click.ClickException):
         return Failure(name, error.format_message(), error.exit_code)
+    if isinstance(error, NotPermitted):  # reached, and nothing that the URL or a running server would mend
+        return Failure(name, str(error), FAILED)
     if isinstance(error, StoreUnavailable | EmbeddedServerFailed):
         hint = (
             "" if isinstance(error, EmbeddedServerFailed) else "; check --url or $REDBOX_URL, and that the server runs"

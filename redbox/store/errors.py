@@ -13,6 +13,7 @@ from redis.exceptions import DataError, ResponseError, TimeoutError
 from redbox.errors import (
     WORDS,
     ForeignKey,
+    NotPermitted,
     RedboxError,
     StoreError,
     StoreFull,
@@ -26,6 +27,9 @@ NOTHING_SENT: Final = "; nothing was changed"
 
 #: What a script gets that looks at a key which has moved already. Ours look before they write.
 MOVED_UNDER_SCRIPT: Final = "non local key"
+#: What a script gets that calls a command which its user may not run, or on a key that it may not touch.
+INTERRUPTED: Final = "ACL"
+DENIED_IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script")
 
 
 class Meaning(NamedTuple):
@@ -63,7 +67,12 @@ REPLIES: Final[dict[str, Meaning]] = {
     "UNBLOCKED": Meaning(StoreUnavailable, "{where} has changed its role; try again in a moment"),
     "NOAUTH": _NOT_ALLOWED,
     "WRONGPASS": _NOT_ALLOWED,
-    "NOPERM": _NOT_ALLOWED,
+    "NOPERM": Meaning(NotPermitted, "{where} does not permit this to the user of this connection: {said}"),
+    INTERRUPTED: Meaning(
+        NotPermitted,
+        "{where} ended a script of box {box!r} in the middle, because a permission was taken away: grant it and repeat "
+        "the call; a put that is repeated completes what is missing ({said})",
+    ),
     "DENIED": _NOT_ALLOWED,
     "OOM": Meaning(StoreFull, "{where} is out of memory; nothing was written ({said})"),
     "MISCONF": Meaning(StoreFull, "{where} is out of disk; nothing was written ({said})"),
@@ -82,6 +91,8 @@ def code(error: Exception) -> str:
     text = str(error)  # such as "EXECABORT Transaction discarded because of: OOM command not allowed"
     if MOVED_UNDER_SCRIPT in text:
         return "MOVED"
+    if text.startswith(DENIED_IN_SCRIPT):
+        return INTERRUPTED
     return next((word for word in ("WRONGTYPE", "OOM", "MISCONF", "NOREPLICAS") if f"{word} " in text), str(found))
 
 

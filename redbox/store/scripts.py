@@ -18,6 +18,7 @@ import msgspec
 from redbox.errors import StoreError
 
 _INCLUDE = re.compile(r'^--- @include "([^"]+)"[ \t]*$', re.MULTILINE)
+_CALL = re.compile(r'\b(?:redis\.call|in_chunks|with_events)\("([A-Z]+)"')
 _SHEBANG = re.compile(r"\A#!lua[^\n]*\n")
 
 ALLOW_OOM: Final = "allow-oom"
@@ -68,6 +69,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
     "beat": Signature(("relay", "instance", "fresh", "forget", "leaving"), ("field", "value")),
     "configure": Signature(("action", "who", "why", "limit"), ("field", "value")),
+    "check_permissions": Signature(("kinds",), ("command", "arguments"), flag=NO_WRITES),
     "get": Signature((), ("id",), flag=NO_WRITES),
     "page": Signature(
         (
@@ -144,6 +146,12 @@ def load(name: str, *, shebang: bool = True, root: Traversable | None = None) ->
     if not shebang:
         text = _SHEBANG.sub("", text)
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+@cache
+def commands(name: str) -> frozenset[str]:
+    """The commands that a script may call."""
+    return frozenset(_CALL.findall(load(name).text))
 
 
 def _compact(text: str) -> str:

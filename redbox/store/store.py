@@ -25,6 +25,7 @@ from redis.exceptions import (
 from redbox import keys
 from redbox.errors import (
     DurabilityNotReached,
+    NotPermitted,
     RedboxError,
     StoreFull,
     StoreUnavailable,
@@ -35,6 +36,7 @@ from redbox.store.connect import Endpoint
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
 from redbox.store.errors import code, translate
 from redbox.store.line import WAIT_PATIENCE, Command, NotConnected, Wait
+from redbox.store.permissions import Permissions
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
 from redbox.store.wire import Talk, Wire
 
@@ -94,6 +96,7 @@ class Store:
         self._closed = False
         self._exchanges = _Exchanges()
         self._file = AppendOnlyFile()
+        self._permissions = Permissions()
         self._confirmations: dict[Durability, Confirmation] = {SERVER: NOTHING}
 
     # --- one method per script -----------------------------------------------------------------------------------
@@ -266,6 +269,15 @@ class Store:
         # Repeated only where nothing is logged: the log must not tell one action twice.
         return int(await self._run("configure", (action, who, why, limit, *_flat(changes)), repeat=not who))
 
+    async def check_permissions(self, commands: Iterable[tuple[str, int]]) -> Replies:
+        """Which commands, each with its least number of arguments, the user may not run on the box's keys.
+
+        The script is sent whole: it is asked once, in one exchange."""
+        script = load("check_permissions", shebang=(await self.wire()).shebang)
+        command = ("EVAL", script.text, 1, self._meta, " ".join(keys.KINDS), *_flat(commands))
+        (reply,) = await self.exchange([command], repeat=True)
+        return reply
+
     async def get(self, ids: Iterable[str]) -> Replies:
         return await self._run("get", tuple(ids), repeat=True)
 
@@ -406,6 +418,7 @@ class Store:
         if self._wire is not None:
             self._wire.abandon()
         self._wire, self._loop, self._opening, self._exchanges = None, loop, asyncio.Lock(), _Exchanges()
+        self._permissions = Permissions()
 
     async def close(self) -> None:
         """Waits for exchanges in flight and closes the connections; nothing goes out any more."""
@@ -418,7 +431,11 @@ class Store:
                 await wire.close()
 
     async def script(self, name: str) -> Script:
-        return load(name, shebang=(await self.wire()).shebang)
+        """A script, ready to be sent; NotPermitted when it could not run to its end."""
+        wire = await self.wire()
+        if self._permissions.unsure_of(name) and wire.shebang:  # an in-memory stand-in has no users
+            await self._permissions.check(name, self.check_permissions, where=self.endpoint.description, box=self.box)
+        return load(name, shebang=wire.shebang)
 
     async def exchange(
         self, commands: Sequence[Command], *, repeat: bool = False, wait: Wait | None = None
@@ -524,7 +541,10 @@ class Store:
 
     def translate(self, error: Exception, *, maybe: bool) -> RedboxError:
         """A redis-py error as one of ours: a sentence that says what to do, without secrets."""
-        return translate(error, where=self.endpoint.description, box=self.box, maybe=maybe)
+        told = translate(error, where=self.endpoint.description, box=self.box, maybe=maybe)
+        if isinstance(told, NotPermitted):
+            self._permissions = Permissions()  # they have changed: the next script is checked before it is sent
+        return told
 
 
 def as_fields(reply: Any) -> Fields:

@@ -9,6 +9,7 @@ SUITE = ("--pyargs", "redbox.testing.conformance", "tests/unit/test_exact_times.
 #: Where only a real server can tell.
 FAULTS = ("tests/integration/test_server_faults.py", "-k", "full_server or read_only")
 LOOKS = ("redbox/testing/conformance/test_writing.py",)
+PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 
 
 class Mutant(NamedTuple):
@@ -26,6 +27,14 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
+    # permissions, and what an interrupted put left
+    Mutant("a put leaves an unfinished event as it is", "put.lua", "    if not unfinished_at[at] then\n", "    if true then\n"),
+    Mutant("an event that is waiting counts as unfinished", "include/unfinished.lua", ' or redis.call("ZSCORE", key.waiting, id)', "", LOOKS),
+    Mutant("a mended event loses its place in its line", "include/mend.lua", ' and not redis.call("ZSCORE", line_key .. own.ordering, id)', "", LOOKS),
+    Mutant("a mended event loses its attempts", "include/mend.lua", "tries(left.attempts, left.earlier_attempts)", "0", LOOKS),
+    Mutant("an unfinished event is completed with other keys", "include/unfinished.lua", "event[2] and event[2] ~= (own and own.ordering)", "false", LOOKS),
+    Mutant("a key that may not be written is overlooked", "check_permissions.lua", 'writes and not permitted("HSET", 3, kind)', "false", PERMISSIONS),
+    Mutant("a command that is not permitted is overlooked", "check_permissions.lua", "return known and allowed or", "return known or", PERMISSIONS),
     # the fence
     Mutant("no claim number check", "include/fence.lua", " and event[3] == number", ""),
     Mutant("no claimed_by check", "include/fence.lua", " and event[2] == relay", ""),
@@ -70,13 +79,13 @@ MUTANTS = [
     Mutant("exhausted once, exhausted for ever", "claim.lua", "if earlier[3] or earlier[4] then", "if earlier[3] then"),
     # put
     Mutant("an existing id is put again", "put.lua", 'if some_exist and redis.call("EXISTS", event_keys[at]) == 1 then', "if false then"),
-    Mutant("different content under one id goes unnoticed", "put.lua", 'return { "DIFFERS", #body <= TELLABLE and body or "" }', 'return "EXISTS"'),
+    Mutant("different content under one id goes unnoticed", "include/compare.lua", 'return { "DIFFERS", #stored <= TELLABLE and stored or "" }', 'return "EXISTS"'),
     Mutant("duplicates inside a batch go unnoticed", "put.lua", "if batch_ids[id] then", "if false then"),
     Mutant("one unique key twice in a batch", "put.lua", "batch_unique[own.unique] or holder", "holder"),
     Mutant("all or nothing puts some", "put.lua", 'if mode == "all" and refused then', "if false then"),
     Mutant("raise goes on after a refusal", "put.lua", 'not (refused and mode == "until")', "true"),
     Mutant("index written before the check", "put.lua", "local function judge(at)\n", 'local function judge(at)\n  redis.call("ZADD", key.pending, 0, ARGV[at])\n'),
-    Mutant("max_pending off by one", "put.lua", "if #created >= room then", "if #created > room then"),
+    Mutant("max_pending off by one", "put.lua", "if #created >= room and not", "if #created > room and not"),
     Mutant("waiting events do not fill the box", "put.lua", ' - redis.call("ZCARD", key.waiting)', ""),
     Mutant("the past is not clamped", "include/due.lua", "return math.max(now, tonumber(argument))", "return tonumber(argument)"),
     Mutant("a delay is taken as a moment", "include/due.lua", "return now + tonumber(string.sub(argument, 2))", "return tonumber(string.sub(argument, 2))"),
@@ -309,5 +318,5 @@ MUTANTS = [
     Mutant("a full server keeps expired claims", "reap.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
     Mutant("a full server cannot be swept", "sweep.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
     Mutant("a replica cannot be read", "get.lua", "#!lua flags=no-writes\n", "#!lua flags=allow-oom\n", FAULTS),
-    Mutant("no key is looked at before the first write", "include/touch.lua", "    redis.call(look, key[name])\n", ""),
+    Mutant("no key is looked at before the first write", "include/touch.lua", "  for _, name in ipairs(names) do\n", "  for _, name in ipairs({}) do\n"),
 ]  # fmt: skip

@@ -52,7 +52,14 @@ PERMISSIONS = "tests/pipeline/test_permissions.py"
 CONDITION = "tests/pipeline/test_condition.py"
 PRIVATE = "tests/integration/test_private_directory.py"
 
+PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
+
 PYTHON_MUTANTS = [
+    # permissions
+    Mutant("permissions are not looked at", "redbox/store/store.py", "if self._permissions.unsure_of(name) and wire.shebang:", "if False:", PERMISSIONS),
+    Mutant("a claim is made that cannot be settled", "redbox/store/permissions.py", "return (name, *_SETTLING) if", "return (name,) if", PERMISSIONS),
+    Mutant("a permission that was taken away is not asked for again", "redbox/store/store.py", "self._permissions = Permissions()  # they have changed", "pass  # they have changed", PERMISSIONS),
+    Mutant("permissions are asked for by every caller", "redbox/store/permissions.py", "if not self.unsure_of(name):", "if False:", PERMISSIONS),
     # what becomes of an event
     Mutant("a target's wish to wait is ignored", "redbox/relay/judge.py", "return _bounded(asked)", "return 0.0", ENGINE),
     Mutant("the Retry-After of a target that is down is ignored", "redbox/relay/judge.py", "asked = _asked(error) if isinstance(error, RetryLater | Unavailable) else None", "asked = _asked(error) if isinstance(error, RetryLater) else None", ENGINE),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,17 @@ def test_the_keys_of_an_event_are_the_same(lua: dict[str, Any]):
     assert lua["unique"] + "user:42" == keys.unique(BOX, "user:42")
     assert lua["wait"] + "abc" == keys.wait(BOX, "abc")
     assert lua["relay"] + "relay-1" == keys.relay(BOX, "relay-1")
+
+
+def test_every_kind_of_key_is_known():
+    made = [
+        function(BOX, *("x", 1)[: len(inspect.signature(function).parameters) - 1]).removeprefix(f"{keys.prefix(BOX)}:")
+        for function in vars(keys).values()
+        if inspect.isfunction(function)
+        and function.__doc__
+        and re.match("Hash|String|List|S(orted|tream)", function.__doc__)
+    ]
+    assert sorted(made) == sorted(keys.KINDS)
 
 
 def test_no_two_keys_share_a_name():

@@ -16,7 +16,8 @@ import pytest
 from redbox.errors import WORDS, StoreError
 from redbox.events import Outcome
 from redbox.store import scripts
-from redbox.store.scripts import REGISTRY, assemble, load
+from redbox.store.permissions import ARGUMENTS
+from redbox.store.scripts import REGISTRY, assemble, commands, load
 
 LUA = Path(scripts.__file__).parents[2] / "lua"
 SCRIPTS = {path.stem: path.read_text() for path in sorted(LUA.glob("*.lua"))}
@@ -173,6 +174,22 @@ def test_what_is_flagged_as_reading_calls_nothing_that_writes(name: str):
     assert set(re.findall(r'redis\.call\("(\w+)"', whole_code(name))) <= reading
 
 
+def test_the_commands_of_a_script_can_be_read_from_its_text():
+    """What `commands` finds is all: a command is named where it is called, or given to one of two includes."""
+    by_argument = {"in_chunks", "with_events"}
+    for name, text in {**SCRIPTS, **INCLUDES}.items():
+        calls = re.findall(r"redis\.(?:call|pcall)\((.)", code_of(text))
+        assert set(calls) <= {'"'} or name in by_argument, name
+        for include in by_argument:
+            assert set(re.findall(rf"(?<!function ){include}\((.)", code_of(text))) <= {'"'}, name
+    assert {"ZADD", "MSET", "HSET", "XLEN"} < commands("put")
+    assert {"UNLINK", "EXISTS", "ZREM"} < commands("ack")
+
+
+def test_the_arguments_of_every_command_are_known():
+    assert {command for name in SCRIPTS for command in commands(name)} == set(ARGUMENTS)
+
+
 # --- words -----------------------------------------------------------------------------------------------------
 
 
@@ -190,9 +207,13 @@ def test_an_exception_stands_for_one_word():
     assert len(set(WORDS.values())) == len(WORDS)
 
 
-def reply_words(name: str) -> set[str]:
+def reply_words(name: str, *includes: str) -> set[str]:
     """Capital words in a script's code that are neither states, scopes, phases nor Redis commands."""
-    code = re.sub(r'(?:redis\.call|in_chunks|with_events)\("\w+"', "", code_of(SCRIPTS[name]))
+    code = re.sub(
+        r'(?:redis\.call|in_chunks|with_events|permitted)\("\w+"',
+        "",
+        "".join([code_of(SCRIPTS[name]), *(INCLUDES[each] for each in includes)]),
+    )
     code = re.sub(r"redis\.error_reply\([^\n]*", "", code)
     keywords = {"WITHSCORES", "LIMIT", "MAXLEN", "COUNT", "UNTOUCHED", "ALL_LIVE"}
     return set(WORD.findall(code)) - keywords - STATES
@@ -213,7 +234,7 @@ def test_every_outcome_is_the_reply_of_some_script_and_has_a_reason():
 
 
 def test_the_reply_words_of_put():
-    assert reply_words("put") == PUT_WORDS
+    assert reply_words("put", "compare") == PUT_WORDS
     assert set(re.findall(r'"([A-Z]+)"', header_of(SCRIPTS["put"]).returns)) == PUT_WORDS
 
 

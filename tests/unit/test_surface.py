@@ -38,6 +38,7 @@ def test_what_redbox_exports():
         "MissingExtra",
         "NewerEvent",
         "NewerLayout",
+        "NotPermitted",
         "NotPublished",
         "Outcome",
         "Page",

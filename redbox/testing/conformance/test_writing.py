@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from redbox import Box, Event, keys
-from redbox.errors import NewerLayout, RedboxError
+from redbox.errors import IdReused, NewerLayout, RedboxError
 from redbox.store.codec import encode_restored
 from redbox.store.scripts import NO_WRITES, REGISTRY
 from redbox.store.store import CREATED
@@ -100,6 +100,7 @@ CALLS: Final[dict[str, Call]] = {
     "beat": lambda box, _: box.beat("relay-1", "instance", {"pid": "1"}, fresh=10),
     "beat and leave": lambda box, _: box.beat("relay-9", "instance", {}, fresh=10, leaving=True),
     "configure": lambda box, _: box.operate.configure(max_pending=9, **ADA),
+    "check_permissions": lambda box, _: box._store.check_permissions([("ZADD", 3)]),
     "get": lambda box, _: box.get("pending"),
     "page": lambda box, _: box.page(),
     "stats": lambda box, _: box.stats(),
@@ -185,3 +186,54 @@ async def test_a_box_of_a_newer_layout_is_left_alone_by_every_script(box: Box):
         async with box.transaction() as tx:
             tx.put(Event("n"))
     assert await contents(box) == before
+
+
+# --- what an interrupted put left ------------------------------------------------------------------------------------
+
+UNFINISHED: Final[dict[str, dict[str, Any]]] = {
+    "plain": {},
+    "ordered": {"ordering_key": "line"},
+    "unique": {"unique_key": "unique"},
+    "later": {"delay": 60.0},
+}
+
+
+@pytest.mark.req("SC-4")
+@pytest.mark.parametrize("options", UNFINISHED.values(), ids=UNFINISHED)
+async def test_an_event_in_no_index_is_completed_by_the_next_put(box: Box, options: dict[str, Any]):
+    await box.put(Event("before", event_id="0"))
+    await box.put(Event("a", {"n": 1}, event_id="1", **options))
+    await box.put(Event("a", {"n": 2}, event_id="2", ordering_key="line"))
+    await box._store.exchange([("ZREM", keys.pending(box.name), "1")])
+    assert not (await box.put(Event("before", event_id="0"))).created
+    with pytest.raises(IdReused):
+        await box.put(Event("a", {"n": 3}, event_id="1", **options))
+    assert (await box.put(Event("a", {"n": 1}, event_id="1", **options))).created
+    assert await check_invariants(box) == []
+    assert not (await box.put(Event("a", {"n": 1}, event_id="1", **options))).created
+    await advance(box, seconds=120)
+    assert {"0", "1"} <= {claim.event_id for claim in await box.claim("relay-1", limit=10)}
+
+
+@pytest.mark.req("SC-4")
+async def test_an_event_that_was_tried_keeps_its_attempts_when_it_is_completed(box: Box):
+    await box.put(Event("a", event_id="1", unique_key="u"))
+    (claim,) = await box.claim("relay-1")
+    await box.retry(claim, error="boom", delay=0)
+    await box._store.exchange([("ZREM", keys.pending(box.name), "1")])
+    assert (await box.put(Event("a", event_id="1", unique_key="u"))).created
+    assert await check_invariants(box) == []
+    (claim,) = await box.claim("relay-1")
+    assert claim.attempts == 2
+
+
+@pytest.mark.req("SC-4")
+async def test_an_event_without_a_body_is_completed_only_by_its_own_keys(box: Box):
+    await box.put(Event("a", event_id="1", ordering_key="line", unique_key="u"))
+    await box._store.exchange([("UNLINK", keys.body(box.name, "1"))])
+    with pytest.raises(IdReused):
+        await box.put(Event("a", event_id="1", ordering_key="other", unique_key="u"))
+    with pytest.raises(IdReused):
+        await box.put(Event("a", event_id="1", ordering_key="line"))
+    assert (await box.put(Event("a", event_id="1", ordering_key="line", unique_key="u"))).created
+    assert await check_invariants(box) == []

@@ -1,0 +1,89 @@
+"""What the user of a connection may do on the server, looked at before the first script that writes is sent.
+
+Redis does not roll back: a script that lacks a permission would stop in the middle and leave half of its writes. All
+scripts are looked at in one exchange, when a client first writes; and again for a script that lacked something, or when
+the server says that a permission was taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
+from typing import Any, Final
+
+from redbox import keys
+from redbox.errors import NotPermitted
+from redbox.store.attempt import SharedAttempt
+from redbox.store.scripts import NO_WRITES, REGISTRY, commands
+
+Ask = Callable[[Iterable[tuple[str, int]]], Awaitable[Any]]
+
+#: The commands that scripts call, by the least number of arguments that each takes. Servers read beyond the end of a
+#: command's arguments, and may crash, when `redis.acl_check_cmd` is given fewer; newer ones refuse it.
+ARGUMENTS: Final = {
+    "TIME": 0,
+    "DEL": 1, "EXISTS": 1, "GET": 1, "HGETALL": 1, "HLEN": 1, "LLEN": 1, "STRLEN": 1, "UNLINK": 1, "XLEN": 1,
+    "ZCARD": 1,
+    "HDEL": 2, "HGET": 2, "HMGET": 2, "MSET": 2, "PEXPIRE": 2, "RPUSH": 2, "SET": 2, "ZMSCORE": 2, "ZREM": 2,
+    "ZSCORE": 2,
+    "HINCRBY": 3, "HSET": 3, "HSETNX": 3, "LRANGE": 3, "LTRIM": 3, "PSETEX": 3, "XREVRANGE": 3, "ZADD": 3, "ZCOUNT": 3,
+    "ZRANGE": 3, "ZRANGEBYSCORE": 3, "ZREMRANGEBYRANK": 3, "ZREVRANGE": 3,
+    "XADD": 4,
+}  # fmt: skip
+
+WRITING: Final = frozenset(name for name, signature in REGISTRY.items() if signature.flag != NO_WRITES)
+_SETTLING: Final = ("renew", "ack", "retry", "kill", "release")
+
+
+def together(name: str) -> tuple[str, ...]:
+    """The scripts that a user must be able to run who runs this one: who claims must be able to settle."""
+    return (name, *_SETTLING) if name in ("claim", "reclaim") else (name,)
+
+
+@cache
+def needed(name: str) -> frozenset[str]:
+    """The commands that a user must be permitted to run before this script is sent."""
+    return frozenset(command for each in together(name) for command in commands(each))
+
+
+@cache
+def all_needed() -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (command, ARGUMENTS[command]) for command in sorted({each for name in WRITING for each in needed(name)})
+    )
+
+
+class Permissions:
+    """What one client knows of its permissions for one box."""
+
+    def __init__(self) -> None:
+        self._unsure = WRITING
+        self._asking = SharedAttempt()
+
+    def unsure_of(self, name: str) -> bool:
+        """Whether this script has to be checked before it is sent."""
+        return name in self._unsure
+
+    async def check(self, name: str, ask: Ask, *, where: str, box: str) -> None:
+        """Raises NotPermitted unless the script can run to its end."""
+        async with self._asking.turn():
+            if not self.unsure_of(name):  # another caller has asked meanwhile
+                return
+            missing = {part.decode() for part in await ask(all_needed())}
+            lacks_keys = any(each.startswith(":") for each in missing)
+            self._unsure = frozenset(
+                script for script in WRITING if lacks_keys or not needed(script).isdisjoint(missing)
+            )
+            if name in self._unsure:
+                raise _not_permitted(name, needed(name) & missing, lacks_keys, where, box)
+
+
+def _not_permitted(name: str, missing: frozenset[str], lacks_keys: bool, where: str, box: str) -> NotPermitted:
+    grant = [f"+{command.lower()}" for command in sorted(missing)]
+    if lacks_keys:
+        grant.append(f"~{keys.prefix(box)}:*")
+    return NotPermitted(
+        f"{where} does not permit the user of this connection what {name} on box {box!r} needs; nothing was changed: "
+        f"grant it {' '.join(grant)}",
+        tuple(grant),
+    )

@@ -1,0 +1,229 @@
+"""Users of the server who may not do everything: nothing is half-written, and the error says what to grant."""
+
+# ruff: noqa: PT012  # a transaction is a block of its own
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from redbox import Box, Event, NotPermitted, State, StoreUnavailable, keys
+from redbox.store.permissions import ARGUMENTS, together
+from redbox.store.scripts import NO_WRITES, REGISTRY, commands
+from redbox.testing import check_invariants
+from redbox.testing.plugin import new_box_name
+from tests import servers
+
+pytestmark = pytest.mark.usefixtures("redbox_runner")
+
+WRITING = sorted(name for name, signature in REGISTRY.items() if signature.flag != NO_WRITES)
+
+
+@pytest.fixture(scope="module", params=["redis", "valkey"])
+def server(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
+    launch = servers.redis_server if request.param == "redis" else servers.valkey_server
+    with launch() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(server: servers.Server) -> Iterator[redis.Redis]:
+    with server.client(decode_responses=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def box(server: servers.Server, redbox_runner: asyncio.Runner) -> Iterator[Box]:
+    """A box of a user who may do everything."""
+    opened = Box.open(server.url, name=new_box_name())
+    yield opened
+    redbox_runner.run(opened.aclose())
+
+
+class Restricted:
+    """The same box, for a user whose permissions can be changed."""
+
+    def __init__(self, client: redis.Redis, server: servers.Server, name: str) -> None:
+        self._client = client
+        self.user = f"user-{name}"
+        self.url = f"redis://{self.user}:pw@{server.host}:{server.port}/0"
+        self.box = Box.open(self.url, name=name)
+        self.permit()
+
+    def permit(self, *rules: str, key_pattern: str | None = None) -> None:
+        """All commands on the box's keys, and then these rules."""
+        pattern = key_pattern or f"~{keys.prefix(self.box.name)}:*"
+        self._client.execute_command("ACL", "SETUSER", self.user, "reset", "on", ">pw", pattern, "+@all", *rules)
+
+
+@pytest.fixture
+def restricted(
+    server: servers.Server, client: redis.Redis, box: Box, redbox_runner: asyncio.Runner
+) -> Iterator[Restricted]:
+    made = Restricted(client, server, box.name)
+    yield made
+    redbox_runner.run(made.box.aclose())
+    client.execute_command("ACL", "DELUSER", made.user)
+
+
+def content(client: redis.Redis, name: str) -> dict[bytes, Any]:
+    return {key: client.dump(key) for key in client.scan_iter(f"{keys.prefix(name)}*")}
+
+
+# --- how it is asked ---------------------------------------------------------------------------------------------
+
+
+def test_every_command_is_asked_about_with_as_many_arguments_as_it_takes(client: redis.Redis):
+    """Servers crash, or refuse, when they are asked with fewer."""
+    known: Any = client.execute_command("COMMAND", "INFO", *ARGUMENTS)
+    for name, told in known.items():
+        arity, given = told["arity"], ARGUMENTS[name.upper()] + 1
+        assert given == arity or given == -arity or (arity < 0 and given > -arity), name
+
+
+# --- before the first write --------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SC-4")
+async def test_a_put_without_a_permission_names_it_and_writes_nothing(restricted: Restricted, client: redis.Redis):
+    restricted.permit("-zadd", "-mset")
+    for _ in range(2):
+        with pytest.raises(NotPermitted, match=r"nothing was changed.*grant it \+mset \+zadd") as told:
+            await restricted.box.put(Event("a", event_id="1"))
+        assert told.value.missing == ("+mset", "+zadd")
+    assert content(client, restricted.box.name) == {}
+    restricted.permit()
+    assert (await restricted.box.put(Event("a", event_id="1"))).created
+    assert await check_invariants(restricted.box) == []
+
+
+@pytest.mark.req("SC-4")
+async def test_a_key_that_is_not_permitted_is_named(restricted: Restricted, client: redis.Redis):
+    prefix = keys.prefix(restricted.box.name)
+    restricted.permit(f"~{prefix}:e:*", f"~{prefix}:b:*", key_pattern=f"~{prefix}:meta")
+    with pytest.raises(NotPermitted) as told:
+        await restricted.box.put(Event("a"))
+    assert told.value.missing == (f"~{prefix}:*",)
+    assert content(client, restricted.box.name) == {}
+
+
+@pytest.mark.parametrize("access", ["%R", "%W"])
+async def test_a_key_that_may_only_be_read_or_only_written_is_named(restricted: Restricted, access: str):
+    prefix = keys.prefix(restricted.box.name)
+    restricted.permit(f"{access}~{prefix}:[a-ln-z]*", key_pattern=f"~{prefix}:meta")
+    with pytest.raises(NotPermitted) as told:
+        await restricted.box.put(Event("a"))
+    assert told.value.missing == (f"~{prefix}:*",)
+
+
+async def test_a_missing_permission_is_an_error_of_a_store_that_may_let_us_in_later(restricted: Restricted):
+    restricted.permit("-hset")
+    with pytest.raises(StoreUnavailable):  # a relay waits, and goes on when it is granted
+        await restricted.box.claim("relay-1")
+
+
+@pytest.mark.parametrize("script", WRITING)
+async def test_every_writing_script_is_checked(restricted: Restricted, script: str):
+    for command in sorted(commands(script)):
+        restricted.permit(f"-{command.lower()}")
+        with pytest.raises(NotPermitted) as told:
+            await restricted.box._store.script(script)
+        assert told.value.missing == (f"+{command.lower()}",)
+    restricted.permit()
+    await restricted.box._store.script(script)
+
+
+async def test_nothing_is_claimed_that_could_not_be_settled(box: Box, restricted: Restricted):
+    await box.put(Event("a", event_id="1"))
+    only_settling = {each for name in together("claim") for each in commands(name)} - commands("claim")
+    assert "UNLINK" in only_settling
+    restricted.permit("-unlink")
+    with pytest.raises(NotPermitted, match=r"\+unlink"):
+        await restricted.box.claim("relay-1")
+    assert (await box.get("1")).state is State.PENDING  # type: ignore[union-attr]
+
+
+async def test_what_one_script_needs_does_not_hinder_another(restricted: Restricted):
+    restricted.permit("-unlink", "-zremrangebyrank")
+    assert (await restricted.box.put(Event("a"))).created
+    async with restricted.box.transaction() as tx:
+        tx.put(Event("b"))
+    with pytest.raises(NotPermitted):
+        await restricted.box.claim("relay-1")
+
+
+async def test_a_transaction_without_a_permission_commits_nothing(restricted: Restricted, client: redis.Redis):
+    restricted.permit("-zadd")
+    transaction = restricted.box.transaction()
+    own = transaction.key("own")
+    with pytest.raises(NotPermitted, match=r"\+zadd"):
+        async with transaction as tx:
+            tx.redis.set(own, "1")
+            tx.put(Event("a"))
+    assert content(client, restricted.box.name) == {}
+
+
+async def test_permissions_are_asked_for_once(restricted: Restricted, client: redis.Redis):
+    def calls() -> int:
+        return int(client.info("commandstats").get("cmdstat_eval", {"calls": 0})["calls"])
+
+    await restricted.box.put(Event("a"))  # the server knows the scripts now
+    await restricted.box.ack(await restricted.box.claim("relay-1"))
+    before = calls()
+    async with Box.open(restricted.url, name=restricted.box.name) as other:
+        await asyncio.gather(*(other.put(Event("a")) for _ in range(5)), other.claim("relay-1"))
+        await other.put(Event("b"))
+    assert calls() == before + 1
+
+
+@pytest.mark.req("SC-4")
+async def test_a_permission_that_is_taken_away_later_is_asked_for_again(restricted: Restricted, client: redis.Redis):
+    await restricted.box.put(Event("a", event_id="1"))
+    restricted.permit("-zadd")
+    with pytest.raises(NotPermitted):
+        await restricted.box.put(Event("a", event_id="2"))  # too late for the check: half of it is written
+    before = content(client, restricted.box.name)
+    with pytest.raises(NotPermitted, match=r"nothing was changed.*\+zadd"):
+        await restricted.box.put(Event("a", event_id="3"))
+    assert content(client, restricted.box.name) == before
+    restricted.permit()
+    assert (await restricted.box.put(Event("a", event_id="2"))).created
+    assert await check_invariants(restricted.box) == []
+    assert {claim.event_id for claim in await restricted.box.claim("relay-1", limit=10)} == {"1", "2"}
+
+
+# --- what an interrupted put left ----------------------------------------------------------------------------------
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "delayed": {"delay": 0.0},
+    "ordered": {"ordering_key": "o"},
+    "unique": {"unique_key": "u"},
+    "both": {"ordering_key": "o", "unique_key": "u"},
+}
+
+
+@pytest.mark.req("SC-4")
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("lost", ["zadd", "mset", "hincrby"])
+async def test_a_put_that_was_interrupted_is_mended_by_the_next(
+    box: Box, restricted: Restricted, lost: str, options: dict[str, Any]
+):
+    event: Callable[[], Event] = lambda: Event("a", {"n": 1}, event_id="1", **options)  # noqa: E731
+    await restricted.box.put(Event("first", event_id="0", ordering_key="other"))
+    await box.ack(await box.claim("relay-1"))  # takes the hint, too
+    restricted.permit(f"-{lost}")
+    with pytest.raises(NotPermitted, match="repeat"):
+        await restricted.box.put(event())
+    problems, receipt = await check_invariants(box), await box.put(event())
+    assert receipt.created or problems == []  # nothing was missing but a counter
+    assert await check_invariants(box) == []
+    await box.put(Event("behind", event_id="2", ordering_key="o"))
+    claims = await box.claim("relay-1")
+    assert [claim.event_id for claim in claims if claim.event_id != "2"] == ["1"]
+    await box.ack(claims)
+    assert not (await box.put(event())).created
