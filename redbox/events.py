@@ -428,17 +428,30 @@ def _check_strings(field: str, value: Any) -> None:
         raise InvalidEvent(field, f"must be at most {HEADERS_BYTES} bytes in all, not {size}")
 
 
+def _folded(name: str) -> str:
+    """A header name as many servers see it: WSGI and CGI make no difference between `_` and `-`."""
+    return name.lower().replace("_", "-")
+
+
+def is_reserved_header(name: str) -> bool:
+    """Whether `put` refuses this header name. An event that an earlier version stored may have it: a publisher for
+    HTTP leaves it out."""
+    folded = _folded(name)
+    return folded.startswith(RESERVED_HEADERS) or folded in HTTP_HEADERS
+
+
 def _check_headers(headers: Any) -> None:
     _check_strings("headers", headers)
     for name, text in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             raise InvalidEvent("headers", f"{name!r} is not a header name: letters, digits and - _ . only")
-        if name.lower().startswith(RESERVED_HEADERS):
+        folded = _folded(name)
+        if folded.startswith(RESERVED_HEADERS):
             raise InvalidEvent(
                 "headers", f"{name!r} is reserved; names must not begin with {', '.join(RESERVED_HEADERS)}"
             )
-        if name.lower() in HTTP_HEADERS:
-            instead = "use the field content_type" if name.lower() == "content-type" else "leave it out"
+        if folded in HTTP_HEADERS:
+            instead = "use the field content_type" if folded == "content-type" else "leave it out"
             raise InvalidEvent("headers", f"{name!r} is set by HTTP itself and cannot be passed on; {instead}")
         if _CONTROL.search(text):
             raise InvalidEvent("headers", f"the value of {name!r} must not hold line breaks or control characters")

@@ -55,6 +55,9 @@ PRIVATE = "tests/integration/test_private_directory.py"
 PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 
 PYTHON_MUTANTS = [
+    # header names
+    Mutant("a reserved header passes with an underscore", "redbox/events.py", 'return name.lower().replace("_", "-")', "return name.lower()", ("tests/unit/test_events.py",)),
+    Mutant("a reserved header passes in capitals", "redbox/events.py", 'return name.lower().replace("_", "-")', 'return name.replace("_", "-")', ("tests/unit/test_events.py",)),
     # permissions
     Mutant("permissions are not looked at", "redbox/store/store.py", "if self._permissions.unsure_of(name) and wire.shebang:", "if False:", PERMISSIONS),
     Mutant("a claim is made that cannot be settled", "redbox/store/permissions.py", "return (name, *_SETTLING) if", "return (name,) if", PERMISSIONS),
