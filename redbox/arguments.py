@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
@@ -13,7 +12,7 @@ from redbox.errors import UsageError
 SHOWN: Final = 100
 LONGEST: Final = 365 * 86400.0
 SHORTEST: Final = 0.001
-_UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(.+)'")
+_ARGUMENTS: Final = ", with args beginning with:"
 
 
 def shown(value: Any) -> str:
@@ -104,7 +103,15 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
         raise UsageError(f"{name} {shown(value)}: use {', '.join(others)} or {last}")
 
 
-def option_problem(error: Exception) -> str:
-    """What redis-py says of an option after the `?`, without the names of its classes."""
-    unknown = _UNKNOWN_OPTION.search(str(error)) if isinstance(error, TypeError) else None
-    return f"there is no connection option {unknown[1]!r}" if unknown else str(error)
+def said(error: Exception) -> str:
+    """What a server or a library says, without the arguments of a command: of one that it does not know, such as a
+    login, a server repeats them. The error and its causes forget them too, since a traceback prints them."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        told, found, _ = str(each).partition(_ARGUMENTS)
+        if found:
+            each.args = (told,)
+        each = each.__cause__ or each.__context__
+    return str(error)

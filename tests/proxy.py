@@ -84,8 +84,8 @@ async def proxy(port: int) -> AsyncIterator[Proxy]:
 
 
 @asynccontextmanager
-async def refusing_server(error: bytes) -> AsyncIterator[str]:
-    """A server that greets, and answers every other command with one error; gives its URL."""
+async def refusing_server(error: bytes, *, greets: bool = True) -> AsyncIterator[str]:
+    """A server that greets, unless told not to, and answers every other command with one error; gives its URL."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -95,7 +95,8 @@ async def refusing_server(error: bytes) -> AsyncIterator[str]:
                     length = int((await reader.readline())[1:])
                     words.append((await reader.readexactly(length + 2))[:-2])
                 greeting = {b"HELLO": b"%1\r\n+proto\r\n:3\r\n", b"CLIENT": b"+OK\r\n"}
-                writer.write(greeting.get(words[0].upper(), b"-" + error + b"\r\n"))
+                answer = greeting.get(words[0].upper()) if greets else None
+                writer.write(answer or b"-" + error + b"\r\n")
         finally:
             writer.close()
 

@@ -53,6 +53,9 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     metrics_port: int | None = None
     metrics_host: str | None = None
 
+    def __repr__(self) -> str:  # the fields may hold secrets
+        return f"Config({self.relay!r})"
+
 
 def load(path: Path) -> Config:
     """The file's contents, each value of the right kind; ConfigError says where it is wrong."""

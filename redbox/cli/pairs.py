@@ -11,6 +11,6 @@ def name_value_pairs(ctx: click.Context, param: click.Parameter, values: tuple[s
     for text in values:
         name, found, value = text.partition("=")
         if not found or not name:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", ctx, param)
+            raise click.BadParameter("write NAME=VALUE", ctx, param)
         pairs[name] = value
     return pairs

@@ -24,7 +24,7 @@ def expand(text: str, *, quoted: bool = False) -> str:
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if not _NAME.fullmatch(name) or not match[0].endswith("}"):
-            raise ValueError(f"{match[0]!r} is not a placeholder; write ${{NAME}} with the name of a variable")
+            raise ValueError("a placeholder is written ${NAME}, with the name of a variable")
         if name not in os.environ:
             raise ValueError(f"the environment variable {name} is not set")
         return quote(os.environ[name], safe="") if quoted else os.environ[name]

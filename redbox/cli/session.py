@@ -35,7 +35,7 @@ class Session:
         """The store that was named, or the one that lies in the current directory; never a guess beyond that."""
         if self._given_url is not None:
             if self._given_url.startswith("memory:"):
-                self.output.note(f"{self._given_url} lasts only as long as this command")
+                self.output.note(f"{self.describe(self._given_url)} lasts only as long as this command")
             return self._given_url
         if os.path.isdir(LOCAL_DIRECTORY):
             _check_local_directory()
@@ -71,15 +71,22 @@ class Session:
     def require_directory(self) -> None:
         """An embedded server would make its directory; a command that only reads must not."""
         scheme, _, directory = self.url.partition(":")
-        if scheme == "embedded" and directory and not os.path.isdir(directory.removeprefix("//")):
+        if scheme != "embedded":
+            return
+        self.open()  # refuses a URL that cannot be right
+        if not os.path.isdir(directory.removeprefix("//")):
             raise UnknownBox(f"there is no directory {directory}, and so no box; `redbox put` makes both")
 
     @property
     def where(self) -> str:
         """The store in words, without secrets."""
+        return self.describe(self.url)
+
+    @staticmethod
+    def describe(url: str) -> str:
         from redbox.store.connect import describe
 
-        return describe(self.url)
+        return describe(url)
 
 
 def _check_local_directory() -> None:

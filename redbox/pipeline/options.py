@@ -25,6 +25,9 @@ class Address(msgspec.Struct, frozen=True):
     url: str
     box: str
 
+    def __repr__(self) -> str:  # the URL may hold a password
+        return f"Address({connect.describe(self.url)!r}, {self.box!r})"
+
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch read takes in: by default the whole box."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode
 
 import anyio
 from redis.asyncio import ConnectionPool
@@ -22,12 +22,14 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from redbox.arguments import option_problem, whole_number
+from redbox.arguments import said, whole_number
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.events import Claim
 from redbox.publishers.base import Publisher, passed_on
 from redbox.publishers.options import from_text
+from redbox.urls import option_problem, problem, read_host, read_url
 
+WHAT: Final = "a valid redis+stream:// URL"
 MAX_CONNECTIONS: Final = 16
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 
@@ -54,14 +56,14 @@ class RedisStreamPublisher(Publisher):
     def __init__(
         self, url: str, *, maxlen: int | str | None = None, max_connections: int | str = MAX_CONNECTIONS
     ) -> None:
-        parts = urlsplit(url)
+        parts = read_url(url, WHAT)
         database, _, stream = parts.path.removeprefix("/").partition("/")
         query = dict(parse_qsl(parts.query))
         limit = query.pop("maxlen", None) if maxlen is None else maxlen
         try:
-            if not parts.hostname or not database.isdecimal() or not stream:
-                raise InvalidURL("a stream is named by redis+stream://host:port/db/stream")
             where = parts.netloc.rpartition("@")[2]
+            if not read_host(where, 6379, WHAT)[0] or not database.isdecimal() or not stream:
+                raise InvalidURL("a stream is named by redis+stream://host:port/db/stream")
             server = f"{parts.scheme.partition('+')[0]}://{parts.netloc}/{database}?{urlencode(query)}"
             self._pool = ConnectionPool.from_url(
                 server,
@@ -73,7 +75,7 @@ class RedisStreamPublisher(Publisher):
         except (ValueError, TypeError, RedisError) as error:
             if isinstance(error, UsageError):
                 raise
-            raise InvalidURL(f"this is not a valid redis+stream:// URL: {option_problem(error)}") from None
+            raise problem(WHAT, option_problem(error)) from None
         self._target = f"{parts.scheme}://{where}/{database}/{stream}"
         head: tuple[Any, ...] = ("XADD", unquote(stream).encode())
         if limit is not None:
@@ -169,13 +171,13 @@ async def _add(connection: Any, commands: list[tuple[Any, ...]], outcomes: list[
 def _problem(error: Exception) -> NotPublished:
     """What redbox's errors call this one of redis-py or the server."""
     word = getattr(error, "status_code", None)
-    said = f"{word} {error}" if word else str(error) or type(error).__name__
-    problem: NotPublished
-    if isinstance(error, _UNAVAILABLE) or said.split(" ", 1)[0] in _UNAVAILABLE_WORDS or _NOT_LOGGED_IN in said:
-        problem = Unavailable(said)
-    elif any(text in said for text in _TOO_LARGE):
-        problem = Reject(said, kind="too large")
+    words = f"{word} {said(error)}" if word else said(error) or type(error).__name__
+    failure: NotPublished
+    if isinstance(error, _UNAVAILABLE) or words.split(" ", 1)[0] in _UNAVAILABLE_WORDS or _NOT_LOGGED_IN in words:
+        failure = Unavailable(words)
+    elif any(text in words for text in _TOO_LARGE):
+        failure = Reject(words, kind="too large")
     else:
-        problem = NotPublished(said)
-    problem.__cause__ = error
-    return problem
+        failure = NotPublished(words)
+    failure.__cause__ = error
+    return failure

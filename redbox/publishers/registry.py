@@ -87,9 +87,7 @@ def known_schemes() -> list[str]:
 def _factory(url: str) -> tuple[str, Factory]:
     scheme, colon, _ = url.partition(":")
     scheme = scheme.lower()
-    if not colon:  # the text itself is not repeated: it may hold anything
-        raise InvalidURL(f"a target is a URL that begins with one of {', '.join(known_schemes())}")
-    place = SCHEMES.get(scheme)
+    place = SCHEMES.get(scheme) if colon else None
     if place is not None:
         try:
             module = import_module(place.module)
@@ -98,12 +96,13 @@ def _factory(url: str) -> tuple[str, Factory]:
                 raise
             raise MissingExtra(f"the target {place.begins}", place.extra) from error
         return scheme, getattr(module, place.factory)
-    for entry in entry_points(group=GROUP, name=scheme):
+    for entry in entry_points(group=GROUP, name=scheme) if colon else ():
         try:
             return scheme, entry.load()
         except (ImportError, AttributeError) as error:
             raise UsageError(f"the publisher for {scheme}: ({entry.value}) cannot be loaded: {error}") from error
-    raise InvalidURL(f"unknown scheme {scheme!r} of a target; use one of {', '.join(known_schemes())}")
+    # The text is not repeated: in a URL that is mistyped, anything may be part of a password.
+    raise InvalidURL(f"a target is a URL that begins with one of {', '.join(known_schemes())}")
 
 
 def _check_options(what: str, factory: Factory, options: dict[str, Any]) -> None:

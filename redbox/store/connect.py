@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
 import anyio.to_thread
 import msgspec
@@ -22,17 +21,20 @@ from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from redbox.arguments import option_problem, shown
 from redbox.errors import InvalidURL, MissingExtra, StoreFull, UntrustedStore, UsageError
 from redbox.store.attempt import SharedAttempt
 from redbox.store.line import Command, NotConnected, Wait
 from redbox.store.wire import READ_TIMEOUT, ClusterWire, SingleWire, Wire
+from redbox.urls import check_name, describe_url, option_problem, problem, read_host, read_url
 
 SCHEMES: Final = (
     "redis://", "rediss://", "unix://", "redis+cluster://", "redis+sentinel://", "embedded:<dir>", "memory:",
 )  # fmt: skip
-_USERINFO = re.compile(r"(?<=://).*@")
-_SECRET_OPTION = re.compile(r"(?i)(pass\w*|pwd|secret|token)=[^&]*")
+_WHAT: Final = "a valid store URL"
+_LOCAL: Final = ("embedded", "memory")
+_REMOTE: Final = (
+    "redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel",
+)  # fmt: skip
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -46,33 +48,43 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def describe(url: str) -> str:
-    """The URL without its secrets."""
-    return _SECRET_OPTION.sub(r"\1=***", _USERINFO.sub("***@", url))
+    """The URL without its secrets; one that cannot be right is not repeated."""
+    try:
+        return from_url(url).description
+    except UsageError:
+        return "the store"
+
+
+def _scheme(url: str) -> tuple[str, str]:
+    """The scheme, and what follows its colon."""
+    scheme, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
+    if scheme not in _LOCAL and not (scheme in _REMOTE and rest.startswith("//")):
+        raise InvalidURL(f"this is not a store URL; use one of {', '.join(SCHEMES)}")
+    if scheme in _LOCAL:
+        check_name(scheme, rest)
+    return scheme, rest
 
 
 def from_url(url: str) -> Endpoint:
     """The endpoint that a URL names; a URL that cannot be right is refused here."""
-    if not isinstance(url, str) or ":" not in url:
-        raise InvalidURL(f"{shown(url)} is not a store URL; use one of {', '.join(SCHEMES)}")
-    scheme, _, rest = url.partition(":")
-    if scheme not in ("embedded", "memory") and not rest.startswith("//"):
-        raise InvalidURL(f"{describe(url)!r} is not a store URL; use one of {', '.join(SCHEMES)}")
-    try:
-        if scheme in ("redis", "rediss", "unix"):
-            return _single(url)
-        if scheme in ("redis+cluster", "rediss+cluster"):
-            return _cluster(url, tls=scheme.startswith("rediss"))
-        if scheme in ("redis+sentinel", "rediss+sentinel"):
-            return _sentinel(url, tls=scheme.startswith("rediss"))
-    except UsageError as error:
-        raise InvalidURL(f"{describe(url)}: {error}") from None
-    except (ValueError, TypeError, RedisError) as error:
-        raise InvalidURL(f"{describe(url)} is not a valid store URL: {option_problem(error)}") from None
+    scheme, rest = _scheme(url)
     if scheme == "embedded":
         return _embedded(rest.removeprefix("//"))
     if scheme == "memory":
         return _memory(rest.removeprefix("//"))
-    raise InvalidURL(f"unknown scheme {scheme!r} in {describe(url)}; use one of {', '.join(SCHEMES)}")
+    parts = read_url(url, _WHAT)
+    try:
+        if scheme in ("redis", "rediss", "unix"):
+            return _single(url, parts)
+        if scheme in ("redis+cluster", "rediss+cluster"):
+            return _cluster(parts, tls=scheme.startswith("rediss"))
+        return _sentinel(parts, tls=scheme.startswith("rediss"))
+    except InvalidURL:
+        raise
+    except UsageError as error:  # an option that redbox cannot work with
+        raise problem(_WHAT, error.message) from None
+    except (ValueError, TypeError, RedisError) as error:
+        raise problem(_WHAT, option_problem(error)) from None
 
 
 def from_client(client: Any) -> Endpoint:
@@ -119,9 +131,9 @@ def _no_retry() -> Retry:
     return Retry(NoBackoff(), 0)
 
 
-def _single(url: str) -> Endpoint:
-    parts = urlsplit(url)
+def _single(url: str, parts: SplitResult) -> Endpoint:
     if parts.scheme != "unix":
+        read_host(parts.netloc.rpartition("@")[2], 6379, _WHAT)
         _database(parts.path.removeprefix("/"))  # redis-py takes 0 for anything that is not a number
     options: dict[str, Any] = {"retry": _no_retry(), "decode_responses": False}
     check = Redis.from_url(url, **options)  # so that a wrong URL fails here and not at the first put
@@ -132,7 +144,7 @@ def _single(url: str) -> Endpoint:
         client = Redis.from_url(url, **options)
         return SingleWire(client, on_close=client.aclose)
 
-    return Endpoint(describe(url), open_wire)
+    return Endpoint(describe_url(parts), open_wire)
 
 
 def _database(text: str) -> int:
@@ -140,18 +152,17 @@ def _database(text: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()):
-        hint = "; in a password write %2F for /" if "@" in text else ""
-        raise ValueError(f"the database must be a whole number, such as redis://host:6379/0{hint}")
+        raise problem(_WHAT, "the database must be a whole number, such as redis://host:6379/0")
     return int(text)
 
 
 def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
     hosts = []
     for part in netloc.rpartition("@")[2].split(","):
-        split = urlsplit(f"//{part}")
-        if not split.hostname:
-            raise ValueError("a host is missing")
-        hosts.append((split.hostname, split.port or default_port))
+        host, port = read_host(part, default_port, _WHAT)
+        if not host:
+            raise problem(_WHAT, "a host is missing")
+        hosts.append((host, port or default_port))
     return hosts
 
 
@@ -171,11 +182,10 @@ def _options(query: str) -> dict[str, Any]:
     return options
 
 
-def _cluster(url: str, *, tls: bool) -> Endpoint:
-    parts = urlsplit(url)
+def _cluster(parts: SplitResult, *, tls: bool) -> Endpoint:
     hosts = _hosts(parts.netloc, 6379)
     if parts.path.strip("/") not in ("", "0"):
-        raise ValueError("a cluster has only database 0; leave it out")
+        raise problem(_WHAT, "a cluster has only database 0; leave it out")
     options = {**_credentials(parts.netloc), **_options(parts.query), **({"ssl": True} if tls else {})}
 
     async def open_wire() -> Wire:
@@ -184,15 +194,14 @@ def _cluster(url: str, *, tls: bool) -> Endpoint:
         )
         return ClusterWire(client, on_close=client.aclose)
 
-    return Endpoint(describe(url), open_wire)
+    return Endpoint(describe_url(parts), open_wire)
 
 
-def _sentinel(url: str, *, tls: bool) -> Endpoint:
-    parts = urlsplit(url)
+def _sentinel(parts: SplitResult, *, tls: bool) -> Endpoint:
     hosts = _hosts(parts.netloc, 26379)
     service, _, database = parts.path.strip("/").partition("/")
     if not service:
-        raise ValueError("the name of the service is missing: redis+sentinel://host:port/service/db")
+        raise problem(_WHAT, "the name of the service is missing: redis+sentinel://host:port/service/db")
     options = {**_credentials(parts.netloc), **_options(parts.query), **({"ssl": True} if tls else {})}
     db = _database(database)
     # Sentinels are asked one after the other: one that does not answer must leave time for the next.
@@ -210,7 +219,7 @@ def _sentinel(url: str, *, tls: bool) -> Endpoint:
 
         return SingleWire(client, on_close=close, preparing=len(hosts) * limit)
 
-    return Endpoint(describe(url), open_wire)
+    return Endpoint(describe_url(parts), open_wire)
 
 
 class _OwnServer(UnixDomainSocketConnection):
@@ -328,8 +337,8 @@ def _embedded(directory: str) -> Endpoint:
         _check_link(directory)
         place = os.path.realpath(directory)  # now: the process may go elsewhere
         os.fsencode(place)
-    except ValueError as error:
-        raise InvalidURL(f"embedded: does not name a directory that can exist: {error}") from None
+    except ValueError:
+        raise InvalidURL("embedded: does not name a directory that can exist") from None
 
     async def open_wire() -> Wire:
         acquisition = _Acquisition(place)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from redis.exceptions import DataError, ResponseError, TimeoutError
 
+from redbox.arguments import said
 from redbox.errors import (
     WORDS,
     ForeignKey,
@@ -101,7 +102,7 @@ def translate(error: Exception, *, where: str, box: str, maybe: bool) -> RedboxE
 
     `maybe`: the connection broke after something was sent that may have been carried out.
     """
-    text = str(error)
+    text = said(error)
     word, _, rest = text.partition(" ")
     if word in WORDS:
         return WORDS[word](rest)

@@ -120,7 +120,7 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         ("log = 'xml'\n" + ONE, 'log: "text" or "json"'),
         ("metrics_port = 70000\n" + ONE, "metrics_port: a port is between 0 and 65535"),
         ("metrics_port = 'x'\n" + ONE, "metrics_port: a whole number, without quotes"),
-        ("url = 'nothing'\n" + ONE, "relay 1 (box orders): 'nothing' is not a store URL"),
+        ("url = 'nothing'\n" + ONE, "relay 1 (box orders): this is not a store URL"),
         ("url = 'redis://:pw@h'\n" + ONE, "relay 1 (box orders): url: a password must not be written here"),
         ("url = '${NOT_SET}'\n" + ONE, "relay 1 (box orders): url: the environment variable NOT_SET is not set"),
         ("[[relay]]\nbox = 'orders'", "relay 1 (box orders): to: it is missing; say where to publish to"),
@@ -144,7 +144,7 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         (ONE + "options = { a = [] }", "relay 1 (box orders): options: a table of text and numbers"),
         (ONE + "options = { a = 1 }", "relay 1 (box orders): options: null: has no option 'a'; it has none"),
         (ONE + "dead_options = { a = 1 }", "relay 1 (box orders): dead_options: there is no dead_to"),
-        (ONE + "dead_to = 'nope:'", "relay 1 (box orders): dead_to: unknown scheme 'nope' of a target; use one of"),
+        (ONE + "dead_to = 'nope:'", "relay 1 (box orders): dead_to: a target is a URL that begins with one of"),
         (ONE + ONE, "relay 2 (box orders): box: 'orders' on memory:elsewhere has a relay above"),
         (
             f"{ONE}name='a'\n{ONE}name='a'\nurl='memory:b'",
@@ -177,7 +177,7 @@ def test_placeholders_come_from_the_environment():
     assert expand("a ${BOX} b ${PW}") == "a orders b p@ss/w:rd"
     assert expand("$BOX {BOX} $") == "$BOX {BOX} $"
     for wrong in ("${", "${}", "${BOX", "${BOX:-x}", "${1}"):
-        with pytest.raises(ValueError, match="is not a placeholder; write"):
+        with pytest.raises(ValueError, match="a placeholder is written"):
             expand(wrong)
 
 

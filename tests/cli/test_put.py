@@ -89,7 +89,7 @@ def test_another_content_type_is_taken_as_it_is(redbox: Redbox):
         (("a", "-"), "stdin is not JSON"),
         (("a", "@f.txt"), "f.txt is not JSON"),
         (("a", "x", "--content-type", "application/json"), "is not JSON"),
-        (("a", "--header", "x"), "'x' is not NAME=VALUE"),
+        (("a", "--header", "x"), "'--header': write NAME=VALUE"),
         (("a", "--delay", "soon"), "'soon' is not a duration"),
         (("a", "--at", "2099-01-01"), "has no time zone"),
         (("a", "--delay", "1s", "--at", "2099-01-01T00:00Z"), "give either --delay or --at, not both"),

@@ -299,7 +299,7 @@ def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
     ("options", "said"),
     [
         ("", "Missing option '--to', which says where to publish; or give --config FILE"),
-        ("--to nope:", "Invalid value for '--to': unknown scheme 'nope' of a target; use one of https://"),
+        ("--to nope:", "Invalid value for '--to': a target is a URL that begins with one of https://"),
         ("--to python:nowhere:publish", "Invalid value for '--to': python: there is no module nowhere"),
         ("--to https://u:pw@h/", "Invalid value for '--to': a password must not be written here"),
         ("--to https://h/ -o secret=abc", "Invalid value for '--option': secret: a secret must not be written here"),
@@ -307,7 +307,7 @@ def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
             "--to https://h/ -o secret=${NOT_SET}",
             "Invalid value for '--option': secret: the environment variable NOT_SET",
         ),
-        ("--to null: -o x", "Invalid value for '-o' / '--option': 'x' is not NAME=VALUE"),
+        ("--to null: -o x", "Invalid value for '-o' / '--option': write NAME=VALUE"),
         ("--to null: -o x=1", "Invalid value for '--option': null: has no option 'x'; it has none"),
         ("--to https://a -o timeout=x", "Invalid value for '--option': timeout must be"),
         (
@@ -315,7 +315,7 @@ def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
             "Invalid value for '--dead-option': timeout must be",
         ),
         ("--to https:// -o timeout=1", "Invalid value for '--to': "),
-        ("--to null: --dead-to x:", "Invalid value for '--dead-to': unknown scheme 'x'"),
+        ("--to null: --dead-to x:", "Invalid value for '--dead-to': a target is a URL that begins"),
         ("--to null: --dead-option a=1", "Invalid value for '--dead-option': there is no dead_to"),
         ("--to null: --retry often", "Invalid value for '--retry': 'often' is not a retry policy; write fixed:10m"),
         ("--to null: --attempts 0", "Invalid value for '--attempts': give a whole number from 1 on, or unlimited"),
@@ -326,7 +326,7 @@ def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
         ("--config nowhere.toml", "Invalid value for '--config': File 'nowhere.toml' does not exist"),
         ("--config redbox.toml --to null:", "with --config the file says it: leave out --to"),
         ("--config redbox.toml --no-breaker", "with --config the file says it: leave out --no-breaker"),
-        ("--config redbox.toml", "redbox.toml: relay 1 (box default): to: unknown scheme 'nope'"),
+        ("--config redbox.toml", "redbox.toml: relay 1 (box default): to: a target is a URL that begins with"),
     ],
 )
 def test_wrong_usage(redbox: Redbox, options: str, said: str):

@@ -52,9 +52,17 @@ PERMISSIONS = "tests/pipeline/test_permissions.py"
 CONDITION = "tests/pipeline/test_condition.py"
 PRIVATE = "tests/integration/test_private_directory.py"
 
+NO_SECRET = ("tests/unit/test_no_secret_is_repeated.py",)
 PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 
 PYTHON_MUTANTS = [
+    # URLs that may hold a password
+    Mutant("a parser's words about a URL are repeated", "redbox/store/connect.py", "raise problem(_WHAT, option_problem(error)) from None", "raise problem(_WHAT, str(error)) from None", NO_SECRET),
+    Mutant("an error about a URL keeps its cause", "redbox/store/connect.py", "raise problem(_WHAT, option_problem(error)) from None", "raise problem(_WHAT, option_problem(error)) from error", NO_SECRET),
+    Mutant("a path may hold a login", "redbox/urls.py", '"@" in parts.path or ', "", NO_SECRET),
+    Mutant("a directory may hold a login", "redbox/urls.py", "if _NOT_A_NAME.search(name):", "if False:", NO_SECRET),
+    Mutant("an unknown command is told with its arguments", "redbox/arguments.py", "            each.args = (told,)\n", "            pass\n", NO_SECRET),
+    Mutant("the address of a data source is shown as it is", "redbox/pipeline/options.py", "connect.describe(self.url)!r", "self.url!r", NO_SECRET),
     # header names
     Mutant("a reserved header passes with an underscore", "redbox/events.py", 'return name.lower().replace("_", "-")', "return name.lower()", ("tests/unit/test_events.py",)),
     Mutant("a reserved header passes in capitals", "redbox/events.py", 'return name.lower().replace("_", "-")', 'return name.replace("_", "-")', ("tests/unit/test_events.py",)),

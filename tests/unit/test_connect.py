@@ -62,7 +62,7 @@ def test_what_is_no_url_says_what_is(url: Any):
 
 @pytest.mark.parametrize("url", ["http://localhost", "mysql://u:hunter2@db/x", "cluster://a:1"])
 def test_an_unknown_scheme_lists_the_known_ones(url: str):
-    with pytest.raises(InvalidURL, match=r"unknown scheme .*; use one of redis://, .*memory:"):
+    with pytest.raises(InvalidURL, match=r"this is not a store URL; use one of redis://, .*memory:"):
         connect.from_url(url)
 
 
@@ -88,13 +88,13 @@ def test_a_url_without_its_slashes_is_refused_and_does_not_mean_localhost(url: s
         ("redis://localhost/1/2", "the database must be a whole number"),
         ("redis://localhost/-1", "the database must be a whole number"),
         ("redis://localhost/\u00b2", "the database must be a whole number"),
-        ("redis://:a/b@localhost/0", "in a password write %2F for /"),
+        ("redis://:a/b@localhost/0", "%2F for /"),
         ("redis+cluster://a:1/1", "a cluster has only database 0"),
         ("redis+cluster://a:1/x", "a cluster has only database 0"),
-        ("redis://localhost?foo=1", "there is no connection option 'foo'"),
-        ("redis+cluster://localhost?foo=1", "there is no connection option 'foo'"),
-        ("redis+sentinel://localhost/mymaster?foo=1", "there is no connection option 'foo'"),
-        ("unix:///s?foo=1", "there is no connection option 'foo'"),
+        ("redis://localhost?foo=1", "does not take one of the options after the ?"),
+        ("redis+cluster://localhost?foo=1", "does not take one of the options after the ?"),
+        ("redis+sentinel://localhost/mymaster?foo=1", "does not take one of the options after the ?"),
+        ("unix:///s?foo=1", "does not take one of the options after the ?"),
         ("embedded:", "embedded:./data"),
         ("redis+cluster://a:port", "valid store URL"),
     ],

@@ -206,6 +206,7 @@ async def test_an_event_in_no_index_is_completed_by_the_next_put(box: Box, optio
     await box.put(Event("a", {"n": 2}, event_id="2", ordering_key="line"))
     await box._store.exchange([("ZREM", keys.pending(box.name), "1")])
     assert not (await box.put(Event("before", event_id="0"))).created
+    assert not (await box.put(Event("a", {"n": 2}, event_id="2", ordering_key="line"))).created
     with pytest.raises(IdReused):
         await box.put(Event("a", {"n": 3}, event_id="1", **options))
     assert (await box.put(Event("a", {"n": 1}, event_id="1", **options))).created
