@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from redbox.cli.failures import Failure, describe_failure
-from redbox.cli.output import printable
+from redbox.cli.output import echo_json, printable
 from redbox.cli.session import Session
 from redbox.errors import RedboxError
 
@@ -81,13 +81,13 @@ def _fail(error: Exception, typed: list[str]) -> NoReturn:
     if "--debug" in typed and not isinstance(error, click.ClickException | click.Abort):
         import traceback
 
-        traceback.print_exception(error)
+        click.echo(printable("".join(traceback.format_exception(error)), keep="\n"), err=True, nl=False)
     failure = describe_failure(error)
     if isinstance(error, click.NoSuchOption) and error.option_name in GLOBAL_OPTIONS:
         name = error.option_name
         failure = Failure(failure.error, f"{name} goes before the command: redbox {name} ...", failure.exit_code)
     if "--json" in typed:
-        click.echo(failure.as_json(), err=True)
+        echo_json(failure.as_json(), err=True)
     else:
         click.echo(f"error: {printable(failure.message)}", err=True)
     sys.exit(failure.exit_code)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from redbox.cli.output import printable
+from redbox.terminals import escape_json
 
 Format = Literal["text", "json"]
 
@@ -24,6 +25,10 @@ _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "
 class JSONFormatter(logging.Formatter):
     """One object per line: time, level, logger, message, what the record is about, and its `extra` fields."""
 
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
             "time": moment(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -35,7 +40,8 @@ class JSONFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        line = json.dumps(fields, ensure_ascii=False, default=str)
+        return escape_json(line) if self._terminal else line
 
 
 class TextFormatter(logging.Formatter):
@@ -76,7 +82,8 @@ def to_stderr(how: Format, level: int, *, name_box: bool = False) -> Iterator[No
     """Logs of redbox from `level` on, and warnings of everything else, while the block runs. `name_box`: text lines
     begin with the box they are about."""
     handler = _Handler(sys.stderr)
-    handler.setFormatter(JSONFormatter() if how == "json" else TextFormatter(sys.stderr.isatty(), name_box=name_box))
+    terminal = sys.stderr.isatty()
+    handler.setFormatter(JSONFormatter(terminal) if how == "json" else TextFormatter(terminal, name_box=name_box))
     root, ours = logging.getLogger(), logging.getLogger("redbox")
     before = root.level, ours.level
     root.addHandler(handler)

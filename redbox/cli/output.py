@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from redbox.terminals import escape_json
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -45,6 +47,12 @@ def _escape(char: str) -> str:
     return " " if char in "\r\n\t" else char.encode("unicode_escape", "backslashreplace").decode()
 
 
+def echo_json(line: str, *, err: bool = False) -> None:
+    """One line of JSON: a program gets it as it is, and a terminal nothing that it would obey."""
+    stream = sys.stderr if err else sys.stdout
+    click.echo(escape_json(line) if stream.isatty() else line, err=err)
+
+
 def can_ask() -> bool:
     """Whether a person can answer a question."""
     return sys.stdin.isatty()
@@ -74,7 +82,7 @@ class Output:
         """One line of JSON."""
         import msgspec
 
-        click.echo(msgspec.json.encode(data))
+        echo_json(msgspec.json.encode(data).decode())
 
     def text(self, text: str, style: str = "") -> None:
         """A line; the style is for terminals."""
@@ -152,7 +160,7 @@ class Output:
     def note(self, text: str, **data: Any) -> None:
         """Something worth knowing, on stderr; with --json an object with `note` and further fields."""
         if self.as_json:
-            click.echo(json.dumps({"note": text, **data}, ensure_ascii=False), err=True)
+            echo_json(json.dumps({"note": text, **data}, ensure_ascii=False), err=True)
         else:
             click.echo(printable(text), err=True)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from redbox.cli.output import echo_json
 from redbox.cli.pairs import name_value_pairs
 from redbox.cli.session import Session, pass_session
 
@@ -132,7 +133,7 @@ def _finish(session: Session, settings: list[RelaySettings], seconds: float, end
     if session.output.as_json:
         # Events go to stdout there, and a reader of events must not find something else.
         beside = any(each.writes_stdout for each in settings)
-        click.echo(msgspec.json.encode(as_json(ended, seconds)), err=beside)
+        echo_json(msgspec.json.encode(as_json(ended, seconds)).decode(), err=beside)
     return 1 if any(each.problem for each in ended) else 0
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from redbox.cli.durations import in_words
+from redbox.cli.failures import FAILED
 from redbox.cli.output import printable
 from redbox.cli.session import Session, pass_session
-from redbox.errors import StoreUnavailable
+from redbox.errors import NotPermitted, StoreUnavailable
 
 if TYPE_CHECKING:
     from redbox.box.reports import RelayReport, Stats
@@ -170,8 +171,9 @@ COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEA
 
 @click.command("boxes")
 @pass_session
-def boxes_command(session: Session, /) -> None:
-    """List the boxes of the store with their counts.
+@click.pass_context
+def boxes_command(ctx: click.Context, session: Session, /) -> None:
+    """List the boxes of the store with their counts. Exits with 1 when one of them cannot be read.
 
     \b
     Examples:
@@ -192,19 +194,21 @@ def boxes_command(session: Session, /) -> None:
     if session.output.as_json:
         for name, stats in found:
             session.output.json({"box": name, "error": stats} if isinstance(stats, str) else _as_json(stats))
-        return
-    if not found:
+    elif not found:
         session.output.note(f"there is no box on {session.where} yet; `redbox put` makes one")
-        return
-    session.output.table(("BOX", *COLUMNS, "REMARK"), [_row(name, stats) for name, stats in found], right=COLUMNS)
+    else:
+        session.output.table(("BOX", *COLUMNS, "REMARK"), [_row(name, stats) for name, stats in found], right=COLUMNS)
+    ctx.exit(FAILED if any(isinstance(stats, str) for _, stats in found) else 0)
 
 
 async def _stats_or_reason(box: Any) -> Stats | str:
-    """One box that cannot be read, such as a newer one, does not hide the others."""
+    """One box that cannot be read, such as a newer one or one that is not permitted, does not hide the others."""
     from redbox.errors import StoreError
 
     try:
         stats: Stats = await box.stats()
+    except NotPermitted as error:
+        return str(error)
     except StoreUnavailable:
         raise
     except StoreError as error:

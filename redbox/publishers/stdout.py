@@ -19,6 +19,7 @@ from redbox.events import Claim
 from redbox.payloads import is_json
 from redbox.publishers.base import Publisher, passed_on
 from redbox.publishers.options import no_more
+from redbox.terminals import escape_json
 
 _encode = msgspec.json.Encoder().encode
 
@@ -71,6 +72,8 @@ class StdoutPublisher(Publisher):
             sys.stdout.flush()
             return
         sys.stdout.flush()
+        if os.isatty(descriptor):
+            lines = escape_json(lines.decode()).encode()
         # Past Python's buffer: what could not be written must not be written later, by itself.
         rest = memoryview(b"\n" + lines if self._torn else lines)
         while rest:

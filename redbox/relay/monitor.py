@@ -47,7 +47,10 @@ class Monitor:
         self._host = host
         self.port = port
         self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()  # one for each connection
         self._answering: set[asyncio.Task[None]] = set()
+        #: Those whose request has not come yet, the longest idle first.
+        self._idle: dict[asyncio.Task[None], None] = {}
 
     @property
     def url(self) -> str:
@@ -76,26 +79,42 @@ class Monitor:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._answering:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._answering, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # --- one request per connection ------------------------------------------------------------------------------
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._answering.add(task)
+        self._tasks.add(task)
+        self._idle[task] = None
         try:
-            if len(self._answering) <= MAX_CONNECTIONS:
+            if self._make_room():
                 # Whoever asked has gone, says no more, or the relay ends: none of it matters to anyone else.
                 with suppress(OSError, TimeoutError, asyncio.CancelledError):
-                    await self._converse(reader, writer)
+                    await self._converse(task, reader, writer)
         finally:
+            self._idle.pop(task, None)
             self._answering.discard(task)
+            self._tasks.discard(task)
             writer.close()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _make_room(self) -> bool:
+        """Whether one more connection is taken: the one that has been idle for longest gives way to it."""
+        if len(self._idle) + len(self._answering) <= MAX_CONNECTIONS:
+            return True
+        longest, *others = self._idle
+        if not others:  # all others are being answered
+            return False
+        del self._idle[longest]
+        longest.cancel()
+        return True
+
+    async def _converse(
+        self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -103,6 +122,8 @@ class Monitor:
             return
         except asyncio.LimitOverrunError:
             head = b""
+        self._idle.pop(task, None)
+        self._answering.add(task)
         async with asyncio.timeout(ANSWER_SECONDS):
             method, path = _request(head)
             answer = await self._answer(method, path)

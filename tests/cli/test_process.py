@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pty
 import select
@@ -139,6 +140,35 @@ def test_on_a_terminal(url: str):
 
     code, shown = terminal("--url", url, "--json", "list")
     assert "\x1b" not in shown
+
+
+#: What a terminal obeys, or shows in another order than it is written: ESC, DEL, C1, bidi, and beyond 16 bits.
+HOSTILE = "\x1b[2J\x7f\x9b31m\u202e\u2066\u200f\U000e0001é\u4e2d"
+RAW = "\x1b\x7f\x9b\u202e\u2066\u200f\U000e0001"
+
+
+def test_json_on_a_terminal_holds_no_control_characters(url: str):
+    put = pipe("--url", url, "put", "a", json.dumps({"n": HOSTILE}, ensure_ascii=False), "--id", "1")
+    assert put.returncode == 0, put.stderr
+    code, shown = terminal("--url", url, "--json", "list")
+    assert code == 0
+    assert not set(RAW) & set(shown)
+    assert json.loads(shown)["payload"] == {"n": HOSTILE}
+    assert "é\u4e2d" in shown
+    assert "\u202e" in pipe("--url", url, "--json", "list").stdout  # a program gets it as it is
+    code, shown = terminal("--url", url, "relay", "--once", "--quiet", "--to", "stdout:")
+    assert code == 0
+    assert not set(RAW) & set(shown)
+    assert json.loads(shown)["payload"] == {"n": HOSTILE}
+
+
+def test_an_error_on_a_terminal_holds_no_control_characters(url: str):
+    assert pipe("--url", url, "put", "a", "1").returncode == 0
+    for options in ((), ("--json",), ("--debug",), ("--debug", "--json")):
+        code, shown = terminal("--url", url, *options, "show", f"x{HOSTILE}")
+        assert code == 1
+        assert "there is no event" in shown
+        assert not set(RAW) & set(shown), shown
 
 
 def test_it_asks_on_a_terminal(url: str):

@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
+from click.testing import CliRunner
 
 from redbox import Box, Event, NotPermitted, State, StoreUnavailable, keys
+from redbox.cli.app import cli
 from redbox.store.permissions import ARGUMENTS, together
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
 from redbox.testing import check_invariants
@@ -227,3 +230,31 @@ async def test_a_put_that_was_interrupted_is_mended_by_the_next(
     assert [claim.event_id for claim in claims if claim.event_id != "2"] == ["1"]
     await box.ack(claims)
     assert not (await box.put(event())).created
+
+
+# --- on the command line -----------------------------------------------------------------------------------------
+
+
+def test_boxes_that_are_not_permitted_do_not_hide_the_others(
+    box: Box, restricted: Restricted, server: servers.Server, redbox_runner: asyncio.Runner
+):
+    async def put() -> None:
+        await box.put(Event("a"))
+        async with Box.open(server.url, name=f"{box.name}-hidden") as hidden:
+            await hidden.put(Event("a"))
+
+    redbox_runner.run(put())
+    result = CliRunner().invoke(cli, ["--url", restricted.url, "--json", "boxes"])
+    told = {each["box"]: each for each in map(json.loads, result.stdout.splitlines())}
+    assert result.exit_code == 1
+    assert told[box.name]["phases"]["AVAILABLE"] == 1
+    assert "does not permit" in told[f"{box.name}-hidden"]["error"]
+    assert "does not permit" in CliRunner().invoke(cli, ["--url", restricted.url, "boxes"]).stdout
+
+
+def test_what_to_grant_is_one_sentence_and_the_exit_code_is_1(restricted: Restricted):
+    restricted.permit("-zadd")
+    result = CliRunner().invoke(cli, ["--url", restricted.url, "--box", restricted.box.name, "put", "a", "1"])
+    assert result.exit_code == 1
+    assert "grant it +zadd" in result.stderr
+    assert "check --url" not in result.stderr

@@ -52,10 +52,18 @@ PERMISSIONS = "tests/pipeline/test_permissions.py"
 CONDITION = "tests/pipeline/test_condition.py"
 PRIVATE = "tests/integration/test_private_directory.py"
 
+TERMINAL = ("tests/cli/test_process.py", "-k", "control_characters")
 NO_SECRET = ("tests/unit/test_no_secret_is_repeated.py",)
 PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 
 PYTHON_MUTANTS = [
+    # what reaches a terminal, and who keeps others out
+    Mutant("control characters in JSON reach a terminal", "redbox/cli/output.py", "click.echo(escape_json(line) if stream.isatty() else line, err=err)", "click.echo(line, err=err)", TERMINAL),
+    Mutant("a traceback reaches a terminal unescaped", "redbox/cli/app.py", 'printable("".join(traceback.format_exception(error)), keep="\\n")', '"".join(traceback.format_exception(error))', TERMINAL),
+    Mutant("events reach a terminal unescaped", "redbox/publishers/stdout.py", "if os.isatty(descriptor):", "if False:", TERMINAL),
+    Mutant("silent clients keep others from the metrics", "redbox/relay/monitor.py", "        longest.cancel()\n        return True", "        return False", METRICS),
+    Mutant("the client that was idle for the shortest time gives way", "redbox/relay/monitor.py", "longest, *others = self._idle", "*others, longest = self._idle", METRICS),
+    Mutant("one box that is not permitted hides the others", "redbox/cli/stats.py", "    except NotPermitted as error:\n        return str(error)\n", "", PERMISSIONS),
     # URLs that may hold a password
     Mutant("a parser's words about a URL are repeated", "redbox/store/connect.py", "raise problem(_WHAT, option_problem(error)) from None", "raise problem(_WHAT, str(error)) from None", NO_SECRET),
     Mutant("an error about a URL keeps its cause", "redbox/store/connect.py", "raise problem(_WHAT, option_problem(error)) from None", "raise problem(_WHAT, option_problem(error)) from error", NO_SECRET),

@@ -201,6 +201,18 @@ async def test_a_client_that_says_nothing_is_left_and_the_end_does_not_wait_for_
     waiting.close()
 
 
+async def test_silent_clients_do_not_keep_others_out(redbox_box: Box):
+    relay = Relay(redbox_box, publish)
+    async with Monitor([relay], 0) as served:
+        silent = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(monitor.MAX_CONNECTIONS + 3)]
+        for _ in range(2):
+            assert (await get(served.port, "/livez"))[0] == 200
+        closed = [await asyncio.wait_for(reader.read(), 3) for reader, _ in silent[:4]]
+        assert closed == [b""] * 4  # those that had said nothing for longest
+        for _, writer in silent:
+            writer.close()
+
+
 async def test_a_taken_port_is_one_sentence(redbox_box: Box):
     relay = Relay(redbox_box, publish)
     async with Monitor([relay], 0) as first:
