@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,9 +14,22 @@ import pytest
 import redis
 from click.testing import CliRunner
 
-from redbox import Box, Event, NotPermitted, State, StoreUnavailable, keys
+from redbox import (
+    Backoff,
+    Box,
+    DurabilityNotReached,
+    Event,
+    NotPermitted,
+    Reject,
+    Relay,
+    State,
+    StoreUnavailable,
+    keys,
+)
+from redbox.box.examine import all_problems
 from redbox.cli.app import cli
-from redbox.store.permissions import ARGUMENTS, together
+from redbox.relay import metrics
+from redbox.store.permissions import ARGUMENTS, FOR_DURABILITY, acl_rules, together
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
 from redbox.testing import check_invariants
 from redbox.testing.plugin import new_box_name
@@ -258,3 +272,129 @@ def test_what_to_grant_is_one_sentence_and_the_exit_code_is_1(restricted: Restri
     assert result.exit_code == 1
     assert "grant it +zadd" in result.stderr
     assert "check --url" not in result.stderr
+
+
+# --- the users of docs/permissions.md --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def as_role(server: servers.Server, client: redis.Redis, redbox_runner: asyncio.Runner) -> Iterator[Callable[..., str]]:
+    made: list[str] = []
+
+    def make(role: str, name: str, *extra: str) -> str:
+        """The URL of a user who has exactly the permissions of a role for a box."""
+        user = f"{role}-{name}"
+        made.append(user)
+        client.execute_command("ACL", "SETUSER", user, "reset", "on", ">pw", *acl_rules(role, name).split(), *extra)
+        return f"redis://{user}:pw@{server.host}:{server.port}/0"
+
+    yield make
+    client.execute_command("ACL", "DELUSER", *made)
+
+
+async def test_an_application_needs_no_more(box: Box, as_role: Callable[..., str]):
+    url = as_role("application", box.name)
+    async with Box.open(url, name=box.name) as own:
+        for options in OPTIONS.values():
+            assert (await own.put(Event("a", **options))).created
+            await box.ack(await box.claim("relay-1", limit=10))
+        many = [Event("b", event_id=str(number)) for number in range(10)]
+        assert all(receipt.created for receipt in await own.put_many(many))
+        assert not any(receipt.created for receipt in await own.put_many(many))
+        async with own.transaction() as tx:
+            tx.put(Event("c"))
+        with pytest.raises(NotPermitted):
+            await own.claim("relay-1")
+    assert await check_invariants(box) == []
+
+
+async def test_a_relay_needs_no_more(box: Box, as_role: Callable[..., str], caplog: pytest.LogCaptureFixture):
+    url = as_role("relay", box.name)
+    await box.operate.configure(keep_published=0, who="ada", why="a test")
+    await box.put_many([Event("good"), Event("bad"), Event("worse"), Event("good", ordering_key="o", unique_key="u")])
+
+    wanted, tried = Counter(good=2, bad=3, worse=1), Counter[str]()
+    all_tried = asyncio.Event()
+
+    async def publish(event: Event) -> None:
+        tried[event.event_type] += 1
+        if tried == wanted:
+            all_tried.set()
+        if event.event_type == "bad":
+            raise ValueError("no")
+        if event.event_type == "worse":
+            raise Reject("never")
+
+    await box.claim("gone", limit=1, lease=0.001)
+    async with Box.open(url, name=box.name) as own:
+        relay = Relay(own, publish, backoff=Backoff.fixed(0), attempts=3, breaker=None)
+        running = asyncio.create_task(relay.run())
+        await asyncio.wait_for(all_tried.wait(), 20)
+        assert "redbox_store_up" in await metrics.scrape([relay])
+        relay.stop()
+        assert (await running).dead == 2
+        await own.sweep()
+        await own.reap()
+    assert [record.getMessage() for record in caplog.records if "permit" in record.getMessage()] == []
+    assert await check_invariants(box) == []
+
+
+def test_an_operator_needs_no_more(box: Box, as_role: Callable[..., str], redbox_runner: asyncio.Runner):
+    url = as_role("operator", box.name)
+
+    async def put() -> None:
+        await box.put_many([Event("a", event_id=str(number)) for number in range(3)])
+        await box.kill(await box.claim("relay-1", limit=2), reason="no")
+
+    redbox_runner.run(put())
+    commands = (
+        "put a 1", "list", "show 1", "stats", "boxes", "dead list", "dead replay 1", "relay --once --to null: --quiet"
+    )  # fmt: skip
+    for command in commands:
+        result = CliRunner().invoke(cli, ["--url", url, "--box", box.name, *command.split()])
+        hidden = command == "boxes"  # those of other tests
+        assert result.exit_code in ((0, 1) if hidden else (0,)), (command, result.output)
+
+    async def operate() -> None:
+        async with Box.open(url, name=box.name) as own:
+            await own.operate.pause(who="ada", why="a test")
+            await own.operate.resume(who="ada", why="a test")
+            assert await own.operate.log()
+            assert [problem async for problem in all_problems(own._store)] == []
+
+    redbox_runner.run(operate())
+
+
+async def test_waiting_for_replicas_needs_no_more(as_role: Callable[..., str]):
+    name = new_box_name()
+    url = as_role("application", name, *(f"+{each.lower()}" for each in FOR_DURABILITY["replicas=N"]))
+    async with Box.open(url, name=name) as own:
+        with pytest.raises(DurabilityNotReached):  # permitted, but there is no replica
+            await own.put(Event("a"), durability="replicas=1")
+
+
+async def test_fsync_needs_no_more():
+    with servers.valkey_server(appendonly="yes", appendfsync="always") as server, server.client() as client:
+        extra = [f"+{each.lower()}" for each in FOR_DURABILITY["fsync"]]
+        client.execute_command("ACL", "SETUSER", "app", "on", ">pw", *acl_rules("application", "b").split(), *extra)
+        async with Box.open(f"redis://app:pw@{server.host}:{server.port}/0", name="b", durability="fsync") as own:
+            assert (await own.put(Event("a"))).durability == "fsync"
+
+
+async def test_a_cluster_needs_two_commands_more():
+    with servers.cluster() as cluster:
+        for node in cluster.nodes:
+            with node.client() as client:
+                rules = (*acl_rules("application", "b").split(), "+cluster|slots", "+command")
+                client.execute_command("ACL", "SETUSER", "app", "on", ">pw", *rules)
+        url = cluster.url.replace("://", "://app:pw@")
+        async with Box.open(url, name="b") as own:
+            assert (await own.put(Event("a"))).created
+
+
+async def test_a_stream_as_a_target_needs_one_command(client: redis.Redis, server: servers.Server, box: Box):
+    client.execute_command("ACL", "SETUSER", "target", "reset", "on", ">pw", "~shop", "+xadd")
+    await box.put(Event("a"))
+    await Relay(box, f"redis+stream://target:pw@{server.host}:{server.port}/0/shop").drain()
+    assert client.xlen("shop") == 1
+    client.delete("shop")

@@ -71,6 +71,7 @@ PYTHON_MUTANTS = [
     Mutant("a directory may hold a login", "redbox/urls.py", "if _NOT_A_NAME.search(name):", "if False:", NO_SECRET),
     Mutant("an unknown command is told with its arguments", "redbox/arguments.py", "            each.args = (told,)\n", "            pass\n", NO_SECRET),
     Mutant("the address of a data source is shown as it is", "redbox/pipeline/options.py", "connect.describe(self.url)!r", "self.url!r", NO_SECRET),
+    Mutant("a command is missing from the documented permissions", "redbox/store/permissions.py", '(*_SENDING, "BLPOP", "HGETALL"),', '(*_SENDING, "HGETALL"),', ("tests/unit/test_permissions.py",)),
     # header names
     Mutant("a reserved header passes with an underscore", "redbox/events.py", 'return name.lower().replace("_", "-")', "return name.lower()", ("tests/unit/test_events.py",)),
     Mutant("a reserved header passes in capitals", "redbox/events.py", 'return name.lower().replace("_", "-")', 'return name.replace("_", "-")', ("tests/unit/test_events.py",)),

@@ -1,0 +1,66 @@
+"""What docs/permissions.md grants is what the scripts call and the store sends, no more and no less."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from redbox.store import store
+from redbox.store.permissions import FOR_DURABILITY, ROLES, WRITING, acl_rules, granted, needed
+from redbox.store.scripts import REGISTRY, commands
+
+STORE = Path(store.__file__).parent
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
+#: The files in which commands are written down.
+SENDING = ("store.py", "transact.py", "durability.py", "append_only_file.py")
+
+
+def sent_by(file: str) -> set[str]:
+    """Commands: tuples that begin with a word in capitals. CONFIG is granted with its subcommand."""
+    found = set()
+    for node in ast.walk(ast.parse((STORE / file).read_text())):
+        if isinstance(node, ast.Tuple) and node.elts and isinstance(node.elts[0], ast.Constant):
+            word = node.elts[0].value
+            if isinstance(word, str) and word.isalpha() and word.isupper():
+                found.add("CONFIG|GET" if word == "CONFIG" else word)
+    return found
+
+
+def test_every_command_that_the_store_sends_is_granted_to_somebody():
+    sent = {command for file in SENDING for command in sent_by(file)}
+    assert {"EVALSHA", "BLPOP", "SCAN", "WATCH", "WAITAOF"} < sent
+    extra = {command for each in FOR_DURABILITY.values() for command in each}
+    assert sent == {command for role in ROLES.values() for command in role.commands} | extra
+
+
+def test_nothing_else_in_the_store_sends_commands():
+    others = [path.name for path in STORE.glob("*.py") if path.name not in SENDING]
+    known = {"errors.py", "scripts.py", "permissions.py"}  # words of replies, and lists of commands
+    assert {name: sent_by(name) for name in others if name not in known and sent_by(name)} == {}
+
+
+def test_an_operator_may_do_all_that_scripts_do():
+    assert {command for name in REGISTRY for command in commands(name)} <= set(granted("operator"))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_passes_the_check_for_its_own_scripts(role: str):
+    for script in ROLES[role].scripts:
+        if script in WRITING:
+            assert needed(script) <= set(granted(role)), script
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_document_gives_the_least_rules(role: str):
+    text = " ".join(DOCUMENT.read_text().split())
+    line = f"ACL SETUSER orders-{role} on >PASSWORD {acl_rules(role, 'orders')} ```"
+    assert line in text, f"docs/permissions.md should say: {line}"
+
+
+def test_the_document_gives_what_a_durability_needs():
+    text = DOCUMENT.read_text().replace("\\", "")
+    for name, extra in FOR_DURABILITY.items():
+        rules = " ".join(f"+{command.lower()}" for command in extra)
+        assert f"| the durability `{name}` | `{rules}`" in text
