@@ -31,8 +31,6 @@
 --- @include "read_options"
 --- @include "enqueue"
 --- @include "write_options"
---- @include "unfinished"
---- @include "mend"
 --- @include "hint"
 --- @include "whole"
 --- @include "count"
@@ -54,13 +52,14 @@ local event_keys, some_exist = look_up(2, FIELDS)
 -- A unique key is held by what is stored, or by an earlier event of this batch (which is untouched: in every scope).
 local function judge(at)
   local id, own = ARGV[at], ARGV[at + 4] ~= "" and read_options(ARGV[at + 4])
-  local body, size = ARGV[at + 2], tonumber(ARGV[at + 3])
   if batch_ids[id] then
-    return compare(ARGV[batch_ids[id] + 2], body, size)
+    return compare(ARGV[batch_ids[id] + 2], ARGV[at + 2], tonumber(ARGV[at + 3]))
   end
   if some_exist and redis.call("EXISTS", event_keys[at]) == 1 then
     local stored = redis.call("GET", body_key .. id)
-    local reply = compare(stored or "", body, size)
+    local reply = compare(stored or "", ARGV[at + 2], tonumber(ARGV[at + 3]))
+-- Included here and not above: defining a function takes time, also when it is not called.
+--- @include "unfinished"
     unfinished_at[at] = (reply == "EXISTS" or not stored) and unfinished(id, stored, own)
     if not unfinished_at[at] then
       return reply
@@ -125,6 +124,7 @@ for position, at in ipairs(created) do
   local available_at = own and whole(due(own.available, now)) or created_at
   bodies[2 * position - 1], bodies[2 * position] = body_key .. id, ARGV[at + 2]
   if unfinished_at[at] then
+--- @include "mend"
     mend(id, unfinished_at[at], own, available_at, created_at)
   else
     redis.call("HSET", event, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at)

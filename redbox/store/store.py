@@ -275,7 +275,9 @@ class Store:
         The script is sent whole: it is asked once, in one exchange."""
         script = load("check_permissions", shebang=(await self.wire()).shebang)
         command = ("EVAL", script.text, 1, self._meta, " ".join(keys.KINDS), *_flat(commands))
-        (reply,) = await self.exchange([command], repeat=True)
+        (reply,) = await self._exchange([command], repeat=True)
+        if isinstance(reply, Exception):
+            raise self.translate(reply, maybe=False) from reply
         return reply
 
     async def get(self, ids: Iterable[str]) -> Replies:
