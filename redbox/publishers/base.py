@@ -18,6 +18,7 @@ CLAIM_HEADER: Final = "redbox-claim"
 ORDERING_HEADER: Final = "redbox-ordering-key"
 ATTEMPT_HEADER: Final = "redbox-attempt"
 REASON_HEADER: Final = "redbox-dead-reason"  # only on what is handed to a dead-letter target
+ADDED_HEADERS: Final = frozenset({CLAIM_HEADER, ORDERING_HEADER, ATTEMPT_HEADER, REASON_HEADER})
 
 #: As W3C Trace Context writes it: version, trace id, parent id and flags; an id is never all zeros.
 _is_traceparent = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}").fullmatch

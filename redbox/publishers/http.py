@@ -16,9 +16,9 @@ from yarl import URL
 from redbox import __version__
 from redbox.arguments import one_of, positive_duration, shown, whole_number
 from redbox.errors import InvalidURL, NotPublished, Reject, UsageError
-from redbox.events import HTTP_HEADERS, Claim
+from redbox.events import Claim, is_reserved_header
 from redbox.publishers import cloudevents
-from redbox.publishers.base import Publisher, passed_on
+from redbox.publishers.base import ADDED_HEADERS, Publisher, passed_on
 from redbox.publishers.connections import Client, Headers, beginning, proxy_for, trusted
 from redbox.publishers.http_answers import failure, outcome
 from redbox.publishers.options import from_text, line
@@ -156,9 +156,9 @@ class HTTPPublisher(Publisher):
         found, names = CIMultiDict(headers), dict[str, str]()
         for name, text in headers_passed_on.items():
             lower = name.lower()
-            if lower in HTTP_HEADERS or (  # refused by put, but an earlier version may have stored it
-                lower == "authorization" and self._authorization is not None
-            ):
+            if lower not in ADDED_HEADERS and is_reserved_header(name):
+                continue  # refused by put, but an earlier version may have stored it
+            if lower == "authorization" and self._authorization is not None:
                 continue
             if not _is_header_name(name):
                 raise _unsendable(f"{shown(name)} is not a header name")

@@ -48,7 +48,7 @@ HARD_CASES = "tests/integration/test_hard_cases.py"
 HTTP = "tests/publishers/test_http.py"
 ANSWERS = "tests/publishers/test_http_answers.py"
 FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
-PERMISSIONS = "tests/pipeline/test_permissions.py"
+FILE_MODES = "tests/pipeline/test_permissions.py"
 CONDITION = "tests/pipeline/test_condition.py"
 PRIVATE = "tests/integration/test_private_directory.py"
 
@@ -248,8 +248,8 @@ PYTHON_MUTANTS = [
     Mutant("a condition calls any function", "redbox/pipeline/condition.py", "if name.lower() not in FUNCTIONS:", "if False:", (CONDITION, "-k", "refused")),
     Mutant("a condition contains any SQL", "redbox/pipeline/condition.py", "elif kind not in NODES or not package.startswith(_CATALYST):", "elif False:", (CONDITION, "-k", "refused")),
     # files with events in them
-    Mutant("everyone can read rejects", "redbox/pipeline/rejects.py", "_make_private(directory, self._part)\n", "os.makedirs(directory, exist_ok=True)\n", (PERMISSIONS, "-k", "rejects")),
-    Mutant("everyone can read a report", "redbox/pipeline/files.py", "_create_private(spark, system, place) if private else system.create(place, False)", "system.create(place, False)", (PERMISSIONS, "-k", "keeps_its_permissions")),
+    Mutant("everyone can read rejects", "redbox/pipeline/rejects.py", "_make_private(directory, self._part)\n", "os.makedirs(directory, exist_ok=True)\n", (FILE_MODES, "-k", "rejects")),
+    Mutant("everyone can read a report", "redbox/pipeline/files.py", "_create_private(spark, system, place) if private else system.create(place, False)", "system.create(place, False)", (FILE_MODES, "-k", "keeps_its_permissions")),
     # transactions
     Mutant("a unique key is not watched", "redbox/store/transact.py", "    watched += [keys.unique(box, unique) for unique in unique_keys]\n", "", (*TRANSACTION, "-k", "in_between")),
     Mutant("a refused event commits the rest", "redbox/store/transact.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),

@@ -101,6 +101,20 @@ async def test_binary_mode(redbox_runner):
     assert request.header("authorization") is None
 
 
+async def test_reserved_headers_that_an_earlier_version_stored_are_left_out(redbox_runner):
+    """WSGI servers make no difference between `_` and `-`: an event could pretend to be another."""
+    stored = {"ce_type": "forged", "Redbox_Claim": "99", "webhook_id": "forged", "Content_Length": "0", "x_own": "kept"}
+    async with http_target() as target, opened(target.url) as publisher:
+        await publisher.publish(new_claim(headers=stored))
+    (request,) = target.requests
+    folded = [name.decode().lower().replace("_", "-") for name, _ in request.headers]
+    assert [folded.count(name) for name in ("ce-type", "redbox-claim", "content-length")] == [1, 1, 1]
+    assert "webhook-id" not in folded
+    assert (request.header("ce-type"), request.header("redbox-claim"), request.header("x_own")) == (
+        "user.created", "7", "kept",
+    )  # fmt: skip
+
+
 async def test_structured_mode(redbox_runner):
     async with http_target() as target, opened(target.url, cloudevents="structured", source="urn:shop") as publisher:
         await publisher.publish(new_claim(event_id="id-1", partition_key="p 7", headers={"x-a": "1"}))
