@@ -1,14 +1,14 @@
 #!lua flags=no-writes
 -- page: reads a slice of one index in order, narrowed by filters.
 --
--- Guarantee: changes nothing; bounded in events looked at and in bytes. The cursor is the last (score, id) looked at,
--- so that events that come and go do not shift the pages.
+-- Guarantee: changes nothing; bounded in work and in bytes. The cursor is the last (score, id) looked at, so that events
+-- that come and go do not shift the pages.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   index         pending | waiting | suspect | claimed | published | dead
 -- ARGV[2]   limit         how many to return
--- ARGV[3]   look          how many to look at
--- ARGV[4]   bytes         of bodies
+-- ARGV[3]   look          how many to look at; one that takes more work, to match or to return, counts as several
+-- ARGV[4]   bytes         of events
 -- ARGV[5]   score         cursor; "" to begin
 -- ARGV[6]   id            cursor
 -- ARGV[7]   since         lowest score, ms; "" for any
@@ -31,21 +31,55 @@
 
 local index, limit, look, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local pattern, wanted, text, ids_only, claims = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == "1", ARGV[13]
+local DESCRIBING = 2
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 
+local filtered = pattern ~= "" or wanted ~= "" or text ~= "" or claims ~= ""
+local type_matches, type_cost = glob(pattern)
+local work = 0
+
+-- Reads only the fields that a filter asks for: they may be long.
 local function matches(id)
-  if pattern == "" and wanted == "" and text == "" and claims == "" then
+  work = work + 1
+  if not filtered then
     return true
   end
-  local event = redis.call("HMGET", event_key .. id, "event_type", "ordering_key", "unique_key", "last_error", "claim")
-  return event[1]
-    and (pattern == "" or glob(pattern, event[1]))
-    and (wanted == "" or event[2] == wanted or event[3] == wanted)
-    and (text == "" or string.find(string.lower(event[4] or ""), text, 1, true))
-    and (claims == "" or tonumber(event[5] or 0) <= tonumber(claims))
+  local place = event_key .. id
+  local event = redis.call("HMGET", place, "state", "claim")
+  if not event[1] or (claims ~= "" and tonumber(event[2] or 0) > tonumber(claims)) then
+    return false
+  end
+  if wanted ~= "" then
+    local keys = redis.call("HMGET", place, "ordering_key", "unique_key")
+    if keys[1] ~= wanted and keys[2] ~= wanted then
+      return false
+    end
+  end
+  if pattern ~= "" then
+    local event_type = redis.call("HGET", place, "event_type") or ""
+    work = work + type_cost(event_type)
+    if not type_matches(event_type) then
+      return false
+    end
+  end
+  if text ~= "" then
+    local last_error = redis.call("HGET", place, "last_error") or ""
+    work = work + #last_error / 1000 + #last_error * #text / 100000
+    return string.find(string.lower(last_error), text, 1, true)
+  end
+  return true
+end
+
+-- Bytes of an event as it is returned.
+local function bytes_of(event)
+  local size = #(event[3] or "")
+  for _, part in ipairs(event[2]) do
+    size = size + #part
+  end
+  return size
 end
 
 local first = 0
@@ -68,7 +102,10 @@ for at = 1, #found, 2 do
   if matches(id) then
     local event = ids_only and id or describe(id)
     if event then
-      bytes = bytes + (ids_only and 0 or #(event[3] or ""))
+      if not ids_only then
+        local size = bytes_of(event)
+        bytes, work = bytes + size, work + DESCRIBING + size / 4096
+      end
       if bytes > byte_limit and #reply > 4 then
         more = true
         break
@@ -77,7 +114,7 @@ for at = 1, #found, 2 do
     end
   end
   reply[3], reply[4] = found[at + 1], id
-  if #reply - 4 == limit then
+  if #reply - 4 == limit or work >= look then
     more = more or at + 1 < #found
     break
   end

@@ -13,7 +13,7 @@ from redbox.box.reports import Page, Replayed, Swept
 from redbox.box.selection import Selection, decode_cursor, encode_cursor
 from redbox.errors import UsageError
 from redbox.events import Outcome, State, from_ms
-from redbox.settings import BATCH_BYTES, BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, SWEEP_COUNT
+from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES, SWEEP_COUNT
 from redbox.store.codec import decode_record
 from redbox.store.durability import Durability
 from redbox.store.store import Store
@@ -49,7 +49,7 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
                 current,
                 min(limit - len(records), PAGE_LIMIT),
                 PAGE_LOOK,
-                BATCH_BYTES,
+                STEP_BYTES,
                 score,
                 event_id,
                 *selection.arguments(),
@@ -75,7 +75,7 @@ async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list
         more = 1
         while more:
             _, more, score, event_id, *found = await store.page(
-                index, BATCH_COUNT, PAGE_LOOK, BATCH_BYTES, score, event_id, *selection.arguments(), 1, claims
+                index, BATCH_COUNT, PAGE_LOOK, STEP_BYTES, score, event_id, *selection.arguments(), 1, claims
             )
             yield [raw.decode() for raw in found]
 

@@ -14,6 +14,8 @@ from redbox.events import State, check_moment, to_ms
 from redbox.keys import INDEXES, PENDING_INDEXES
 
 LONGEST_FILTER: Final = 255
+#: `*` and `?` in one glob. Each makes a match dearer, and no event type has so many parts.
+MOST_WILDCARDS: Final = 32
 _INDEXES_OF: Final = {
     State.PENDING: PENDING_INDEXES,
     State.CLAIMED: ("claimed",),
@@ -73,10 +75,22 @@ def select(**filters: Any) -> Selection:
             raise UsageError(f"{name}: must be 1 to {LONGEST_FILTER} characters, or left out")
         if text is not None:
             arguments.text(name, text)
+    if filters.get("event_type") is not None:
+        check_glob("event_type", filters["event_type"])
     for name in ("since", "until"):
         if filters.get(name) is not None:
             check_moment(name, filters[name])
     return Selection(**filters)
+
+
+def check_glob(name: str, glob: str) -> str:
+    """A glob whose match takes the server little time."""
+    if len(glob) > LONGEST_FILTER:
+        raise UsageError(f"{name}: must be at most {LONGEST_FILTER} characters, not {len(glob):,}")
+    wildcards = glob.count("*") + glob.count("?")
+    if wildcards > MOST_WILDCARDS:
+        raise UsageError(f"{name}: takes at most {MOST_WILDCARDS} wildcards (* and ?), not {wildcards}")
+    return glob
 
 
 _ASCII_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from redbox import keys
+from redbox.box.selection import check_glob
 from redbox.errors import InvalidSetting, UsageError
 from redbox.events import State, to_ms
 from redbox.store import connect
@@ -134,7 +135,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     read = ReadOptions(
         at=given.address(),
         states=tuple(State) if states is None else states_of(states),
-        event_type=given.text("event_type") or "",
+        event_type=check_glob("option event_type", given.text("event_type") or ""),
         since=given.moment("since"),
         until=given.moment("until"),
         ids=None if ids is None else tuple(dict.fromkeys(ids)),

@@ -14,7 +14,17 @@ from redbox.errors import InvalidEvent, UsageError
 from redbox.keys import INDEXES
 
 GLOB = Path(__file__).resolve().parents[2] / "lua" / "include" / "glob.lua"
-matches = lupa.LuaRuntime(encoding=None).execute(GLOB.read_bytes() + b"return glob")
+LUA = lupa.LuaRuntime(encoding=None).execute(GLOB.read_bytes() + b"return glob")
+
+
+def matches(glob: bytes, text: bytes) -> bool:
+    matching, _ = LUA(glob)
+    return bool(matching(text))
+
+
+def cost(glob: bytes, text: bytes) -> float:
+    _, costing = LUA(glob)
+    return float(costing(text))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +47,10 @@ matches = lupa.LuaRuntime(encoding=None).execute(GLOB.read_bytes() + b"return gl
         ("a*a", ["aa", "aba", "aaa"], ["a", "ab"]),
         ("?", ["a", "ü", "€"], ["", "ab"]),
         ("*?ö", ["aö", "üö", "ööö"], ["ö"]),
+        ("a*??", ["abc", "aüö", "abcd"], ["a", "ab", "aü"]),
+        ("?a*", ["ba", "üab"], ["a", "aü"]),
+        ("*a?b*c", ["a.bc", "aab.bc", "xaübyc"], ["abc", "a.b", "a.bcd"]),
+        ("a*ba", ["aba", "abba"], ["ab", "ba", "abab"]),
         ("größe.*", ["größe.neu"], ["grosse.neu"]),
     ],
 )
@@ -45,9 +59,25 @@ def test_globs(glob: str, matching: list[str], others: list[str]):
     assert [text for text in others if matches(glob.encode(), text.encode())] == []
 
 
-def test_no_glob_takes_long():
+@pytest.mark.parametrize("glob", ["*a" * 60 + "*b", "*" + "a" * 127 + "b", "*" + "?" * 127 + "b"])
+def test_no_glob_takes_long(glob: str):
     """A matcher that backtracks over every star would not end in a lifetime."""
-    assert not matches(b"*a" * 60 + b"*b", b"a" * 255)
+    assert not matches(glob.encode(), b"a" * 255)
+
+
+def test_a_glob_tells_what_it_costs_at_worst():
+    """In looks, ten microseconds each: a page ends early when it has used up as many as it may."""
+    assert cost(b"user.*", b"user.created") < 0.01
+    assert cost(b"*" + b"a" * 127 + b"b", b"a" * 255) < 1
+    assert cost(b"*" + b"?" * 31 + b"\xf0\x9f\x98\x80" * 100, b"\xf0\x9f\x98\x80" * 255) > 100
+
+
+def test_a_glob_has_a_limited_number_of_wildcards():
+    assert select(event_type="*" * 16 + "?" * 16).event_type == "*" * 16 + "?" * 16
+    with pytest.raises(UsageError, match=r"event_type: takes at most 32 wildcards \(\* and \?\), not 33"):
+        select(event_type="*" * 16 + "?" * 17)
+    with pytest.raises(UsageError, match="event_type: must be 1 to 255 characters"):
+        select(event_type="a" * 256)
 
 
 @pytest.mark.parametrize(

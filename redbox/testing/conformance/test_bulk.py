@@ -387,6 +387,21 @@ async def test_slices_are_narrowed_by_type_and_time(box: Box):
 
 
 @pytest.mark.req("SP-1")
+async def test_a_slice_by_a_hostile_type_ends_early_and_goes_on(box: Box):
+    glob = "*?" + "a" * 127 + "b"
+    types = ["a" * 255] * 10 + ["a" * 128 + "b"]
+    await box.put_many([Event(each, event_id=f"e{n:02}") for n, each in enumerate(types)])
+    _, _, _, *last = await box._store.bounds("pending", "", "", "", "", 100, 1)
+    steps, found, after, more = 0, [], ["", ""], 1
+    while more:
+        more, *rest = await box._store.slice("pending", *after, *last, "", 100, glob)
+        after, steps = rest[:2], steps + 1
+        found += rest[2:]
+    assert found == [b"e10"]
+    assert 5 <= steps <= 11
+
+
+@pytest.mark.req("SP-1")
 async def test_events_are_picked_with_their_place_and_history(box: Box):
     await bury(box, Event("n", event_id="dead"))
     await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("head", "behind")])

@@ -329,10 +329,36 @@ async def test_listing_is_bounded_in_bytes_and_still_complete(box: Box, monkeypa
 
     monkeypatch.setattr(box._store, "page", counting)
     for size, counts in ((2500, [2, 2, 2, 1]), (1, [1] * 7), (10_000, [7])):
-        monkeypatch.setattr(bulk, "BATCH_BYTES", size)
+        monkeypatch.setattr(bulk, "STEP_BYTES", size)
         asked.clear()
         assert [record.event_id for record in (await box.page(limit=7, state="PENDING")).records] == ids
         assert asked == counts
+
+
+@pytest.mark.req("RO-1")
+@pytest.mark.parametrize(
+    "filters", [{"event_type": "*?" + "a" * 127 + "b"}, {"error": "a" * 127 + "b"}], ids=["event_type", "error"]
+)
+async def test_a_listing_by_a_hostile_filter_is_made_in_short_steps_and_still_complete(
+    box: Box, monkeypatch: pytest.MonkeyPatch, filters: dict[str, Any]
+):
+    """A step ends when its work is done, not only when it has looked at so many events."""
+    wanted = "a" * 128 + "b"
+    await bury(box, *(Event("a" * 255, event_id=f"e{n:02}") for n in range(20)), reason="a" * 2000)
+    await advance(box, seconds=1)
+    await bury(box, Event(wanted, event_id="wanted"), reason=wanted)
+    asked = []
+    send = box._store.page
+
+    async def counting(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return await send(*arguments)
+
+    monkeypatch.setattr(box._store, "page", counting)
+    monkeypatch.setattr(bulk, "PAGE_LOOK", 40)
+    assert [record.event_id for record in (await box.page(state="DEAD", **filters)).records] == ["wanted"]
+    assert len(asked) > 2
+    assert (await box.replay(**filters)).replayed == 1
 
 
 # --- RO-2: replay ------------------------------------------------------------------------------------------------
