@@ -2,10 +2,10 @@
 -- claim: PENDING → CLAIMED, under a lease.
 --
 -- Guarantee: only PENDING events whose available_at has come, oldest first or (`spread`) a sample of them, at most `limit`
--- of them and `bytes` of bodies (but at least one). Each gets a claim number that never repeats in this box. Either
--- ordinary events or exactly one suspect, and never a suspect while another is out. An exhausted event is marked so, and
--- its attempts are not counted again. Events left behind that are due now are hinted at for the next relay. For a stream
--- the claims are also recorded as members of one of its batches, in the same step.
+-- of them and `bytes` of bodies (but at least one), and fewer where each takes more work. Each gets a claim number that
+-- never repeats in this box. Either ordinary events or exactly one suspect, and never a suspect while another is out. An
+-- exhausted event is marked so, and its attempts are not counted again. Events left behind that are due now are hinted
+-- at for the next relay. For a stream the claims are also recorded as members of one of its batches, in the same step.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   relay         identifier of the caller
@@ -31,7 +31,8 @@
 --- @include "open_box"
 --- @include "touch"
 --- @include "touch_line"
---- @include "leave_line"
+--- @include "set_aside"
+--- @include "claim_work"
 --- @include "in_chunks"
 --- @include "hint"
 --- @include "next_due"
@@ -55,7 +56,7 @@ local claimed_at, lease_until = whole(now), whole(now + lease)
 local due = ARGV[7] ~= "" and whole(math.min(now, tonumber(ARGV[7]))) or claimed_at
 local ids, index, alone = choose_events(due, limit, spread)
 
-local taken, places, events, bodies, lost, bytes = {}, {}, {}, {}, {}, 0
+local taken, places, events, bodies, lost, bytes, work = {}, {}, {}, {}, {}, 0, 0
 for _, id in ipairs(ids) do
   local place = event_key .. id
   local event = redis.call("HMGET", place, "state", "created_at", "available_at", "attempts", "unique_key")
@@ -77,6 +78,10 @@ for _, id in ipairs(ids) do
     end
     local position = #taken + 1
     taken[position], places[position], events[position], bodies[position] = id, place, event, body
+  end
+  work = work + claim_work(event[5], event[4], taken[#taken] ~= id)
+  if work >= CLAIM_WORK then
+    break
   end
 end
 if #taken == 0 and #lost == 0 then
@@ -131,14 +136,7 @@ else -- what was looked at are the first of their index
   redis.call("ZREMRANGEBYRANK", index, "0", whole(#taken + #lost - 1))
 end
 in_chunks("ZREM", key.retries, retried)
-for _, item in ipairs(lost) do
-  redis.call("ZREM", index, item[1])
-  redis.call("ZADD", key.lost, now, item[1])
-  redis.call("ZREM", key.retries, item[1])
-  if item[2] then
-    leave_line(item[1], item[2], now)
-  end
-end
+set_aside(lost, now)
 if alone and taken[1] then
   redis.call("SET", key.alone, first .. " " .. taken[1])
 end

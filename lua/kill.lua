@@ -29,6 +29,7 @@
 --- @include "record_action"
 --- @include "count"
 --- @include "hint"
+--- @include "whole"
 
 local relay, who, why, drop = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == "1"
 local operator = relay == ""
@@ -36,7 +37,7 @@ local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local now = now_ms()
+local now = whole(now_ms())
 
 local function judge(event, number)
   if operator then
@@ -71,7 +72,7 @@ touch()
 for _, item in ipairs(settled) do
   local at, event = item[1], item[2]
   local id, reason, ordering = ARGV[at], ARGV[at + 2], event[4]
-  local number = operator and redis.call("HINCRBY", key.counters, "claimed", 1) or event[3]
+  local number = operator and whole(redis.call("HINCRBY", key.counters, "claimed", "1")) or event[3]
   if event[1] == "PENDING" then
     redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", now, "claimed_by", who, "claim", number)
   end
@@ -91,7 +92,7 @@ for _, item in ipairs(settled) do
     redis.call("ZREM", unique_key .. event[5], id)
   end
   if ordering then
-    local head = redis.call("ZRANGE", line_key .. ordering, 0, 0)[1] == id
+    local head = redis.call("ZRANGE", line_key .. ordering, "0", "0")[1] == id
     if head and settings.blocks and not drop then
       redis.call("ZADD", key.blocked, now, ordering)
     else

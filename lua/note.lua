@@ -2,7 +2,7 @@
 -- note: writes one line into the box's log, for what was done in many steps. No event changes.
 --
 -- Guarantee: all that a job did is in one line, with how many events it concerned and the first of their ids. A token
--- that is among the newest 1000 lines of the log is not written again, so a call with a token can be repeated.
+-- that is among the newest 250 lines of the log is not written again, so a call with a token can be repeated.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   action   what was done, such as patch
@@ -21,7 +21,7 @@
 --- @include "record_action"
 
 local action, who, why, total, detail, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local NEWEST = 1000
+local NEWEST = 250
 local _, refusal = open_box()
 if refusal then
   return refusal

@@ -10,7 +10,7 @@
 -- ARGV[1]   limit    count
 -- ARGV[2]   delay    ms until it is available again
 --
--- Returns   the ids given back
+-- Returns   {1 when there may be more to give back or to free, id...}: the ids given back
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -32,7 +32,8 @@ if refusal then
 end
 local now = now_ms()
 local expired, lost = {}, {}
-for _, id in ipairs(redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, limit)) do
+local ended = redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, limit)
+for _, id in ipairs(ended) do
   local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
     "attempts", "excused", "expiries", "exhausted", "alone")
   if event[1] == "CLAIMED" then
@@ -48,7 +49,7 @@ for _, ordering in ipairs(blocked) do
 end
 touch()
 
-local ids = {}
+local reply = { (#ended == limit or #blocked == limit) and 1 or 0 }
 for position, item in ipairs(expired) do
   local id, event = item[1], item[2]
   local expiries, why = tonumber(event[8] or 0) + 1, "lease expired while held by " .. event[2]
@@ -61,7 +62,7 @@ for position, item in ipairs(expired) do
   end
   redis.call("ZREM", key.claimed, id)
   enqueue(id, now + delay, tonumber(event[6] or 0), expiries, event[4], event[5])
-  ids[position] = id
+  reply[position + 1] = id
 end
 for _, id in ipairs(lost) do
   redis.call("ZADD", key.lost, now, id)
@@ -72,4 +73,4 @@ for _, ordering in ipairs(blocked) do
 end
 count("expired", #expired)
 hint()
-return ids
+return reply

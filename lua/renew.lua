@@ -20,6 +20,7 @@
 --- @include "fence"
 --- @include "in_chunks"
 --- @include "count"
+--- @include "whole"
 
 local relay, lease, alone = ARGV[1], tonumber(ARGV[2]), ARGV[3] == "1"
 local _, refusal = open_box()
@@ -27,11 +28,12 @@ if refusal then
   return refusal
 end
 local now = now_ms()
+local lease_until = whole(now + lease)
 local replies, leases, left_alone, fenced = { now }, {}, {}, 0
 for at = 4, #ARGV, 2 do
   local event = redis.call("HMGET", event_key .. ARGV[at], "state", "claimed_by", "claim")
   if fence(event, relay, ARGV[at + 1]) then
-    leases[#leases + 1] = now + lease
+    leases[#leases + 1] = lease_until
     leases[#leases + 1] = ARGV[at]
     if alone then
       left_alone[#left_alone + 1] = ARGV[at]
@@ -46,7 +48,7 @@ redis.call("ZCARD", key.claimed)
 redis.call("HLEN", key.counters)
 in_chunks("ZADD", key.claimed, leases)
 for _, id in ipairs(left_alone) do
-  redis.call("HSET", event_key .. id, "alone", 1)
+  redis.call("HSET", event_key .. id, "alone", "1")
 end
 count("fenced", fenced)
 return replies

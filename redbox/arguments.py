@@ -10,6 +10,7 @@ from typing import Any, Final
 from redbox.errors import UsageError
 
 SHOWN: Final = 100
+LONGEST_ID: Final = 1000  # more than any event has: a name that long only costs time
 LONGEST: Final = 365 * 86400.0
 SHORTEST: Final = 0.001
 _ARGUMENTS: Final = ", with args beginning with:"
@@ -92,7 +93,14 @@ def event_ids(ids: Any) -> list[str]:
     """Several ids."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise UsageError(f"ids must be a list of event ids, not {shown(ids)}")
-    return [text("an event id", event_id) for event_id in ids]
+    return [_event_id(each) for each in ids]
+
+
+def _event_id(value: Any) -> str:
+    known = text("an event id", value)
+    if len(known) > LONGEST_ID:
+        raise UsageError(f"an event id is at most {LONGEST_ID} characters long, not {len(known):,}")
+    return known
 
 
 def one_of(name: str, value: Any, choices: Iterable[str]) -> None:

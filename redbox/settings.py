@@ -14,10 +14,10 @@ LAYOUT: Final = 1
 MAX_PAYLOAD: Final = 1024 * 1024
 BATCH_COUNT: Final = 1000
 BATCH_BYTES: Final = 8 * 1024 * 1024
-STEP_BYTES: Final = 2 * 1024 * 1024  # what one script call takes or returns, where a call may be split
+STEP_BYTES: Final = 1024 * 1024  # what one script call takes or returns, where a call may be split
 PAGE_LIMIT: Final = 500
 PAGE_LOOK: Final = 1000  # events that one step of a listing looks at: some milliseconds of the server's time
-SWEEP_COUNT: Final = 500  # one step of a sweep holds up the server for a few milliseconds
+SWEEP_COUNT: Final = 250  # one step of a sweep holds up the server for a few milliseconds
 LEASE: Final = 30.0
 FORGET_RELAY: Final = timedelta(days=1)
 UNREADABLE_DELAY: Final = 60.0

@@ -43,7 +43,7 @@ local function glob(pattern)
   end
 
   local function cost(text)
-    return #text * #pattern / (questions and 400 or 50000)
+    return #text * #pattern / (questions and 150 or 50000)
   end
   return matches, cost
 end

@@ -183,7 +183,10 @@ class Box(Lifecycle):
         traceparent = current_traceparent()
         encoded = [(event := as_event(item), self._encode(event, traceparent)) for item in events]
         steps = chunks(encoded)
-        if on_conflict == "all_or_nothing" and len(steps) > 1:
+        if on_conflict == "all_or_nothing" and steps:
+            steps = [encoded]
+        size = sum(len(arguments[2]) for _, arguments in encoded)
+        if on_conflict == "all_or_nothing" and (len(encoded) > BATCH_COUNT or size > BATCH_BYTES):
             raise UsageError(
                 f"all_or_nothing takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes; "
                 "give fewer, or use another mode"

@@ -13,9 +13,10 @@ from collections import deque
 from typing import Any, Final
 
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.settings import BATCH_COUNT, STEP_BYTES
 from redbox.store.durability import Durability
 from redbox.store.errors import MAYBE, NOTHING_SENT
+from redbox.store.steps import WORK, put_work
 from redbox.store.store import Store
 
 Arguments = tuple[Any, ...]
@@ -105,11 +106,12 @@ class Lane:
 
     def _next_batch(self, count: int) -> Batch:
         batch: Batch = []
-        size = 0
+        size = work = 0
         while self._queue and len(batch) < min(count, BATCH_COUNT):
             arguments, answer = self._queue[0]
             size += len(arguments[_BODY])
-            if batch and size > BATCH_BYTES:
+            work += put_work(arguments)
+            if batch and (size > STEP_BYTES or work > WORK):
                 break
             self._queue.popleft()
             if not answer.done():  # cancelled before it was sent

@@ -13,14 +13,16 @@ from redbox.arguments import flag, text, whole_number
 from redbox.box import bulk
 from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, error_text
-from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, UNREADABLE_DELAY
+from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, STEP_BYTES, UNREADABLE_DELAY
 from redbox.store.codec import CLAIM_BODY, CLAIM_EXHAUSTED, CLAIM_PARTS, decode_claim, pairs
 from redbox.store.durability import Durability
 from redbox.store.line import Wait
+from redbox.store.steps import STEP_COUNT, ack_work
 from redbox.store.store import Store
 
 logger = logging.getLogger("redbox")
 
+ABOUT_LENGTH: Final = 16_384
 MOST: Final = 2**53  # whole numbers that Lua tells apart
 
 Duration = float | timedelta
@@ -76,6 +78,9 @@ class Lifecycle:
     ) -> list[Claim]:
         """Takes available events under a lease: at most `limit`, oldest first.
 
+        There may be fewer although more are available, so that no claim holds up the server: 1 MiB of events at most
+        (but at least one event), and 1,000 plain ones, or some hundreds that were tried before or have a unique_key.
+
         With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
         relay has in hand: an expiry in company proves nothing against an event. If it is one, `beside` is its event id:
         it has company from now on.
@@ -113,7 +118,7 @@ class Lifecycle:
         whole_number("holding", holding, 0, MOST)
         whole_number("max_bytes", max_bytes, 1, MOST)
         lease_ms = _positive_ms(lease, "lease")
-        arguments = (relay, limit, lease_ms, attempts or 0, max_bytes, holding, beside)
+        arguments = (relay, limit, lease_ms, attempts or 0, min(max_bytes, STEP_BYTES), holding, beside)
         await self._store.confirmation(self._durability)  # nothing is claimed that could not be settled
         if wait is None:
             reply = await self._store.claim(*arguments, spread=spread)
@@ -165,6 +170,8 @@ class Lifecycle:
         if not isinstance(about, Mapping):
             raise UsageError("about must be a mapping of strings")
         told = [(text("about", name), text("about", value)) for name, value in about.items()]
+        if sum(len(part) for pair in told for part in pair) > ABOUT_LENGTH:  # everyone who asks for stats reads it
+            raise UsageError(f"about must be at most {ABOUT_LENGTH:,} characters in all")
         return pairs(
             await self._store.beat(
                 relay,
@@ -202,7 +209,7 @@ class Lifecycle:
         flag("alone", alone)
 
         async def send(relay: str, batch: list[Claim]) -> Any:
-            return (await self._store.renew(relay, lease_ms, [_fence(claim) for claim in batch], alone=alone))[1:]
+            return await self._store.renew(relay, lease_ms, [_fence(claim) for claim in batch], alone=alone)
 
         return await self._settle(claims, send)
 
@@ -211,7 +218,8 @@ class Lifecycle:
         flag("delete", delete)
 
         async def send(relay: str, batch: list[Claim]) -> Any:
-            return await self._store.ack(relay, delete, [_fence(claim) for claim in batch], self._durability)
+            fences, work = [_fence(claim) for claim in batch], map(ack_work, batch)
+            return await self._store.ack(relay, delete, fences, self._durability, work=work)
 
         return await self._settle(claims, send)
 
@@ -275,7 +283,14 @@ class Lifecycle:
         """Gives back claims whose lease has ended; returns their ids, at most `limit`."""
         self._ensure_open()
         whole_number("limit", limit, 1, BATCH_COUNT)
-        return [raw.decode() for raw in await self._store.reap(limit, duration_ms(delay, "delay"))]
+        delay_ms = duration_ms(delay, "delay")
+        ids: list[str] = []
+        for step in range(0, limit, STEP_COUNT):
+            more, *found = await self._store.reap(min(limit - step, STEP_COUNT), delay_ms)
+            ids += [raw.decode() for raw in found]
+            if not more:
+                break
+        return ids
 
     async def _settle(self, claims: Claim | Iterable[Claim], send: Send) -> list[bool]:
         """Sends claims in batches of one relay each; the results come in the order of the claims."""

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 from redbox.errors import BatchRefused, BoxFull, Conflict, DurabilityNotReached, IdReused, Refused, StoreError
 from redbox.events import Event, Receipt
-from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.settings import STEP_BYTES
 from redbox.store.codec import difference
 from redbox.store.durability import Durability
+from redbox.store.steps import WORK, put_work
 from redbox.store.store import CREATED, EXISTS, SKIPPED, UNCONFIRMED
 
 Arguments = tuple[Any, ...]
@@ -61,14 +62,14 @@ def refused(event: Event, refusal: Refused, level: Durability) -> Receipt:
 
 
 def chunks(encoded: list[tuple[T, Arguments]]) -> list[list[tuple[T, Arguments]]]:
-    """A batch in pieces that one script call may take, in count and bytes."""
+    """A batch in pieces that one script call may take, in work and bytes."""
     pieces: list[list[tuple[T, Arguments]]] = []
-    size = 0
+    size = total = 0
     for item in encoded:
-        length = len(item[1][2])
-        if not pieces or len(pieces[-1]) >= BATCH_COUNT or size + length > BATCH_BYTES:
+        length, work = len(item[1][2]), put_work(item[1])
+        if not pieces or total + work > WORK or size + length > STEP_BYTES:
             pieces.append([])
-            size = 0
+            size = total = 0
         pieces[-1].append(item)
-        size += length
+        size, total = size + length, total + work
     return pieces

@@ -16,6 +16,7 @@ from redbox.store import connect
 
 PATIENCE: Final = 60.0  # seconds for which a store that is away is waited for
 SLICE: Final = 1000
+LOOK: Final = 2000  # events that one step of a read looks at: some milliseconds of the server's time
 PARTITION_SIZE: Final = 25_000
 RANGES_AT_ONCE: Final = 1000  # in one look at an index
 

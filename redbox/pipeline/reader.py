@@ -15,7 +15,7 @@ from redbox.box.bulk import batches
 from redbox.events import State
 from redbox.pipeline.connection import Connection, connected, without_gc
 from redbox.pipeline.fetch import Fetch
-from redbox.pipeline.options import RANGES_AT_ONCE, SLICE, ReadOptions
+from redbox.pipeline.options import LOOK, RANGES_AT_ONCE, SLICE, ReadOptions
 from redbox.pipeline.rows import STATE_OF, Rows
 
 Place = tuple[str, str]  # score and id
@@ -148,7 +148,14 @@ def _slices(
     more = 1
     while more:
         more, score, event_id, *ids = connection.run(
-            connection.store.slice, index, score, event_id, *last, _or_any(options.since), size, options.event_type
+            connection.store.slice,
+            index,
+            score,
+            event_id,
+            *last,
+            _or_any(options.since),
+            min(size, LOOK),
+            options.event_type,
         )
         yield [raw.decode() for raw in ids]
 

@@ -259,9 +259,10 @@ class StreamDriver:
         """Renews the claims of the batches up to the last one, and takes back those whose leases have ended."""
         self._away, self._in_hand = {}, 0
         for batch in range(self._settled + 1, last + 1):
-            every = await self._patiently(lambda: self._store.members(self._options.stream, batch, 0, -1))  # noqa: B023
-            self._in_hand += len(every)
-            for members in batches(every):
+            first = 0
+            while members := await self._patiently(lambda: self._slice(batch, first)):  # noqa: B023 - awaited
+                first += len(members)
+                self._in_hand += len(members)
                 if gone := await self._renew(members):
                     self._away.setdefault(batch, []).extend(event_id for event_id, _ in gone)
         if self._away:
@@ -309,7 +310,7 @@ class StreamDriver:
 
     async def _renew(self, members: list[Fence]) -> list[Fence]:
         """Those that were not ours any more."""
-        _, *words = await self._patiently(lambda: self._store.renew(self._relay, self._lease, members))
+        words = await self._patiently(lambda: self._store.renew(self._relay, self._lease, members))
         return [member for member, word in zip(members, words, strict=True) if word != b"OK"]
 
     async def _reclaim(self, batch: int, ids: list[str]) -> list[bytes]:

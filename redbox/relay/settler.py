@@ -13,6 +13,7 @@ from redbox.events import Claim
 from redbox.relay.report import Tally
 from redbox.relay.words import error_words
 from redbox.settings import BATCH_COUNT
+from redbox.store.steps import STEP_COUNT, ack_work, first_step
 
 logger = logging.getLogger("redbox.relay")
 
@@ -112,7 +113,7 @@ class Settler:
                 await self._settle_releases()
 
     async def _settle_acks(self) -> None:
-        batch = self._acks[:BATCH_COUNT]
+        batch = first_step(self._acks[:BATCH_COUNT], lambda held: ack_work(held.claim))
         settled = await self._until_told(
             batch, lambda: self._box.ack([held.claim for held in batch], delete=self._delete)
         )
@@ -120,7 +121,7 @@ class Settler:
         del self._acks[: len(batch)]
 
     async def _settle_retries(self) -> None:
-        batch = self._retries[:BATCH_COUNT]
+        batch = self._retries[:STEP_COUNT]
         settled = await self._until_told(
             [held for held, _ in batch],
             lambda: self._box.retry(
@@ -134,7 +135,7 @@ class Settler:
         del self._retries[: len(batch)]
 
     async def _settle_kills(self) -> None:
-        batch = self._kills[:BATCH_COUNT]
+        batch = self._kills[:STEP_COUNT]
         settled = await self._until_told(
             [held for held, _ in batch],
             lambda: self._box.kill(
@@ -145,7 +146,7 @@ class Settler:
         del self._kills[: len(batch)]
 
     async def _settle_releases(self) -> None:
-        batch = self._releases[:BATCH_COUNT]
+        batch = self._releases[:STEP_COUNT]
         settled = await self._until_told(batch, lambda: self._box.release([held.claim for held in batch]))
         self._tally.released += len(settled)
         del self._releases[: len(batch)]

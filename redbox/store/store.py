@@ -1,4 +1,7 @@
-"""The store: one method per script, each a single atomic step on the server.
+"""The store: one method per script, each call of a script a single atomic step on the server.
+
+What takes many events that do not depend on each other is made in several calls, so that none holds up the server for
+long.
 
 A put and a read may be repeated after a broken connection, a claim or a settlement may not: nobody can tell whether
 the script ran before the reply was lost.
@@ -10,6 +13,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from itertools import repeat
 from typing import Any, Final, Literal
 
 from redis.exceptions import (
@@ -38,6 +42,7 @@ from redbox.store.errors import code, translate
 from redbox.store.line import WAIT_PATIENCE, Command, NotConnected, Wait
 from redbox.store.permissions import Permissions
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
+from redbox.store.steps import UNKNOWN, by_count, by_work
 from redbox.store.wire import Talk, Wire
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
@@ -54,6 +59,9 @@ NO_BATCH: Final = ("", "", "")
 #: How long a token that ends a wait is kept, in ms: it may arrive before the wait does.
 TOKEN_KEPT_MS: Final = 10_000
 ANY_TIME: Final = ("",)
+MARK_COUNT: Final = 250
+RENEW_COUNT: Final = 500
+LOG_COUNT: Final = 200  # entries that are read at once
 CLAIM_HEAD: Final = 4  # parts of a claim's reply before its events
 Fields = dict[bytes, bytes]
 Mark = Literal["superseded_by", "archived"]
@@ -159,7 +167,12 @@ class Store:
             raise self.translate(error, maybe=False) from error
 
     async def renew(self, relay: str, lease: int, claims: Iterable[Fence], *, alone: bool = False) -> Replies:
-        return await self._run("renew", (relay, lease, int(alone), *_flat(claims)))
+        """The words alone, without the time."""
+        replies: list[Any] = []
+        for step in by_count(claims, RENEW_COUNT):
+            _, *words = await self._run("renew", (relay, lease, int(alone), *_flat(step)))
+            replies += words
+        return replies
 
     async def ack(
         self,
@@ -168,8 +181,12 @@ class Store:
         claims: Iterable[Fence],
         durability: Durability = SERVER,
         batch: Batch | None = None,
+        work: Iterable[int] | None = None,
     ) -> Replies:
-        return await self._run("ack", (relay, int(delete), *(batch or NO_BATCH), *_flat(claims)), durability=durability)
+        """`work` of each claim, where it is known: see `steps`."""
+        head = (relay, int(delete), *(batch or NO_BATCH))
+        weighed = zip(claims, repeat(UNKNOWN) if work is None else work, strict=work is not None)
+        return await self._in_steps("ack", head, by_work(weighed), durability)
 
     async def stream(self, action: str, name: str, owner: str, batch: int = 0, before: str = "") -> tuple[int, int]:
         """Where a stream stands: the last batch that was cut, and the last that is settled. With `before`, `own`
@@ -179,12 +196,12 @@ class Store:
         return int(cut), int(settled)
 
     async def reclaim(self, batch: Batch, relay: str, lease: int, ids: Iterable[str]) -> Replies:
-        return await self._run("reclaim", (relay, lease, *batch, *ids))
+        return await self._in_steps("reclaim", (relay, lease, *batch), by_count((each,) for each in ids))
 
     async def retry(
         self, relay: str, items: Iterable[tuple[str, int, int, int, str]], durability: Durability = SERVER
     ) -> Replies:
-        return await self._run("retry", (relay, *_flat(items)), durability=durability)
+        return await self._in_steps("retry", (relay,), by_count(items), durability)
 
     async def kill(
         self,
@@ -196,7 +213,7 @@ class Store:
         drop: bool = False,
         durability: Durability = SERVER,
     ) -> Replies:
-        return await self._run("kill", (relay, who, why, int(drop), *_flat(items)), durability=durability)
+        return await self._in_steps("kill", (relay, who, why, int(drop)), by_count(items), durability)
 
     async def release(
         self,
@@ -209,7 +226,7 @@ class Store:
         durability: Durability = SERVER,
     ) -> Replies:
         wait = "" if delay is None else delay
-        return await self._run("release", (relay, who, why, wait, *_flat(claims)), durability=durability)
+        return await self._in_steps("release", (relay, who, why, wait), by_count(claims), durability)
 
     async def reap(self, limit: int, delay: int) -> Replies:
         return await self._run("reap", (limit, delay))
@@ -226,19 +243,18 @@ class Store:
         why: str,
         durability: Durability = SERVER,
     ) -> Replies:
-        return await self._run(
-            "replay", (int(reset), available, int(force), int(dry), who, why, *_flat(items)), durability=durability
-        )
+        head = (int(reset), available, int(force), int(dry), who, why)
+        return await self._in_steps("replay", head, by_count(items), durability)
 
     async def reschedule(self, ids: Iterable[str], *, available: str, who: str, why: str) -> Replies:
-        return await self._run("reschedule", (available, who, why, *ids))
+        return await self._in_steps("reschedule", (available, who, why), by_count((each,) for each in ids))
 
     async def drop(self, items: Iterable[tuple[str, int | str]], *, who: str, why: str, heads: bool = True) -> Replies:
         """`heads=False` leaves dead events that block their lines."""
-        return await self._run("drop", (who, why, int(heads), *_flat(items)))
+        return await self._in_steps("drop", (who, why, int(heads)), by_count(items))
 
     async def mark(self, field: Mark, items: Iterable[tuple[str, int, str]]) -> Replies:
-        return await self._run("mark", (field, *_flat(items)), repeat=True)
+        return await self._in_steps("mark", (field,), by_count(items, MARK_COUNT), repeat=True)
 
     async def note(
         self, action: str, *, who: str, why: str, count: int, ids: Iterable[str] = (), detail: str = "", token: str = ""
@@ -296,7 +312,7 @@ class Store:
         return await self._run("slice", arguments, repeat=True)
 
     async def pick(self, ids: Iterable[str]) -> Replies:
-        return await self._run("pick", tuple(ids), repeat=True)
+        return await self._in_steps("pick", (), by_count((each,) for each in ids), repeat=True)
 
     async def examine(self, ids: Iterable[str | bytes]) -> Replies:
         return await self._run("examine", tuple(ids), repeat=True)
@@ -369,8 +385,18 @@ class Store:
         return min(longest, (WAIT_PATIENCE if patience is None else patience) / 2)
 
     async def log(self, count: int) -> list[Any]:
-        (reply,) = await self.exchange([("XREVRANGE", keys.log(self.box), "+", "-", "COUNT", count)], repeat=True)
-        return list(reply)
+        """The newest entries, read some at a time: they may be long."""
+        entries: list[Any] = []
+        newest = "+"
+        while len(entries) < count:
+            wanted = min(LOG_COUNT, count - len(entries))
+            command = ("XREVRANGE", keys.log(self.box), newest, "-", "COUNT", wanted)
+            (found,) = await self.exchange([command], repeat=True)
+            entries += found
+            if len(found) < wanted:
+                break
+            newest = f"({found[-1][0].decode()}"
+        return entries
 
     async def boxes(self) -> list[str]:
         """The names of all boxes of this server, or of this cluster."""
@@ -483,6 +509,29 @@ class Store:
             missing = await self._file.shortfall(replies[1], exchange, confirmation.patience)
             return f"was not confirmed: {missing}" if missing else ""
         return ""
+
+    async def _in_steps(
+        self,
+        name: str,
+        head: tuple[Any, ...],
+        steps: Iterable[list[tuple[Any, ...]]],
+        durability: Durability = SERVER,
+        *,
+        repeat: bool = False,
+    ) -> list[Any]:
+        """The replies of all steps. One that was carried out but not confirmed does not keep the others from it."""
+        replies: list[Any] = []
+        missed: DurabilityNotReached | None = None
+        for step in steps:
+            try:
+                replies += await self._run(name, (*head, *_flat(step)), durability=durability, repeat=repeat)
+            except DurabilityNotReached as error:
+                missed = missed or error
+                replies += error.replies
+        if missed is not None:
+            missed.replies = replies
+            raise missed
+        return replies
 
     async def _run(
         self, name: str, arguments: Sequence[Any], *, durability: Durability = SERVER, repeat: bool = False

@@ -141,7 +141,7 @@ async def test_concurrent_puts_of_one_line_keep_their_order(box: Box):
 
 
 async def test_a_call_is_bounded_in_bytes(box: Box, calls: Watched, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lane, "BATCH_BYTES", 1200)
+    monkeypatch.setattr(lane, "STEP_BYTES", 1200)
     payloads = [b"x" * 300] * 7 + [b"x" * 5000] + [b"x" * 300] * 2
     await asyncio.gather(*(box.put(Event("user.created", payload)) for payload in payloads))
     assert calls.sizes == [3, 3, 1, 1, 2]  # the large one goes alone

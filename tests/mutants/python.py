@@ -189,16 +189,16 @@ PYTHON_MUTANTS = [
     Mutant("what a newer version wrote is read all the same", "redbox/store/codec.py", "if version > BODY_VERSION or (", "if (", (FAULTS, "-k", "newer_redbox")),
     Mutant("a payload over the limit is taken", "redbox/store/codec.py", "if len(payload) > max_payload:", "if False:", EVENTS),
     Mutant("a put that found its event says that it created it", "redbox/box/receipts.py", "return Receipt(event.event_id, False, level.name)", "return Receipt(event.event_id, True, level.name)", EVENTS),
-    Mutant("a batch is not bounded in bytes", "redbox/box/receipts.py", " or size + length > BATCH_BYTES", "", RECEIPTS),
+    Mutant("a batch is not bounded in bytes", "redbox/box/receipts.py", " or size + length > STEP_BYTES", "", RECEIPTS),
     Mutant("who holds the unique key is not told", "redbox/box/receipts.py", "holder = refusal.holder if isinstance(refusal, Conflict) else None", "holder = None", UNIQUENESS),
     # settling through the box
     Mutant("settled for several relays, answered in another order", "redbox/box/lifecycle.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
-    Mutant("a renewal answers for its neighbour", "redbox/box/lifecycle.py", "alone=alone))[1:]", "alone=alone))[:-1]", LEASES),
+    Mutant("a renewal answers for its neighbour", "redbox/store/store.py", "            _, *words = await self._run(\"renew\"", "            *words, _ = await self._run(\"renew\"", LEASES),
     Mutant("operators need no name", "redbox/box/operate.py", "        self._named(who)\n        replies: ", "        replies: ", OPERATIONS),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/lane.py", "alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)", "alone = False", LANE),
     Mutant("three calls at once", "redbox/box/lane.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", LANE),
-    Mutant("a call is not bounded in bytes", "redbox/box/lane.py", "if batch and size > BATCH_BYTES:", "if False:", LANE),
+    Mutant("a call is not bounded in bytes", "redbox/box/lane.py", "(size > STEP_BYTES or work > WORK)", "work > WORK", LANE),
     Mutant("a put that was cancelled in time is sent", "redbox/box/lane.py", "            if not answer.done():  # cancelled", "            if True:  # cancelled", LANE),
     Mutant("later puts go first", "redbox/box/lane.py", "self._queue.append((arguments, answer))", "self._queue.appendleft((arguments, answer))", LANE),
     Mutant("callers share one exception", "redbox/box/lane.py", "own = copy.copy(error)", "own = error", LANE),
@@ -213,7 +213,7 @@ PYTHON_MUTANTS = [
     # faults of connections and servers
     Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True)", "durability=durability)", (FAULTS, "-k", "put_whose")),
     Mutant("a claim is repeated", "redbox/store/store.py", "        return await self._run(\"claim\", arguments)\n\n    async def cut", "        return await self._run(\"claim\", arguments, repeat=True)\n\n    async def cut", (FAULTS, "-k", "claim_whose")),
-    Mutant("an ack is repeated", "redbox/store/store.py", "*_flat(claims)), durability=durability)\n\n    async def stream", "*_flat(claims)), durability=durability, repeat=True)\n\n    async def stream", (FAULTS, "-k", "ack_whose")),
+    Mutant("an ack is repeated", "redbox/store/store.py", '"ack", head, by_work(weighed), durability)', '"ack", head, by_work(weighed), durability, repeat=True)', (FAULTS, "-k", "ack_whose")),
     Mutant("a flushed script is an error", "redbox/store/store.py", "for way in (by_sha, by_text):", "for way in (by_sha, by_sha):", (FAULTS, "-k", "script_flush")),
     Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", (FAULTS, "-k", "put_whose")),
     Mutant("a failover is not waited for", "redbox/store/store.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", (HARD_CASES, "-k", "became_a_replica")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redbox.box.receipts import chunks
-from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.settings import BATCH_COUNT, STEP_BYTES
 
 
 def sizes(*bodies: bytes) -> list[int]:
@@ -15,14 +15,14 @@ def sizes(*bodies: bytes) -> list[int]:
 
 @pytest.mark.req("SC-4")
 def test_pieces_are_bounded_in_bytes():
-    half = b"x" * (BATCH_BYTES // 2)
+    half = b"x" * (STEP_BYTES // 2)
     assert sizes(half, half) == [2]
     assert sizes(half, half, b"x") == [2, 1]
     assert sizes(b"x", half, half, half) == [2, 2]
 
 
 def test_one_that_is_too_large_by_itself_is_a_piece():
-    assert sizes(b"x", b"x" * (BATCH_BYTES + 1), b"x") == [1, 1, 1]
+    assert sizes(b"x", b"x" * (STEP_BYTES + 1), b"x") == [1, 1, 1]
 
 
 def test_pieces_are_bounded_in_count():

@@ -12,6 +12,7 @@ import pytest
 from redbox import Box, BoxPaused, Event, Outcome, Phase, State, keys
 from redbox.box import bulk
 from redbox.errors import UsageError
+from redbox.store import store as store_module
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import (
     bury,
@@ -703,6 +704,27 @@ async def test_reschedule(box: Box):
     with pytest.raises(UsageError, match="not both"):
         await box.operate.reschedule(["a"], delay=1, available_at=moment, **ADA)
     assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-3")
+async def test_an_action_on_many_events_is_made_in_steps_and_all_of_it_is_recorded(box: Box):
+    ids = [f"e{n:03}" for n in range(250)]
+    await box.put_many(named(*ids))
+    assert await box.operate.kill([*ids, "unknown"], **ADA) == [Outcome.OK] * 250 + [Outcome.UNKNOWN]
+    entries = await box.operate.log()
+    assert [entry.count for entry in entries] == [50, 100, 100]
+    assert {entry.action for entry in entries} == {"kill"}
+    assert (await box.replay(ids)).replayed == 250
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-3")
+async def test_a_long_log_is_read_in_steps_newest_first(box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store_module, "LOG_COUNT", 3)
+    for n in range(10):
+        await box._store.note("patch", who="ada", why=str(n), count=1)
+    for limit in (1, 3, 5, 9, 10, 100):
+        assert [entry.why for entry in await box.operate.log(limit)] == [str(n) for n in range(9, -1, -1)][:limit]
 
 
 @pytest.mark.req("RO-3")

@@ -271,6 +271,20 @@ async def test_claims_are_bounded_in_bytes_too_but_give_at_least_one(box: Box):
 
 
 @pytest.mark.req("SC-2")
+async def test_a_claim_of_much_work_brings_fewer_and_says_that_there_are_more(box: Box):
+    """A script that ran for long would hold up everybody else."""
+    ids = [receipt.event_id for receipt in await box.put_many([Event("n", unique_key=f"u{n}") for n in range(500)])]
+    packed = await box.claim_packed("relay-1", limit=1000, lease=30.0, attempts=None, holding=0)
+    assert 100 <= len(packed) < 500
+    assert packed.more_in == 0
+    claims = await box.unpack(packed)
+    while found := await box.claim("relay-1", limit=1000):
+        claims += found
+    assert [claim.event_id for claim in claims] == ids
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SC-2")
 async def test_what_comes_back_is_sorted_by_its_new_time(box: Box):
     await box.put_many([Event("a"), Event("b"), Event("c")])
     first, second, third = await box.claim("relay-1")
@@ -304,6 +318,14 @@ async def test_released_with_a_delay(box: Box):
     assert await check_invariants(box) == []
 
 
+async def claim_all(box: Box) -> list[Claim]:
+    """What is available, in as many claims as it takes."""
+    claims: list[Claim] = []
+    while found := await box.claim("relay-1", limit=1000):
+        claims += found
+    return claims
+
+
 @pytest.mark.req("SC-2", "SC-4")
 @pytest.mark.needs("server")
 async def test_a_full_batch_through_every_script(box: Box):
@@ -311,14 +333,14 @@ async def test_a_full_batch_through_every_script(box: Box):
     events = [Event("n", n, ordering_key=f"o{n}", unique_key=f"u{n}") for n in range(1000)]
     ids = [event.event_id for event in events]
     assert all(receipt.created for receipt in await box.put_many(events, on_conflict="all_or_nothing"))
-    claims = await box.claim("relay-1", limit=1000)
+    claims = await claim_all(box)
     assert [claim.event_id for claim in claims] == ids
     assert await box.renew(claims) == [True] * 1000
     assert await box.release(claims) == [True] * 1000
-    assert await fail(box, await box.claim("relay-1", limit=1000), error="503") == [True] * 1000
-    assert await box.ack(await box.claim("relay-1", limit=1000)) == [True] * 1000
+    assert await fail(box, await claim_all(box), error="503") == [True] * 1000
+    assert await box.ack(await claim_all(box)) == [True] * 1000
     assert (await box.replay(ids)).replayed == 1000
-    assert await box.kill(await box.claim("relay-1", limit=1000)) == [True] * 1000
+    assert await box.kill(await claim_all(box)) == [True] * 1000
     assert (await box.sweep(keep_dead=0)).dead == 1000
     assert {key.rpartition(":")[2] for key in await contents(box)} == {"meta", "counters", "log", "wake"}
 
@@ -701,6 +723,28 @@ async def test_reaping_is_bounded_and_takes_the_longest_expired_first(box: Box):
     assert await box.reap(limit=2) == []
     assert (await totals_of(box))["expired"] == 5
     assert len(await box.claim("relay-2")) == 5
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SC-7")
+async def test_many_are_reaped_in_one_call_of_several_steps(box: Box):
+    await box.put_many([Event("n") for _ in range(250)])
+    await box.claim("relay-1", limit=250)
+    await advance(box, minutes=1)
+    assert len(await box.reap(limit=220)) == 220
+    assert len(await box.reap(limit=1000)) == 30
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SC-2", "PL-6")
+@pytest.mark.parametrize("move", ["ack", "retry", "kill", "release", "renew"])
+async def test_many_claims_are_settled_in_several_steps_and_answered_in_order(box: Box, move: str):
+    events = [Event("n", ordering_key=f"{n:0255}", unique_key=f"{n:0255}") for n in range(250)]
+    await box.put_many(events)
+    claims = await claim_all(box)
+    gone = {0, 99, 100, 249}
+    await box.release([claims[n] for n in sorted(gone)], delay=60)
+    assert await getattr(box, move)(claims) == [n not in gone for n in range(250)]
     assert await check_invariants(box) == []
 
 
