@@ -28,7 +28,9 @@ end
 local now = now_ms()
 local mine, other = relay_key .. relay, {}
 local holder, seen = redis.call("HGET", mine, "instance"), redis.call("ZSCORE", key.relays, relay)
-if holder and holder ~= instance and seen and now - tonumber(seen) < tonumber(ARGV[3]) then
+local ago = seen and now - tonumber(seen)
+-- Seen in the future: the server's clock was set back, and it has not been heard of since.
+if holder and holder ~= instance and seen and ago >= 0 and ago < tonumber(ARGV[3]) then
   other = redis.call("HGETALL", mine)
 end
 local forgotten = redis.call("ZRANGEBYSCORE", key.relays, "-inf", now - tonumber(ARGV[4]), "LIMIT", 0, FORGET_AT_ONCE)

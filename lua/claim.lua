@@ -1,11 +1,10 @@
 #!lua flags=allow-oom
 -- claim: PENDING → CLAIMED, under a lease.
 --
--- Guarantee: only PENDING events whose available_at has come, oldest first or (`spread`) a sample of them, at most `limit`
--- of them and `bytes` of bodies (but at least one), and fewer where each takes more work. Each gets a claim number that
--- never repeats in this box. Either ordinary events or exactly one suspect, and never a suspect while another is out. An
--- exhausted event is marked so, and its attempts are not counted again. Events left behind that are due now are hinted
--- at for the next relay. For a stream the claims are also recorded as members of one of its batches, in the same step.
+-- Guarantee: only PENDING events whose available_at has come, oldest first or (`spread`) a sample of them, at most
+-- `limit` of them and `bytes` of bodies (but at least one), and fewer where they take more work. Each gets a claim number
+-- that never repeats in this box. Ordinary events or exactly one suspect, never while another is out. One whose attempts
+-- are used up is marked exhausted, and not counted again. What is left, due now, is hinted at. A stream's claims join its batch.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   relay         identifier of the caller
@@ -33,6 +32,7 @@
 --- @include "touch_line"
 --- @include "set_aside"
 --- @include "claim_work"
+--- @include "note_lease"
 --- @include "in_chunks"
 --- @include "hint"
 --- @include "next_due"
@@ -90,6 +90,7 @@ end
 touch(not lost[1] and { "counters", "claimed", "retries", "wake", "alone" })
 
 end_alone(taken[1] and ARGV[11] or "", relay)
+note_lease(settings, lease)
 local first = redis.call("HINCRBY", key.counters, "claimed", whole(#taken)) - #taken + 1
 local reply, leases, retried, numbered = { now, alone and 1 or 0, -1, first }, {}, {}, {}
 local by_itself = #taken == 1 and holding == 0
@@ -130,9 +131,8 @@ for position, id in ipairs(taken) do
 end
 in_chunks("ZADD", key.claimed, leases)
 in_chunks("ZADD", members, numbered)
-if spread then
-  in_chunks("ZREM", index, taken)
-else -- what was looked at are the first of their index
+in_chunks("ZREM", index, spread and taken or {})
+if not spread then -- what was looked at are the first of their index
   redis.call("ZREMRANGEBYRANK", index, "0", whole(#taken + #lost - 1))
 end
 in_chunks("ZREM", key.retries, retried)

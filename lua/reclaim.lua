@@ -24,6 +24,7 @@
 --- @include "in_chunks"
 --- @include "stream"
 --- @include "whole"
+--- @include "note_lease"
 
 local relay, lease = ARGV[1], tonumber(ARGV[2])
 local settings, refusal = open_box()
@@ -66,6 +67,7 @@ if back[1] and settings.paused then
 end
 touch()
 
+note_lease(settings, lease)
 for _, item in ipairs(back) do
   local id, event = item[1], item[2]
   local number = redis.call("HINCRBY", key.counters, "claimed", "1")

@@ -21,9 +21,10 @@
 --- @include "in_chunks"
 --- @include "count"
 --- @include "whole"
+--- @include "note_lease"
 
 local relay, lease, alone = ARGV[1], tonumber(ARGV[2]), ARGV[3] == "1"
-local _, refusal = open_box()
+local settings, refusal = open_box()
 if refusal then
   return refusal
 end
@@ -47,6 +48,7 @@ end
 redis.call("ZCARD", key.claimed)
 redis.call("HLEN", key.counters)
 in_chunks("ZADD", key.claimed, leases)
+note_lease(settings, leases[1] and lease or 0)
 for _, id in ipairs(left_alone) do
   redis.call("HSET", event_key .. id, "alone", "1")
 end

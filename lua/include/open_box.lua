@@ -3,7 +3,8 @@
 -- A box that does not exist yet has the default settings; `exists` tells.
 local LAYOUT = 1
 local function open_box()
-  local meta = redis.call("HMGET", key.meta, "layout", "paused", "dead_head", "max_pending", "keep_published")
+  local meta = redis.call("HMGET", key.meta, "layout", "paused", "dead_head", "max_pending", "keep_published",
+    "longest_lease")
   if meta[1] and tonumber(meta[1]) > LAYOUT then
     return nil, redis.error_reply("NEWERLAYOUT this box has layout " .. meta[1] .. ", and this redbox knows layouts up to "
       .. LAYOUT .. "; upgrade redbox")
@@ -14,5 +15,6 @@ local function open_box()
     blocks = meta[3] == "block",
     max_pending = tonumber(meta[4] or 0),
     deletes = meta[5] == "0",
+    longest_lease = tonumber(meta[6] or 0),
   }
 end

@@ -684,6 +684,7 @@ async def test_terminal_events_stay_readable_and_are_never_eligible(box: Box):
     await publish(box, Event("user.created", {"id": 1}, event_id="published", ordering_key="o", unique_key="u"))
     await bury(box, Event("user.deleted", {"id": 2}, event_id="dead", ordering_key="o", unique_key="u"))
     await advance(box, hours=20)
+    assert await box.reap() == []  # with nothing in flight, it forgets the longest lease
     before = await contents(box)
     assert await box.claim("relay-1") == []
     assert await box.reap() == []
@@ -724,6 +725,81 @@ async def test_reaping_is_bounded_and_takes_the_longest_expired_first(box: Box):
     assert (await totals_of(box))["expired"] == 5
     assert len(await box.claim("relay-2")) == 5
     assert await check_invariants(box) == []
+
+
+# The store's clock is set back: every stored moment is then further ahead than before.
+
+
+@pytest.mark.req("SC-7", "PL-8")
+async def test_a_dead_relays_claims_come_back_although_the_clock_was_set_back(box: Box):
+    claim = await put_and_claim(box, lease=30)
+    await advance(box, hours=-3)
+    assert await box.reap() == []  # its relay may be alive, and gets as long as any lease to say so
+    lease_until = (await known(box, claim.event_id)).lease_until
+    assert lease_until is not None
+    assert lease_until <= await store_time(box) + timedelta(seconds=30)
+    await advance(box, seconds=31)
+    assert await box.reap() == [claim.event_id]
+    assert await box.ack(claim) == [False]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SC-7", "PL-6")
+async def test_a_living_relay_keeps_its_claims_although_the_clock_was_set_back(box: Box):
+    claim = await put_and_claim(box, lease=30)
+    await advance(box, hours=-3)
+    await box.reap()
+    await advance(box, seconds=20)
+    assert await box.renew(claim, lease=30) == [True]
+    await advance(box, seconds=20)
+    assert await box.reap() == []
+    assert await box.ack(claim) == [True]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SC-7", "PL-6")
+async def test_a_claim_whose_lease_was_shortened_still_settles_until_it_is_reaped(box: Box):
+    claim = await put_and_claim(box, lease=30)
+    await advance(box, hours=-3)
+    await box.reap()
+    await advance(box, minutes=5)
+    assert await box.ack(claim) == [True]
+
+
+@pytest.mark.req("SC-7")
+@pytest.mark.parametrize("how", ["claim", "renew"])
+async def test_the_longest_lease_that_was_given_is_never_shortened(box: Box, how: str):
+    await box.put_many([Event("n"), Event("n")])
+    long = await claim_one(box, limit=1, lease=3600 if how == "claim" else 30)
+    await claim_one(box, limit=1, lease=10)
+    if how == "renew":
+        await box.renew(long, lease=3600)
+    lease_until = (await known(box, long.event_id)).lease_until
+    assert await box.reap() == []
+    assert (await known(box, long.event_id)).lease_until == lease_until
+
+
+@pytest.mark.req("SC-7")
+async def test_a_long_lease_of_the_past_does_not_count_for_ever(box: Box):
+    await box.ack(await put_and_claim(box, lease=100_000))
+    assert await box.reap() == []  # nothing is claimed any more
+    claim = await put_and_claim(box, lease=30)
+    await advance(box, hours=-3)
+    await box.reap()
+    await advance(box, seconds=31)
+    assert await box.reap() == [claim.event_id]
+
+
+@pytest.mark.req("SC-7")
+async def test_many_leases_are_shortened_in_bounded_steps(box: Box):
+    await box.put_many([Event("n") for _ in range(250)])
+    await box.claim("relay-1", limit=250, lease=30)
+    await advance(box, hours=-3)
+    await box.reap(limit=220)
+    await advance(box, seconds=31)
+    assert len(await box.reap(limit=1000)) == 220
+    await advance(box, seconds=31)
+    assert len(await box.reap(limit=1000)) == 30
 
 
 @pytest.mark.req("SC-7")

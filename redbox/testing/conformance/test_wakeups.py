@@ -306,6 +306,13 @@ async def test_two_relays_of_one_name_are_told(box: Box):
     assert await box.beat("relay-1", "one", {"host": "a"}, fresh=0) == {}
 
 
+async def test_a_relay_that_was_seen_in_the_future_is_no_namesake(box: Box):
+    """The store's clock was set back, and the relay has not been heard of since."""
+    await box.beat("relay-1", "one", {"host": "a"}, fresh=15)
+    await advance(box, hours=-3)
+    assert await box.beat("relay-1", "two", {"host": "b"}, fresh=15) == {}
+
+
 async def test_a_relay_that_was_not_heard_of_for_a_day_is_forgotten(box: Box):
     await box.beat("relay-1", "one", {"host": "a"}, fresh=15)
     await advance(box, hours=23)

@@ -1,0 +1,9 @@
+--- @include "keys"
+--- @include "whole"
+-- Remembers the longest lease that was given. No lease can end later than that from now, so `reap` can tell one that was
+-- given before the server's clock was set back.
+local function note_lease(settings, lease)
+  if lease > settings.longest_lease then
+    redis.call("HSET", key.meta, "longest_lease", whole(lease))
+  end
+end
