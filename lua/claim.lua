@@ -31,7 +31,9 @@
 --- @include "touch"
 --- @include "touch_line"
 --- @include "set_aside"
+--- @include "take_out"
 --- @include "claim_work"
+--- @include "as_number"
 --- @include "note_lease"
 --- @include "in_chunks"
 --- @include "hint"
@@ -96,11 +98,11 @@ local reply, leases, retried, numbered = { now, alone and 1 or 0, -1, first }, {
 local by_itself = #taken == 1 and holding == 0
 for position, id in ipairs(taken) do
   local event, place, excused, due_at, exhausted = events[position], places[position], false, false, false
-  local attempts = tonumber(event[4] or 0)
+  local attempts = as_number(event[4])
   if attempts > 0 then
     local earlier = redis.call("HMGET", place, "excused", "due_at", "alone", "exhausted")
-    excused, due_at = earlier[1], earlier[2] or event[2]
-    exhausted = attempt_limit > 0 and attempts - tonumber(excused or 0) >= attempt_limit
+    excused, due_at = earlier[1] and as_number(earlier[1]), earlier[2] or event[2]
+    exhausted = attempt_limit > 0 and attempts - (excused or 0) >= attempt_limit
     retried[#retried + 1] = id
     if earlier[3] or earlier[4] then
       redis.call("HDEL", place, "alone", "exhausted")
@@ -131,10 +133,7 @@ for position, id in ipairs(taken) do
 end
 in_chunks("ZADD", key.claimed, leases)
 in_chunks("ZADD", members, numbered)
-in_chunks("ZREM", index, spread and taken or {})
-if not spread then -- what was looked at are the first of their index
-  redis.call("ZREMRANGEBYRANK", index, "0", whole(#taken + #lost - 1))
-end
+take_out(index, taken, lost, spread)
 in_chunks("ZREM", key.retries, retried)
 set_aside(lost, now)
 if alone and taken[1] then

@@ -26,6 +26,7 @@
 --- @include "count"
 --- @include "hint"
 --- @include "whole"
+--- @include "as_number"
 
 local limit, delay = tonumber(ARGV[1]), tonumber(ARGV[2])
 local settings, refusal = open_box()
@@ -56,16 +57,16 @@ touch()
 local reply = { (#ended == limit or #far == limit or #blocked == limit) and 1 or 0 }
 for position, item in ipairs(expired) do
   local id, event = item[1], item[2]
-  local expiries, why = tonumber(event[8] or 0) + 1, "lease expired while held by " .. event[2]
+  local expiries, why = as_number(event[8]) + 1, "lease expired while held by " .. event[2]
   remember(id, now, event[3], "expired", event[2], why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", now + delay, "last_error", why,
     "expiries", expiries)
   redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")
   if not event[10] and not event[9] then
-    redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
+    redis.call("HSET", event_key .. id, "excused", as_number(event[7]) + 1)
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, now + delay, tonumber(event[6] or 0), expiries, event[4], event[5])
+  enqueue(id, now + delay, as_number(event[6]), expiries, event[4], event[5])
   reply[position + 1] = id
 end
 for _, id in ipairs(lost) do

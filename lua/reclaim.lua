@@ -24,6 +24,7 @@
 --- @include "in_chunks"
 --- @include "stream"
 --- @include "whole"
+--- @include "as_number"
 --- @include "note_lease"
 
 local relay, lease = ARGV[1], tonumber(ARGV[2])
@@ -44,7 +45,7 @@ for at = 6, #ARGV do
   local event = redis.call("HMGET", event_key .. id, "claim", "attempts", "unique_key", "state", "claimed_by")
   local known = redis.call("ZSCORE", members, id)
   local available_at = redis.call("ZSCORE", key.pending, id) or redis.call("ZSCORE", key.suspect, id)
-  local same = known and tonumber(event[1] or 0) == tonumber(known)
+  local same = known and as_number(event[1]) == tonumber(known)
   local word = "LEASELOST"
   if same and available_at then
     word = tonumber(available_at) <= now and "OK" or "NOTDUE"
@@ -72,7 +73,7 @@ for _, item in ipairs(back) do
   local id, event = item[1], item[2]
   local number = redis.call("HINCRBY", key.counters, "claimed", "1")
   redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", whole(now), "claimed_by", relay,
-    "claim", whole(number), "attempts", whole(tonumber(event[2] or 0) + 1))
+    "claim", whole(number), "attempts", whole(as_number(event[2]) + 1))
   redis.call("HDEL", event_key .. id, "alone", "exhausted")
   for _, index in ipairs({ "pending", "suspect", "retries" }) do
     redis.call("ZREM", key[index], id)

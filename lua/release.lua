@@ -26,6 +26,7 @@
 --- @include "record_action"
 --- @include "count"
 --- @include "hint"
+--- @include "as_number"
 
 local relay, who, why, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local operator = relay == ""
@@ -68,15 +69,15 @@ touch()
 
 for _, item in ipairs(settled) do
   local id, event = item[1], item[2]
-  local available_at = delay == "" and (event[9] or event[11]) or now + tonumber(delay)
+  local available_at = delay == "" and (tonumber(event[9]) or tonumber(event[11]) or now) or now + (tonumber(delay) or 0)
   remember(id, now, event[3], "released", operator and who or event[2], why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at)
   redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")
   if not event[10] then
-    redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
+    redis.call("HSET", event_key .. id, "excused", as_number(event[7]) + 1)
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, available_at, tonumber(event[6] or 0), tonumber(event[8] or 0), event[4], event[5])
+  enqueue(id, available_at, as_number(event[6]), as_number(event[8]), event[4], event[5])
 end
 record_action("release", who, why, released)
 count("released", #settled)

@@ -19,6 +19,7 @@
 --- @include "touch_event"
 --- @include "due"
 --- @include "tries"
+--- @include "as_number"
 --- @include "enqueue"
 --- @include "record_action"
 --- @include "hint"
@@ -49,7 +50,7 @@ touch()
 for _, item in ipairs(moved) do
   local id, event = item[1], item[2]
   redis.call("HSET", event_key .. id, "available_at", available_at, "due_at", available_at)
-  enqueue(id, available_at, tries(event[2], event[6]), tonumber(event[3] or 0), event[4], event[5])
+  enqueue(id, available_at, tries(event[2], event[6]), as_number(event[3]), event[4], event[5])
 end
 record_action("reschedule", who, why, ids, available_at)
 hint()

@@ -26,6 +26,7 @@
 --- @include "remember"
 --- @include "count"
 --- @include "hint"
+--- @include "as_number"
 
 local relay = ARGV[1]
 local _, refusal = open_box()
@@ -57,10 +58,10 @@ for _, item in ipairs(settled) do
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "last_error", why)
   redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "expiries")
   if ARGV[at + 3] == "1" and not event[8] then
-    redis.call("HSET", event_key .. id, "excused", tonumber(event[7] or 0) + 1)
+    redis.call("HSET", event_key .. id, "excused", as_number(event[7]) + 1)
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, available_at, tonumber(event[6]), 0, event[4], event[5])
+  enqueue(id, available_at, as_number(event[6]), 0, event[4], event[5])
 end
 count("retried", #settled)
 count("fenced", fenced)

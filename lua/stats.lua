@@ -7,7 +7,7 @@
 -- KEYS[1]   meta     hash; names the box
 --
 -- Returns   {now, meta fields and values, counts, oldest, totals, relays, lost}, each a flat list of names and values,
---           but relays {name, seen, fields and values} of the newest 100, and lost the first 10 ids; `oldest` holds
+--           but relays {name, seen, fields and values, or false} of the newest 100, and lost the first 10 ids; `oldest` holds
 --           moments in ms: available and suspect (longest due), scheduled and scheduled_suspect (next due), waiting,
 --           in_flight (the lease that ends first), dead, completed
 -- Errors    NEWERLAYOUT
@@ -65,7 +65,8 @@ note("completed", key.published, "-inf", "+inf")
 local RELAYS = 100
 local relays, seen = {}, redis.call("ZREVRANGE", key.relays, 0, RELAYS - 1, "WITHSCORES")
 for at = 1, #seen, 2 do
-  relays[#relays + 1] = { seen[at], seen[at + 1], redis.call("HGETALL", relay_key .. seen[at]) }
+  local about = redis.pcall("HGETALL", relay_key .. seen[at])
+  relays[#relays + 1] = { seen[at], seen[at + 1], not about.err and about or false }
 end
 local LOST = 10
 local lost = redis.call("ZRANGE", key.lost, 0, LOST - 1)

@@ -324,8 +324,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     waiting: bool = False
     suspect: bool = False
     history: tuple[Attempt, ...] = ()
-    damaged: bool = False  # its body is missing or broken: it cannot be delivered
-    problem: str | None = None  # why the body cannot be read; then event has no payload, headers or metadata
+    damaged: bool = False  # its body or its fields are missing or broken
+    problem: str | None = None  # what cannot be read; if it is the body, event has no payload, headers or metadata
 
 
 def as_event(value: Any) -> Event:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from redbox.arguments import shown
-from redbox.errors import InvalidSetting, NewerLayout
+from redbox.errors import InvalidSetting, NewerLayout, StoreError
 
 LAYOUT: Final = 1
 MAX_PAYLOAD: Final = 1024 * 1024
@@ -49,12 +49,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def from_meta(cls, meta: dict[str, str]) -> Settings:
-        if int(meta.get("layout", LAYOUT)) > LAYOUT:
+        settings, wrong = cls.readable(meta)
+        if wrong:
+            name = wrong[0]
+            raise StoreError(
+                f"the setting {name} of this box cannot be read: it is {shown(meta[name])}; set it again with "
+                f"box.operate.configure({name}=...)"
+            )
+        return settings
+
+    @classmethod
+    def readable(cls, meta: dict[str, str]) -> tuple[Settings, list[str]]:
+        """The settings that can be read, the others by default; and the names of those."""
+        layout = meta.get("layout", str(LAYOUT))
+        if not layout.isascii() or not layout.isdigit() or int(layout) > LAYOUT:
             raise NewerLayout
-        known = {
-            name: None if text == FOREVER else text for name, text in meta.items() if name in cls.__struct_fields__
-        }
-        return msgspec.convert(known, cls, strict=False)
+        known: dict[str, str | None] = {}
+        wrong = []
+        for name in cls.__struct_fields__:
+            if name in meta:
+                value = None if meta[name] == FOREVER else meta[name]
+                try:
+                    msgspec.convert({name: value}, cls, strict=False)
+                    known[name] = value
+                except msgspec.ValidationError:
+                    wrong.append(name)
+        return msgspec.convert(known, cls, strict=False), wrong
 
 
 #: How "no limit" is written in the meta hash, where an absent field means the default.

@@ -1,6 +1,7 @@
 --- @include "keys"
 --- @include "enqueue"
 --- @include "tries"
+--- @include "as_number"
 -- Makes the first event of a line its head: it moves from waiting to where claims look. An id without an event is
 -- moved to lost, and the next one is taken.
 local function advance_line(ordering_key, now)
@@ -12,7 +13,7 @@ local function advance_line(ordering_key, now)
     local event = redis.call("HMGET", event_key .. id, "created_at", "available_at", "attempts", "expiries", "earlier_attempts")
     redis.call("ZREM", key.waiting, id)
     if event[1] then
-      enqueue(id, event[2] or event[1], tries(event[3], event[5]), tonumber(event[4] or 0), ordering_key, false)
+      enqueue(id, tonumber(event[2]) or tonumber(event[1]) or now, tries(event[3], event[5]), as_number(event[4]), ordering_key, false)
       return
     end
     redis.call("ZREM", line_key .. ordering_key, id)

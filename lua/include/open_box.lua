@@ -5,7 +5,7 @@ local LAYOUT = 1
 local function open_box()
   local meta = redis.call("HMGET", key.meta, "layout", "paused", "dead_head", "max_pending", "keep_published",
     "longest_lease")
-  if meta[1] and tonumber(meta[1]) > LAYOUT then
+  if meta[1] and (tonumber(meta[1]) or math.huge) > LAYOUT then
     return nil, redis.error_reply("NEWERLAYOUT this box has layout " .. meta[1] .. ", and this redbox knows layouts up to "
       .. LAYOUT .. "; upgrade redbox")
   end
@@ -13,8 +13,8 @@ local function open_box()
     exists = meta[1],
     paused = meta[2],
     blocks = meta[3] == "block",
-    max_pending = tonumber(meta[4] or 0),
+    max_pending = tonumber(meta[4] or 0) or 0,
     deletes = meta[5] == "0",
-    longest_lease = tonumber(meta[6] or 0),
+    longest_lease = tonumber(meta[6] or 0) or 0,
   }
 end

@@ -3,7 +3,6 @@
 -- Moves ids without a complete event to lost: each {id, the line to leave or false}.
 local function set_aside(lost, now)
   for _, item in ipairs(lost) do
-    redis.call("ZREM", key.pending, item[1])
     redis.call("ZADD", key.lost, now, item[1])
     redis.call("ZREM", key.retries, item[1])
     if item[2] then

@@ -40,6 +40,8 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
     """Up to `limit` records, and where to go on."""
     whole_number("limit", limit)
     indexes = selection.indexes
+    score: Any
+    event_id: Any
     index, score, event_id = decode_cursor(cursor, indexes) if cursor else (indexes[0], "", "")
     records: list[Any] = []
     for current in indexes[indexes.index(index) :]:
@@ -61,7 +63,7 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
             if len(records) >= limit:
                 last = current == indexes[-1] and not more
                 return Page(records, None if last else encode_cursor(current, raw_score, raw_id))
-            score, event_id = raw_score.decode(), raw_id.decode()
+            score, event_id = raw_score, raw_id
         score, event_id = "", ""
     return Page(records, None)
 
@@ -77,7 +79,7 @@ async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list
             _, more, score, event_id, *found = await store.page(
                 index, BATCH_COUNT, PAGE_LOOK, STEP_BYTES, score, event_id, *selection.arguments(), 1, claims
             )
-            yield [raw.decode() for raw in found]
+            yield [raw.decode(errors="replace") for raw in found]
 
 
 async def up_to_now(store: Store, selection: Selection) -> Selection:

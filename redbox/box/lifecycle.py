@@ -287,7 +287,7 @@ class Lifecycle:
         ids: list[str] = []
         for step in range(0, limit, STEP_COUNT):
             more, *found = await self._store.reap(min(limit - step, STEP_COUNT), delay_ms)
-            ids += [raw.decode() for raw in found]
+            ids += [raw.decode(errors="replace") for raw in found]
             if not more:
                 break
         return ids

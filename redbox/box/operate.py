@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from redbox.arguments import event_ids, flag, whole_number
 from redbox.box.bulk import batches
@@ -16,6 +16,7 @@ from redbox.errors import UsageError
 from redbox.events import Outcome, check_key, check_moment, duration_ms, error_text, from_ms, reason_text, to_ms
 from redbox.settings import Settings, to_meta
 from redbox.store.codec import pairs
+from redbox.store.damage import is_count
 from redbox.store.store import Store
 
 LINES_PER_STEP = 100
@@ -128,13 +129,17 @@ class Operate:
         check_key("who", who)
 
 
+_ENTRY: Final = ("action", "who", "why", "count", "ids", "detail")
+
+
 def _entry(raw_id: bytes, fields: dict[str, str]) -> LogEntry:
+    whole = set(_ENTRY) <= fields.keys() and is_count(fields["count"])
     return LogEntry(
         at=from_ms(int(raw_id.decode().partition("-")[0])),
-        action=fields["action"],
-        who=fields["who"],
-        why=fields["why"],
-        count=int(fields["count"]),
-        ids=tuple(fields["ids"].split()),
-        detail=fields["detail"],
+        action=fields.get("action", ""),
+        who=fields.get("who", ""),
+        why=fields.get("why", ""),
+        count=int(fields["count"]) if whole else 0,
+        ids=tuple(fields.get("ids", "").split()),
+        detail=fields.get("detail", "") if whole else f"cannot be read in full: {fields}",
     )

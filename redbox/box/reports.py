@@ -10,6 +10,7 @@ import msgspec
 from redbox.events import Outcome, Phase, Record, from_ms
 from redbox.settings import Settings
 from redbox.store.codec import pairs
+from redbox.store.damage import is_count, score_ms
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -76,7 +77,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     removed events, `swept` are those past their retention, or deleted on success, and `dropped` those that an
     operator, a drop policy or the archive removed. `relays` are those heard of within a day, the latest first, at
     most 100. `lost` are ids that a claim or a reap found without a complete event, and that are never delivered;
-    `lost_ids` are the first 10 of them.
+    `lost_ids` are the first 10 of them. `unreadable` names heartbeats, totals and settings that are malformed; they are
+    left out, or the default stands in their place.
     """
 
     box: str
@@ -100,13 +102,23 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     layout: int
     relays: list[RelayReport] = []
     lost_ids: list[str] = []
+    unreadable: list[str] = []
 
 
 def decode_stats(box: str, reply: list[Any]) -> Stats:
     now, flat_meta, flat_counts, flat_oldest, flat_totals, relays, lost_ids = reply
     meta, totals = pairs(flat_meta), pairs(flat_totals)
+    settings, wrong = Settings.readable(meta)
+    unreadable = [f"the setting {name}" for name in wrong]
+    unreadable += [f"the total {name}" for name, value in totals.items() if not is_count(value)]
+    reports = []
+    for name, seen, flat in relays:
+        try:
+            reports.append(_relay(now, name, seen, flat))
+        except (msgspec.ValidationError, TypeError):
+            unreadable.append(f"the heartbeat of relay {name.decode(errors='replace')}")
     counts = {flat_counts[at].decode(): flat_counts[at + 1] for at in range(0, len(flat_counts), 2)}
-    oldest = {name: int(float(score)) for name, score in pairs(flat_oldest).items()}
+    oldest = {name: score_ms(score) for name, score in pairs(flat_oldest).items()}
 
     def since(*names: str) -> timedelta | None:
         moments = [oldest[name] for name in names if name in oldest]
@@ -134,14 +146,17 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
         first_lease_ends=until("in_flight"),
         oldest_dead=since("dead"),
         oldest_completed=since("completed"),
-        totals={name: int(value) for name, value in totals.items() if name not in ("seq", "probes")},
-        settings=Settings.from_meta(meta),
+        totals={
+            name: int(value) for name, value in totals.items() if name not in ("seq", "probes") and is_count(value)
+        },
+        settings=settings,
         layout=int(meta.get("layout", 0)),
-        relays=[_relay(now, *relay) for relay in relays],
+        relays=reports,
+        unreadable=unreadable,
     )
 
 
 def _relay(now: int, name: bytes, seen: bytes, flat: list[bytes]) -> RelayReport:
     about = {field: text for field, text in pairs(flat).items() if field in RelayReport.__struct_fields__}
-    ago = timedelta(milliseconds=max(0, now - int(float(seen))))
-    return msgspec.convert({**about, "name": name.decode(), "seen": ago}, RelayReport, strict=False)
+    ago = timedelta(milliseconds=max(0, now - score_ms(seen)))
+    return msgspec.convert({**about, "name": name.decode(errors="replace"), "seen": ago}, RelayReport, strict=False)

@@ -97,12 +97,21 @@ _ASCII_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") +
 
 
 def encode_cursor(index: str, score: bytes, event_id: bytes) -> str:
-    return f"{index}:{score.decode()}:{event_id.decode()}"
+    try:
+        place = event_id.decode()
+    except UnicodeDecodeError:  # not one that redbox would write; no id begins with a space
+        place = f" {event_id.hex()}"
+    return f"{index}:{score.decode()}:{place}"
 
 
-def decode_cursor(cursor: str, indexes: tuple[str, ...]) -> tuple[str, str, str]:
+def decode_cursor(cursor: str, indexes: tuple[str, ...]) -> tuple[str, str, str | bytes]:
     index, _, rest = arguments.text("cursor", cursor).partition(":")
     score, _, event_id = rest.partition(":")
     if index not in indexes or not _SCORE.fullmatch(score):
         raise UsageError(f"cursor {arguments.shown(cursor)} does not belong to this listing; start again without one")
+    if event_id.startswith(" "):
+        try:
+            return index, score, bytes.fromhex(event_id)
+        except ValueError:
+            pass  # an id of somebody else's
     return index, score, event_id

@@ -154,6 +154,10 @@ def _alarms(stats: Stats) -> list[str]:
         (stats.overdue, "overdue: claims whose lease has ended and that nobody has reaped; is a relay running?"),
         (stats.suspects, "suspect: two leases in a row ended while they were claimed; they are given out alone"),
         (stats.blocked, "blocked: ordering keys that a dead event at the head stops; replay or drop it"),
+        (
+            len(stats.unreadable),
+            f"unreadable: {', '.join(map(printable, stats.unreadable))}; something else wrote there",
+        ),
         (stats.lost, f"lost: ids without a complete event, never to be delivered: {_lost_ids(stats)}"),
     )
     return [f"{count:,} {words}" for count, words in found if count]

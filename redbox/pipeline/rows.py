@@ -15,6 +15,7 @@ from redbox.errors import StoreError
 from redbox.events import State, UniqueScope
 from redbox.pipeline.schema import SCHEMA_VERSION
 from redbox.store.codec import Body, content_type_of, decode_bodies, decode_body, phase_of
+from redbox.store.damage import is_history
 
 STATE_OF: Final = {
     "pending": State.PENDING,
@@ -172,7 +173,7 @@ class _Slice:
         histories = [event.history for event in self._events]
         if not any(histories):
             return _empty_lists(self._count, kind)
-        return pa.array([[_attempt(line) for line in lines] for lines in histories], kind)
+        return pa.array([[_attempt(line) for line in lines if is_history(line)] for lines in histories], kind)
 
     def problem(self, kind: pa.DataType) -> pa.Array:
         return pa.array(self._problems or [None] * self._count, kind)

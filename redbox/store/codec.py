@@ -29,6 +29,7 @@ from redbox.events import (
     to_ms,
 )
 from redbox.payloads import BYTES, JSON, MSGPACK, TEXT
+from redbox.store.damage import is_history, mend_event, score_ms
 
 BODY_VERSION: Final = 1
 #: How many parts a claim's reply has for each event, and which of them are its body and its exhaustion.
@@ -197,13 +198,36 @@ def decode_claim(parts: Sequence[Any], relay: str, number: int, now: int, lease:
 def pairs(flat: Iterable[bytes]) -> dict[str, str]:
     """A flat list of names and values as a dict."""
     items = iter(flat)
-    return {name.decode(): value.decode(errors="replace") for name, value in zip(items, items, strict=True)}
+    both = zip(items, items, strict=True)
+    return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in both}
 
 
 def decode_record(described: list[Any], now: int) -> Record:
     """One event as the `describe` include tells it."""
     raw_id, flat, raw, lease_end, place, history = described
-    fields, event_id = pairs(flat), raw_id.decode()
+    fields, event_id = pairs(flat), raw_id.decode(errors="replace")
+    parts = (event_id, fields, raw, None if lease_end is None else score_ms(lease_end), place)
+    try:
+        return _record(*parts, history, now)
+    except (ValueError, KeyError, OverflowError):
+        readable = [entry for entry in history if is_history(entry)]
+        wrong = mend_event(fields, claimed=lease_end is not None)
+        told = [f"{', '.join(wrong)} missing or damaged"] if wrong else []
+        told += ["a line of its history is damaged"] if len(readable) < len(history) else []
+        record = _record(*parts, readable, now)
+        problem = record.problem or f"event {event_id} cannot be read in full: {'; '.join(told)}"
+        return msgspec.structs.replace(record, problem=problem, damaged=record.damaged or bool(wrong))
+
+
+def _record(
+    event_id: str,
+    fields: dict[str, str],
+    raw: bytes | None,
+    lease_end: int | None,
+    place: bytes,
+    history: Sequence[bytes],
+    now: int,
+) -> Record:
     problem, damaged = None, False
     try:
         body = decode_body(event_id, raw or b"")
@@ -244,7 +268,7 @@ def decode_record(described: list[Any], now: int) -> Record:
         last_error=fields.get("last_error"),
         claimed_at=moment("claimed_at") if state is State.CLAIMED else None,
         claimed_by=fields.get("claimed_by") if state is State.CLAIMED else None,
-        lease_until=None if lease_end is None else from_ms(int(float(lease_end))),
+        lease_until=None if lease_end is None else from_ms(lease_end),
         published_at=moment("published_at"),
         published_by=fields.get("claimed_by") if state is State.PUBLISHED else None,
         died_at=moment("died_at"),

@@ -154,3 +154,19 @@ def test_lost_ids_are_named_with_what_to_do(redbox: Redbox):
     more = [("ZADD", keys.lost("default"), number, f"x{number}") for number in range(20)]
     redbox.within(lambda box: box._store.exchange(more))
     assert ", ...; `redbox show ID`" in redbox("stats").stdout
+
+
+def test_a_heartbeat_that_cannot_be_read_is_pointed_out(redbox: Redbox):
+    async def spoil(box: Box) -> None:
+        await fill(box)
+        await box.beat("good", "1", {"target": "null:"}, fresh=10)
+        await box.beat("bad", "2", {"pid": "x"}, fresh=10)
+
+    redbox.within(spoil)
+    text = redbox("stats").stdout
+    assert "1 unreadable: the heartbeat of relay bad; something else wrote there" in text
+    assert "good" in text
+    stats = redbox.json("stats")
+    assert stats["unreadable"] == ["the heartbeat of relay bad"]
+    assert [relay["name"] for relay in stats["relays"]] == ["good"]
+    assert "e1" in redbox("show", "e1").stdout

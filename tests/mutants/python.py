@@ -31,6 +31,8 @@ EVENTS = ("tests/contract/test_events.py", *IN_MEMORY)
 OPERATIONS = ("tests/contract/test_operations.py", *IN_MEMORY)
 UNIQUENESS = ("tests/contract/test_uniqueness.py", *IN_MEMORY)
 STORE = ("tests/contract/test_store.py", *IN_MEMORY)
+DAMAGE = ("tests/contract/test_damage.py", *IN_MEMORY)
+STEPS = ("tests/unit/test_steps.py",)
 LANE = ("tests/integration/test_lane.py", *IN_MEMORY)
 # With real servers:
 DURABILITY = ("tests/integration/test_durability.py",)
@@ -250,6 +252,12 @@ PYTHON_MUTANTS = [
     # files with events in them
     Mutant("everyone can read rejects", "redbox/pipeline/rejects.py", "_make_private(directory, self._part)\n", "os.makedirs(directory, exist_ok=True)\n", (FILE_MODES, "-k", "rejects")),
     Mutant("everyone can read a report", "redbox/pipeline/files.py", "_create_private(spark, system, place) if private else system.create(place, False)", "system.create(place, False)", (FILE_MODES, "-k", "keeps_its_permissions")),
+    # malformed records, and steps
+    Mutant("one bad heartbeat breaks stats", "redbox/box/reports.py", "except (msgspec.ValidationError, TypeError):", "except TypeError:", DAMAGE),
+    Mutant("a total that is no number breaks stats", "redbox/box/reports.py", " and is_count(value)\n", "\n", DAMAGE),
+    Mutant("a damaged event breaks a listing", "redbox/store/codec.py", "except (ValueError, KeyError, OverflowError):", "except ZeroDivisionError:", DAMAGE),
+    Mutant("a bad setting is guessed for a sweep", "redbox/settings.py", "        if wrong:\n", "        if False:\n", DAMAGE),
+    Mutant("a call with much work is made in one step", "redbox/store/steps.py", "        if step and total > WORK:\n            yield step", "        if False:\n            yield step", STEPS),
     # transactions
     Mutant("a unique key is not watched", "redbox/store/transact.py", "    watched += [keys.unique(box, unique) for unique in unique_keys]\n", "", (*TRANSACTION, "-k", "in_between")),
     Mutant("a refused event commits the rest", "redbox/store/transact.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),

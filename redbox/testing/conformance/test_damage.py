@@ -1,0 +1,210 @@
+"""RO: records that a foreign or older writer left malformed. None of them keeps the others from being read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redbox import Box, Event, Phase, RedboxError, State, keys
+from redbox.errors import StoreError
+from redbox.testing import advance
+from redbox.testing.conformance.steps import bury, known
+
+
+async def write(box: Box, *commands: tuple[Any, ...]) -> None:
+    """What redbox itself would never write."""
+    await box._store.exchange(commands)
+
+
+async def listed(box: Box, **filters: Any) -> list[str]:
+    return [record.event_id async for record in box.list(**filters)]
+
+
+# --- stats -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("RO-1")
+@pytest.mark.parametrize(
+    "heartbeat",
+    [
+        ("HSET", "pid", "x"),
+        ("HSET", "published", "1.5"),
+        ("HSET", "in_flight", ""),
+        ("HSET", b"\xff", b"\xff"),
+        ("HSET", "pid", b"\xff\xfe"),
+        ("SET",),
+    ],
+    ids=["pid", "published", "in_flight", "field", "bytes", "type"],
+)
+async def test_a_heartbeat_that_cannot_be_read_is_reported_and_the_others_are_read(
+    box: Box, heartbeat: tuple[Any, ...]
+):
+    await box.put(Event("n"))
+    await box.beat("good", "one", {"pid": "7"}, fresh=15)
+    await box.beat("bad", "two", {"pid": "8"}, fresh=15)
+    command, *rest = heartbeat
+    where = keys.relay(box.name, "bad")
+    if command == "SET":
+        await write(box, ("DEL", where), ("SET", where, "x"))
+    else:
+        await write(box, (command, where, *rest))
+    stats = await box.stats()
+    harmless = rest[:1] == [b"\xff"]  # a field that nobody knows is left out
+    assert [relay.name for relay in stats.relays if relay.name == "good"] == ["good"]
+    assert stats.unreadable == ([] if harmless else ["the heartbeat of relay bad"])
+    assert stats.phases[Phase.AVAILABLE] == 1
+
+
+@pytest.mark.req("RO-1")
+async def test_a_total_that_is_no_number_is_reported_and_the_others_are_read(box: Box):
+    await box.put(Event("n"))
+    await write(box, ("HSET", keys.counters(box.name), "published", "many", b"\xff", "1"))
+    stats = await box.stats()
+    assert (stats.totals["put"], "published" in stats.totals) == (1, False)
+    assert stats.unreadable == ["the total published"]
+
+
+@pytest.mark.req("RO-1", "OP-2")
+@pytest.mark.parametrize(
+    ("name", "value"), [("max_pending", "many"), ("keep_dead", "soon"), ("dead_head", "jump"), ("sweep", b"\xff")]
+)
+async def test_a_setting_that_cannot_be_read_is_reported_and_can_be_set_again(box: Box, name: str, value: Any):
+    await box.put(Event("n"))
+    await write(box, ("HSET", keys.meta(box.name), name, value, "keep_published_count", "7"))
+    stats = await box.stats()
+    assert stats.unreadable == [f"the setting {name}"]
+    assert stats.settings.keep_published_count == 7
+    with pytest.raises(StoreError, match=f"the setting {name} of this box cannot be read"):
+        await box.settings()
+    with pytest.raises(StoreError, match=f"the setting {name} of this box cannot be read"):
+        await box.sweep()  # nothing is removed by a guess
+    await box.put(Event("n"))
+    again: dict[str, Any] = {"max_pending": 5, "keep_dead": 5.0, "dead_head": "skip", "sweep": "all"}
+    settings = await box.operate.configure(who="ada", why="repair", **{name: again[name]})
+    assert getattr(settings, name) == again[name]
+    assert (await box.stats()).unreadable == []
+
+
+@pytest.mark.req("RO-1")
+@pytest.mark.parametrize("index", ["pending", "claimed", "dead", "published"])
+@pytest.mark.parametrize("score", ["+inf", "-inf", "1e300"])
+async def test_a_moment_beyond_all_times_does_not_break_stats(box: Box, index: str, score: str):
+    await write(
+        box, ("HSET", keys.meta(box.name), "layout", "1"), ("ZADD", getattr(keys, index)(box.name), score, "odd")
+    )
+    assert (await box.stats()).layout == 1
+
+
+@pytest.mark.req("RO-1")
+async def test_a_layout_that_is_no_number_is_refused_with_a_sentence(box: Box):
+    await write(box, ("HSET", keys.meta(box.name), "layout", "x"))
+    for call in (box.stats, box.settings, lambda: box.put(Event("n")), lambda: box.claim("relay-1")):
+        with pytest.raises(RedboxError, match=r"layout|newer redbox"):
+            await call()
+
+
+# --- events ------------------------------------------------------------------------------------------------------
+
+DAMAGES: dict[str, tuple[Any, ...]] = {
+    "unknown state": ("HSET", "state", "GONE"),
+    "no state": ("HDEL", "state"),
+    "no created_at": ("HDEL", "created_at"),
+    "created_at": ("HSET", "created_at", "yesterday"),
+    "created_at beyond all times": ("HSET", "created_at", "9" * 30),
+    "attempts": ("HSET", "attempts", "many"),
+    "died_at": ("HSET", "died_at", "x"),
+    "claim": ("HSET", "claim", "x"),
+    "no event_type": ("HDEL", "event_type"),
+    "unique_scope": ("HSET", "unique_key", "u", "unique_scope", "x"),
+    "bytes": ("HSET", "attempts", b"\xff"),
+}
+
+
+@pytest.mark.req("RO-1")
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_a_damaged_event_is_listed_as_such_and_hides_no_other(box: Box, damage: tuple[Any, ...]):
+    await bury(box, *(Event("n", event_id=each) for each in ("a", "b", "c")))
+    command, *rest = damage
+    await write(box, (command, keys.event(box.name, "b"), *rest))
+    assert await listed(box, state="DEAD") == ["a", "b", "c"]
+    record = await known(box, "b")
+    assert record.damaged
+    assert record.problem is not None
+    assert "event b cannot be read in full" in record.problem
+    whole = await known(box, "c")
+    assert (whole.damaged, whole.problem, whole.state) == (False, None, State.DEAD)
+
+
+@pytest.mark.req("RO-1")
+@pytest.mark.parametrize(
+    "line", ["nonsense", "x\t1\tdied\tr\twhy", "1\tx\tdied\tr\twhy", f"{'9' * 30}\t1\tdied\tr\twhy"]
+)
+async def test_a_damaged_history_is_told_as_far_as_it_can_be_read(box: Box, line: str):
+    await bury(box, Event("n", event_id="a"), reason="no")
+    await write(box, ("RPUSH", keys.history(box.name, "a"), line))
+    record = await known(box, "a")
+    assert [attempt.outcome for attempt in record.history] == ["died"]
+    assert record.problem == "event a cannot be read in full: a line of its history is damaged"
+    assert not record.damaged  # it can be delivered
+
+
+@pytest.mark.req("RO-1")
+async def test_an_id_that_is_not_utf_8_hides_no_other(box: Box):
+    await bury(box, Event("n", event_id="a"), Event("n", event_id="c"))
+    odd = keys.event(box.name, "").encode() + b"b\xff"
+    await write(
+        box,
+        ("HSET", odd, "state", "DEAD", "event_type", "n", "created_at", "1"),
+        ("ZADD", keys.dead(box.name), 1, b"b\xff"),
+    )
+    assert await listed(box, state="DEAD") == ["b\N{REPLACEMENT CHARACTER}", "a", "c"]
+    cursor, pages = None, []
+    for _ in range(3):
+        page = await box.page(state="DEAD", limit=1, cursor=cursor)
+        pages += [record.event_id for record in page.records]
+        cursor = page.cursor
+    assert (pages, cursor) == (["b\N{REPLACEMENT CHARACTER}", "a", "c"], None)
+    assert (await box.replay(state="DEAD")).replayed == 2
+
+
+@pytest.mark.req("SC-2", "SC-7")
+@pytest.mark.parametrize("field", ["attempts", "excused", "expiries", "earlier_attempts"])
+async def test_a_count_that_is_no_number_stops_no_relay(box: Box, field: str):
+    """One event must not keep all others from being claimed, settled or reaped."""
+    await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("a", "b")])
+    await box.put(Event("n", event_id="c"))
+    where = keys.event(box.name, "a")
+    await box.release(await box.claim("relay-1"))
+    await write(box, ("HSET", where, field, "many"))
+    assert [claim.event_id for claim in await box.claim("relay-1", lease=10)] == ["a", "c"]
+    await write(box, ("HSET", where, field, "many"))
+    await advance(box, minutes=1)
+    assert sorted(await box.reap()) == ["a", "c"]
+    await write(box, ("HSET", where, field, "many"))
+    claims = await box.claim("relay-1")
+    await write(box, ("HSET", where, field, "many"))
+    assert await box.retry(claims, delay=1) == [True] * len(claims)
+    await write(box, ("HSET", where, field, "many"))
+    assert await box.operate.reschedule(["a", "c"], who="ada", why="now") == ["OK", "OK"]
+    await write(box, ("HSET", where, field, "many"))
+    while claims := await box.claim("relay-1"):
+        assert all(await box.ack(claims))
+    assert (await box.stats()).totals["published"] == 3
+
+
+# --- the log of operators ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("RO-3")
+@pytest.mark.parametrize(
+    "fields", [("note", "by somebody else"), ("action", "kill", "count", "many"), ("action", b"\xff", b"\xff", "x")]
+)
+async def test_an_odd_entry_of_the_log_hides_no_other(box: Box, fields: tuple[Any, ...]):
+    await box.put(Event("n"))
+    await box.operate.pause(who="ada", why="first")
+    await write(box, ("XADD", keys.log(box.name), "*", *fields))
+    await box.operate.resume(who="ada", why="last")
+    last, odd, first = await box.operate.log()
+    assert (last.why, first.why) == ("last", "first")
+    assert odd.detail.startswith("cannot be read in full")
