@@ -34,7 +34,6 @@
 --- @include "hint"
 --- @include "whole"
 --- @include "count"
---- @include "compare"
 
 local mode = ARGV[1]
 local FIELDS = 5
@@ -50,19 +49,14 @@ if settings.max_pending > 0 and not sure then
 end
 local event_keys, some_exist = look_up(2, FIELDS)
 
-local function answer(at, there)
-  local same, body = compare(at, there)
-  return same and "EXISTS" or { "DIFFERS", body }
-end
-
 -- A unique key is held by what is stored, or by an earlier event of this batch (which is untouched: in every scope).
 local function judge(at)
   local id, own = ARGV[at], ARGV[at + 4] ~= "" and read_options(ARGV[at + 4])
   if batch_ids[id] then
-    return answer(at, ARGV[batch_ids[id] + 2])
+    return compare(at, ARGV[batch_ids[id] + 2])
   end
   if some_exist and redis.call("EXISTS", event_keys[at]) == 1 then
-    local reply, stored = answer(at, false), redis.call("EXISTS", body_key .. id) == 1
+    local reply, stored = compare(at, false), redis.call("EXISTS", body_key .. id) == 1
 -- Included here and not above: defining a function takes time, also when it is not called.
 --- @include "unfinished"
     unfinished_at[at] = (reply == "EXISTS" or not stored) and unfinished(id, stored, own)

@@ -26,7 +26,8 @@ ARGUMENTS: Final = {
     "ZCARD": 1,
     "HDEL": 2, "HGET": 2, "HMGET": 2, "MSET": 2, "PEXPIRE": 2, "RPUSH": 2, "SET": 2, "ZMSCORE": 2, "ZREM": 2,
     "ZSCORE": 2,
-    "HINCRBY": 3, "HSET": 3, "HSETNX": 3, "LRANGE": 3, "LTRIM": 3, "PSETEX": 3, "XREVRANGE": 3, "ZADD": 3, "ZCOUNT": 3,
+    "GETRANGE": 3, "HINCRBY": 3, "HSET": 3, "HSETNX": 3, "LRANGE": 3, "LTRIM": 3, "PSETEX": 3, "XREVRANGE": 3,
+    "ZADD": 3, "ZCOUNT": 3,
     "ZRANGE": 3, "ZRANGEBYSCORE": 3, "ZREMRANGEBYRANK": 3, "ZREVRANGE": 3,
     "XADD": 4,
 }  # fmt: skip
