@@ -181,7 +181,8 @@ class Reject(NotPublished):
     """The target will never take this event.
 
     `kind`: what makes two rejections the same, such as "HTTP 401". `blames_target`: the rejection may have nothing to
-    do with the event, as with a wrong token or path. The event then dies only if the target accepts another one.
+    do with the event, as with a wrong token or path. It is then retried like a failure, and the attempt counts only if
+    the target accepts other events.
     """
 
     def __init__(self, reason: str | None = None, *, kind: str | None = None, blames_target: bool = False) -> None:

@@ -9,7 +9,7 @@ local function spread_over(due, limit)
   end
   local step, ids = last / math.max(1, limit - 1), {}
   for position = 1, limit do
-    local rank = whole(last - math.floor((position - 1) * step))
+    local rank = position > 1 and position == limit and "0" or whole(last - math.floor((position - 1) * step))
     ids[position] = redis.call("ZRANGE", key.pending, rank, rank)[1]
   end
   return ids

@@ -55,7 +55,7 @@ METRICS_HOST: Final = "127.0.0.1"
 @click.option(
     "--no-breaker", "breaker", flag_value=False, type=bool, default=True, help="Go on whatever the target answers."
 )
-@click.option("--once", is_flag=True, help="Publish what is available now, and exit; 1 if the target is down.")
+@click.option("--once", is_flag=True, help="Publish what is available now, and exit; 1 if the breaker opens.")
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="Run the relays of this redbox.toml, instead of one --to.",

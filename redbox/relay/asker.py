@@ -50,11 +50,21 @@ class Asker:
     def under_way(self) -> bool:
         return self._asking is not None
 
-    def ask(self, limit: int, *, holding: int, beside: str, size: int, wait: bool = False, probe: bool = False) -> None:
+    def ask(
+        self,
+        limit: int,
+        *,
+        holding: int,
+        beside: str,
+        size: int,
+        wait: bool = False,
+        probe: bool = False,
+        spread: bool = False,
+    ) -> None:
         """Asks for up to `limit` events; `holding` claims of `size` bytes are in hand. If one, `beside` is its id.
 
         `wait`: the question is answered when something may have become available, after the poll interval at the
-        latest. `probe`: it is for a sample; unless it waits, that is spread over all available events.
+        latest. `probe`: it is for a sample. `spread`: not the oldest events, but some from the oldest to the newest.
         """
         self._probe = probe
         self._asked_at = asyncio.get_running_loop().time()
@@ -70,7 +80,7 @@ class Asker:
                 max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - size)),
                 longest=min(self._policy.poll, self._policy.lease * WAIT_SHARE),
                 wait=self._wait,
-                spread=probe and not wait,
+                spread=spread,
             )
         )
 

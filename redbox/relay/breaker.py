@@ -21,14 +21,14 @@ from redbox.relay.words import error_words
 UNAVAILABLE: Final = 5
 FAILURES: Final = 20
 REJECTIONS: Final = 20
-KINDS: Final = 1000  # of failures that are told apart
+KINDS: Final = 1000  # of failures that are counted separately
 PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 
-SAMPLE: Final = 8  # events of a first probe
-LARGEST_SAMPLE: Final = 64  # of a later probe
+SAMPLE: Final = 8  # events that a probe begins with
+MOST_PROBED: Final = 512  # events of one probe, if the target answers
+PATIENCE: Final = 10  # first pauses that a probe may go on for
 DOWN: Final = "unavailable"  # the kind of failure of a target that is down
-MOST_IN_DOUBT: Final = 512  # events tried before a series of failures is the target's fault
 
 
 class Circuit(StrEnum):
@@ -69,9 +69,11 @@ class Breaker:
         self._succeeded_at = -float("inf")
         self._forget()
         self._sample = SAMPLE
-        self._doubting_since: float | None = None
+        self._doubting = False
+        self._probing_since = 0.0
         self._sampling = False  # a sample is being published, and none of it has succeeded
-        self._reached = 0  # failures of the latest sample in which the target answered
+        self._outcomes = 0  # failures since the latest sample began
+        self._reached = 0  # those of them in which the target answered
         self._tried = 0  # failures since probing began
         self.circuit = Circuit.CLOSED
         self.reason = ""
@@ -90,7 +92,13 @@ class Breaker:
     @property
     def doubting(self) -> bool:
         """Whether it is probing after a series of failures, without having opened."""
-        return self.circuit is Circuit.PROBING and self._doubting_since is not None
+        return self.circuit is Circuit.PROBING and self._doubting
+
+    @property
+    def first_sample(self) -> bool:
+        """Whether the sample that is due is the first of its probe, to be spread over all available events. The later
+        ones are the oldest events, since those that were tried have become available later."""
+        return self._sample == SAMPLE
 
     @property
     def isolated(self) -> frozenset[str]:
@@ -105,25 +113,25 @@ class Breaker:
 
     def succeeded(self, event_type: str = "") -> bool:
         """The target acknowledged an event. True when that closed the breaker."""
-        self._succeeded_at = self._clock()
-        self._sampling = False
-        if self._isolated:
-            self._isolated = {pair for pair in self._isolated if pair[0] != event_type}
         was_closed = self.circuit is Circuit.CLOSED
-        if not was_closed:
+        if was_closed:
+            if self._isolated:
+                self._succeeded_at = self._clock()
+                self._isolated = {pair for pair in self._isolated if pair[0] != event_type}
+        else:
             self._isolate(event_type)
             self.circuit, self.reason, self._pause = Circuit.CLOSED, "", self._first_pause
-            self._doubting_since = None
+            self._sampling = self._doubting = False
         if self._failing:
             self._forget()
         return not was_closed
 
     def _isolate(self, event_type: str) -> None:
-        """An event of this type got through a probe: the failures of other types are their own. A target that has just
-        come back may still have been down for them."""
-        for pair in self._failing:
-            if pair[0] != event_type and (self.doubting or pair[1] != DOWN):
-                self._isolated.add(pair)
+        """An event of this type got through a probe: the failures of other types are their own. That the target was
+        down for them may have been before it came back."""
+        self._succeeded_at = self._clock()
+        self._isolated |= {pair for pair in self._failing if pair[1] != DOWN}
+        self._isolated = {pair for pair in self._isolated if pair[0] != event_type}
 
     def failed(self, error: BaseException, claim: Claim) -> bool:
         """An event was not published. True when that was one too many, and the breaker begins to probe."""
@@ -134,6 +142,7 @@ class Breaker:
             return False
         if self.circuit is Circuit.PROBING:
             self._tried += 1
+            self._outcomes += 1
             self._reached += not isinstance(error, Unavailable)
             return False
         if (event_type, kind) in self._isolated:
@@ -161,48 +170,54 @@ class Breaker:
         return False
 
     def _doubt(self, reason: str) -> bool:
-        self.circuit, self.reason = Circuit.PROBING, reason
-        self._doubting_since, self._sample, self._tried = self._clock(), SAMPLE, 0
+        self.reason, self._doubting = reason, True
+        self._begin_probe()
         return True
 
     # --- probing -------------------------------------------------------------------------------------------------
 
+    def _begin_probe(self) -> None:
+        self.circuit, self._probing_since, self._sample, self._tried = Circuit.PROBING, self._clock(), SAMPLE, 0
+
     def probe(self) -> int:
         """Begins to publish a sample; returns how many events to take for it."""
         if self.circuit is Circuit.OPEN:
-            self.circuit, self._tried = Circuit.PROBING, 0
             self._forget()
-        self._sampling, self._reached = True, 0
+            self._begin_probe()
+        self._sampling, self._outcomes, self._reached = True, 0, 0
         return self._sample
 
     def patience(self) -> float | None:
-        """Seconds that a probe may still take; None for no limit.
+        """Seconds that a sample may still take; None for no limit.
 
-        While the breaker has not opened, other events wait for the outcome: a slow target must not make them wait
-        longer than the first pause.
+        While the breaker has not opened, other events wait for the outcome.
         """
-        if self._doubting_since is None:
-            return None
-        return max(0.0, self._doubting_since + self._first_pause - self._clock())
+        return self._patience() if self._doubting else None
+
+    def _patience(self) -> float:
+        return max(0.0, self._probing_since + PATIENCE * self._first_pause - self._clock())
+
+    def dismiss(self) -> None:
+        """Gives up a doubt that cannot be resolved now, as when the box is paused."""
+        if self.doubting:
+            self._forget()
+            self.circuit, self.reason, self._doubting, self._sampling = Circuit.CLOSED, "", False, False
 
     def sample_failed(self, size: int) -> bool:
-        """No event of a sample got through. True when that opened the breaker; else a larger sample is due.
+        """No event of a sample was published. True when that opened the breaker; else another sample is due.
 
         A series of failures that the target answered may be a series of bad events: others are tried until there are
-        none left (a sample of `size` 0), or enough have failed.
+        none left (a sample of `size` 0), or enough have failed. A sample of which no event was tried, since all were
+        too old or damaged, proves nothing.
         """
-        if self.circuit is not Circuit.PROBING or not self._sampling:
+        if self.circuit is not Circuit.PROBING or not self._sampling or (size and not self._outcomes):
             return False
-        grow = self._reached > 0
-        if self.doubting and size and grow and self._tried < MOST_IN_DOUBT and self.patience():
-            self._sample = min(2 * self._sample, MOST_IN_DOUBT)
+        if size and self._reached and self._tried < MOST_PROBED and self._patience():
+            self._sample = min(2 * self._sample, MOST_PROBED)
             return False
-        if self._doubting_since is None:
+        if not self._doubting:
             self._pause = min(2 * self._pause, self._longest)
-            self._sample = min(2 * self._sample, LARGEST_SAMPLE) if grow else SAMPLE
-        else:
-            self._sample = SAMPLE
-        self._doubting_since = None
+        self._doubting = self._sampling = False
         self.circuit, self._until = Circuit.OPEN, self._clock() + self._pause
         self._isolated.clear()
         self.opened += 1

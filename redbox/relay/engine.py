@@ -72,7 +72,7 @@ class Engine:
         self.workers.on_quiet = self._ran_dry
         self.workers.on_all_stuck = self._give_up_for_now
         if dead is not None:
-            self._judge.on_death = self.workers.add_first
+            self._judge.on_death = self.workers.bury
         self._few = asyncio.Event()
         self._few_are = 0
         self._stopping = False
@@ -147,6 +147,8 @@ class Engine:
                     self._refused = refusal  # to be told when what is under way has ended
                     return
                 self._note_pause(True)
+                if self._breaker is not None:
+                    self._breaker.dismiss()
                 await self._wait_for_more(None)
                 continue
             except PASSING as error:
@@ -161,6 +163,8 @@ class Engine:
                 waits = pauses()
             self._note_pause(False, waited or len(found) > 0)
             if self._breaker is not None and not self._breaker.closed:
+                if drain and not len(found) and found.more_in != 0 and not self._breaker.doubting:
+                    return
                 if answer.probe:
                     await self._end_sample(self._breaker, len(found), found.more_in)
                 continue
@@ -213,7 +217,8 @@ class Engine:
             if self._breaker is None or self._breaker.closed:
                 self._asker.ask(room, **self._in_hand())
             else:
-                self._asker.ask(self._sample(self._breaker), **self._in_hand(), probe=True)
+                size = self._sample(self._breaker)
+                self._asker.ask(size, **self._in_hand(), probe=True, spread=self._breaker.first_sample)
         await self._wait_for(self._asker.answered())
         if not self._asker.ready:
             return None
@@ -289,11 +294,13 @@ class Engine:
         size = breaker.probe()
         if was_open:
             self._breaker_changed()
-        return min(size, BATCH_COUNT) if breaker.doubting else min(size, max(2, self.workers.free))
+        return size if breaker.doubting or not breaker.first_sample else min(size, max(2, self.workers.free))
 
     async def _end_sample(self, breaker: Breaker, found: int, due_in: float | None) -> None:
         """Waits until one event of a sample is published, or all have failed."""
-        if not found and not breaker.doubting:
+        if not found and due_in == 0:
+            return  # what was available was damaged; there is more
+        if not found and not breaker.doubting and breaker.first_sample:
             await self._wait_for_more(due_in)
             return
         with anyio.move_on_after(breaker.patience()) as patience:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from redbox.arguments import LONGEST
 from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
@@ -20,9 +20,13 @@ from redbox.relay.words import error_words
 
 logger = logging.getLogger("redbox.relay")
 
+#: Errors for which the target, and not the event, may be to blame.
+_DOUBTFUL: Final = (Reject, Unavailable)
+
 BROKEN_BACKOFF_DELAY: Final = 60.0
+BURY_AGAIN: Final = 5.0  # seconds until the dead-letter target is tried again, at the least
 UNDECIDED: Final = 200  # verdicts held back at most while the breaker is closed
-BLAMED: Final = 1000  # events remembered whose rejection blames the target
+BLAMED: Final = 10_000  # events remembered whose rejection blames the target
 
 
 class Exhausted(NotPublished):
@@ -35,6 +39,14 @@ class TooOld(NotPublished):
 
 class Interrupted(NotPublished):
     """The relay was stopped while it was being published; it may have arrived."""
+
+
+class Verdict(NamedTuple):
+    """How the attempt of an event ended; `excuse`: the target was to blame for it, at that moment."""
+
+    held: Held
+    error: BaseException
+    excuse: bool
 
 
 class Judge:
@@ -61,7 +73,7 @@ class Judge:
         self._tally = tally
         self._digest = digest
         self._breaker_changed = breaker_changed
-        self._verdicts: list[tuple[Held, BaseException]] = []
+        self._verdicts: list[Verdict] = []
         self._acknowledged_at = -math.inf  # when the target last took an event
         self._blamed: dict[str, float] = {}  # event id: since when its rejections blame the target
         #: Called when the breaker begins to probe or opens: claims whose publish has not begun are released.
@@ -80,6 +92,8 @@ class Judge:
 
     def published(self, held: Held) -> None:
         self._settler.ack(held)
+        if self._blamed:
+            self._blamed.pop(held.claim.event_id, None)
         self._acknowledged_at = asyncio.get_running_loop().time()
         if self._breaker is not None:
             doubted = self._breaker.doubting
@@ -94,59 +108,61 @@ class Judge:
             return
         self._tally.failed += 1
         self._write_failure(held.claim, error)
+        verdict = Verdict(held, error, self._breaker is not None and self._is_target_to_blame(held, error))
         if self._breaker is None:
-            self._decide(held, error)
+            self._decide(verdict)
             return
         if self._breaker.failed(error, held.claim):
             logger.debug("%s; a sample of other events is tried", self._breaker.reason)
             self.give_back()
         if self._breaker.circuit is Circuit.OPEN:
             self._again(held, error, excuse=True)  # the target is to blame, not the event
-        elif self._breaker.circuit is Circuit.PROBING or self._may_be_wrong(held, error):
-            self._hold_back(held, error)
+        elif self._breaker.circuit is Circuit.PROBING or (self._is_final(verdict) and isinstance(error, _DOUBTFUL)):
+            self._verdicts.append(verdict)
+            if len(self._verdicts) >= UNDECIDED and self._breaker.closed:
+                self.decide()  # the kinds differ, or the breaker would probe: it is the events
         else:
-            self._decide(held, error)
+            self._decide(verdict)
 
-    def _may_be_wrong(self, held: Held, error: BaseException) -> bool:
-        """Whether the event would die of something that the target may be to blame for."""
-        if isinstance(error, Unavailable):
-            return self._used_up(held) and not self._target_is_to_blame(held, error)
-        return isinstance(error, Reject)
-
-    def _used_up(self, held: Held) -> bool:
-        """Whether the attempt was the last one."""
+    def _is_final(self, verdict: Verdict) -> bool:
+        """Whether the event dies."""
+        held, error, excuse = verdict
+        if excuse:
+            return False
+        if isinstance(error, Reject) and (self._breaker is None or not error_blames_target(error)):
+            return True
         return self._policy.attempts is not None and held.claim.failures + 1 >= self._policy.attempts
 
-    def _decide(self, held: Held, error: BaseException) -> None:
+    def _decide(self, verdict: Verdict) -> None:
         """The event is returned or dies, by the policy."""
-        if self._breaker is not None and self._target_is_to_blame(held, error):
-            self._again(held, error, excuse=True)
-        elif isinstance(error, Reject) or self._used_up(held):
-            self.doom(held, error)
+        if self._is_final(verdict):
+            self.doom(verdict.held, verdict.error)
         else:
-            self._again(held, error, excuse=False)
+            self._again(verdict.held, verdict.error, excuse=verdict.excuse)
 
-    def _target_is_to_blame(self, held: Held, error: BaseException) -> bool:
-        """Whether the target is to blame, not the event.
+    def _is_target_to_blame(self, held: Held, error: BaseException) -> bool:
+        """Whether the attempt says nothing about the event.
 
-        It could not be reached, and has taken no other event since this one was claimed. (An event that makes its
-        target fall over, while others get through, uses up its attempts.) Or it rejected the event for a reason that
-        blames the target, for the first time, or without having taken another event since then.
+        The target could not be reached, and took no other event during the attempt. (An event that makes its target
+        fall over, while others get through, uses up its attempts.) Or it rejected the event for a reason that blames
+        the target, for the first time, or without having taken another event since then.
         """
         if isinstance(error, Unavailable):
-            return self._acknowledged_at < held.since
-        if not isinstance(error, Reject) or _about_the_event(error):
+            return self._acknowledged_at < held.begun
+        if not error_blames_target(error):
             return False
-        before = self._blamed.get(held.claim.event_id)
-        if before is None:
+        first = self._blamed.get(held.claim.event_id)
+        if first is None:
             if len(self._blamed) >= BLAMED:
                 self._blamed.pop(next(iter(self._blamed)))
             self._blamed[held.claim.event_id] = asyncio.get_running_loop().time()
-        return before is None or self._acknowledged_at < before
+            return True
+        return self._acknowledged_at < first
 
     def doom(self, held: Held, error: BaseException) -> None:
         """It dies; first the dead-letter target gets it, if there is one."""
         held.fate = error
+        self._blamed.pop(held.claim.event_id, None)
         if self.on_death is None:
             self.buried(held)
         else:
@@ -169,7 +185,8 @@ class Judge:
         words = error_words(error)
         subject = "the dead-letter target did not take event"
         self._digest.write(logging.ERROR, subject, f"{subject} {held.claim.event_id}", words)
-        self._again(held, NotPublished(f"the dead-letter target did not take it: {words}"), excuse=False)
+        failure = NotPublished(f"the dead-letter target did not take it: {words}")
+        self._again(held, failure, excuse=False, least=BURY_AGAIN)
 
     def _write_failure(self, claim: Claim, error: BaseException) -> None:
         attempts = "" if self._policy.attempts is None else f" of {self._policy.attempts}"
@@ -179,24 +196,19 @@ class Judge:
     def decide(self) -> None:
         """Decides over the events whose verdicts are held back."""
         verdicts, self._verdicts = self._verdicts, []
-        for held, error in verdicts:
-            self._decide(held, error)
+        for verdict in verdicts:
+            self._decide(verdict)
 
     def excuse(self) -> None:
         """Nothing spoke for the target: the events whose verdicts are held back are returned, their attempt excused."""
         verdicts, self._verdicts = self._verdicts, []
-        for held, error in verdicts:
-            self._again(held, error, excuse=True)
+        for verdict in verdicts:
+            self._again(verdict.held, verdict.error, excuse=True)
 
     @property
     def undecided(self) -> int:
         """How many events wait for their verdict."""
         return len(self._verdicts)
-
-    def _hold_back(self, held: Held, error: BaseException) -> None:
-        self._verdicts.append((held, error))
-        if len(self._verdicts) >= UNDECIDED and self._breaker is not None and self._breaker.closed:
-            self.decide()  # the kinds differ, or the breaker would probe: it is the events
 
     def _closed(self, breaker: Breaker, *, doubted: bool) -> None:
         if not doubted:
@@ -210,22 +222,22 @@ class Judge:
     def opened(self, breaker: Breaker, *, doubted: bool) -> None:
         """The breaker has opened, after a series of failures (`doubted`) or again after a probe.
 
-        Of the events that a probe was refused for their own sake, the oldest dies: so a box that holds nothing else
-        does not stay as it is, and a target that rejects everything by mistake gets one event per probe.
+        After a probe, the oldest event dies whose rejection is about the event: so a box that holds nothing else does
+        not stay as it is, and a target that rejects everything by mistake costs one event per probe.
         """
         logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
         self._breaker_changed()
         if not doubted:
-            refused = [verdict for verdict in self._verdicts if _about_the_event(verdict[1])]
-            if refused:
-                oldest = min(refused, key=lambda verdict: verdict[0].claim.due_ms)
+            rejected = [each for each in self._verdicts if isinstance(each.error, Reject) and self._is_final(each)]
+            if rejected:
+                oldest = min(rejected, key=lambda verdict: verdict.held.claim.due_ms)
                 self._verdicts.remove(oldest)
-                self.doom(*oldest)
+                self.doom(oldest.held, oldest.error)
         self.excuse()
         self.give_back()
 
-    def _again(self, held: Held, error: BaseException, *, excuse: bool) -> None:
-        delay = self._delay(held.claim, error)
+    def _again(self, held: Held, error: BaseException, *, excuse: bool, least: float = 0.0) -> None:
+        delay = max(least, self._delay(held.claim, error))
         logger.debug("event %s goes back for %.3f s: %s", held.claim.event_id, delay, error_words(error))
         self._settler.retry(held, delay, error, excuse=excuse)
 
@@ -234,15 +246,18 @@ class Judge:
         if isinstance(error, RetryLater) and asked is not None:
             return _bounded(asked)
         try:
-            delay = self._policy.backoff(claim.event, max(1, claim.failures + 1), error)
+            # A rejection that blames the target may last: its excused attempts make the delay grow too.
+            failures = claim.attempts if error_blames_target(error) else claim.failures + 1
+            delay = self._policy.backoff(claim.event, max(1, failures), error)
         except Exception:
             logger.exception("the backoff function failed for event %s", claim.event_id)
             delay = BROKEN_BACKOFF_DELAY
         return max(delay, _bounded(asked or 0.0))
 
 
-def _about_the_event(error: BaseException) -> bool:
-    return isinstance(error, Reject) and getattr(error, "blames_target", False) is not True
+def error_blames_target(error: BaseException) -> bool:
+    """Whether it is a rejection that may have nothing to do with the event. An exception may lack every attribute."""
+    return isinstance(error, Reject) and getattr(error, "blames_target", False) is True
 
 
 def _asked(error: RetryLater | Unavailable) -> float | None:

@@ -32,15 +32,15 @@ def pauses() -> Iterator[float]:
 class Held:
     """A claim in this relay's hands.
 
-    `deadline`: when its lease ends at the earliest, on this process's monotonic clock. `lost`: it is no longer ours.
-    `fate`: why it is to die instead of being published.
+    `since`: when it was claimed; `begun`: when its publish began; `deadline`: when its lease ends at the earliest; all
+    on this process's monotonic clock. `lost`: it is no longer ours. `fate`: why it dies instead of being published.
     """
 
-    __slots__ = ("claim", "deadline", "fate", "lost", "since")
+    __slots__ = ("begun", "claim", "deadline", "fate", "lost", "since")
 
     def __init__(self, claim: Claim, since: float, deadline: float) -> None:
         self.claim = claim
-        self.since = since
+        self.since = self.begun = since
         self.deadline = deadline
         self.lost = False
         self.fate: BaseException | None = None

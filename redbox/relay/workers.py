@@ -67,7 +67,8 @@ class Workers:
         self._settler = settler
         self._time_limit = time_limit
         self.size, self._many = capacity(publisher, concurrency)
-        self._dead_size = 0 if dead is None else capacity(dead, self.size).calls
+        #: Calls of the dead-letter target that may overlap. At least half of the workers are left to the main target.
+        self._dead_size = 0 if dead is None else min(capacity(dead, self.size).calls, max(1, self.size // 2))
         self._burying = 0  # calls of the dead-letter target that run
         self.dead_stuck = 0  # those of them that were cut off; no worker waits for them
         self._doomed: deque[Held] = deque()  # these wait until the dead-letter target can take them
@@ -117,8 +118,12 @@ class Workers:
         self.buffer.extend(helds)
         self._call()
 
-    def add_first(self, held: Held) -> None:
-        self.buffer.appendleft(held)
+    def bury(self, held: Held) -> None:
+        """Hands an event to the dead-letter target next; where one worker does everything, in its turn."""
+        if self.size > 1:
+            self.buffer.appendleft(held)
+        else:
+            self.buffer.append(held)
         self._call()
 
     def take_back(self) -> list[Held]:
@@ -173,7 +178,7 @@ class Workers:
                 await self._bury(slot, held, moment)
             elif one_by_one:
                 slot.helds = [held]
-                slot.since = moment
+                slot.since = held.begun = moment
                 self.busy += 1
                 try:
                     await publish(held.claim)
@@ -198,6 +203,8 @@ class Workers:
             if held.fate is not None or held.lost or moment >= held.deadline:
                 break
             chunk.append(buffer.popleft())
+        for held in chunk:
+            held.begun = moment
         if len(buffer) <= self.low:
             self.thirsty.set()
         slot.helds = chunk
@@ -265,7 +272,7 @@ class Workers:
     def _dead_call_ended(self) -> None:
         self._burying -= 1
         if self._doomed:
-            self.add_first(self._doomed.popleft())
+            self.bury(self._doomed.popleft())
 
     def _refuse_doomed(self) -> None:
         """While every call of the dead-letter target hangs, doomed events are not kept waiting here."""

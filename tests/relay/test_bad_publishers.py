@@ -11,6 +11,7 @@ import pytest
 
 from redbox import Backoff, Box, Claim, Event, Reject, Relay, RetryLater, State, Unavailable
 from redbox.publishers.base import REASON_HEADER, Publisher
+from redbox.relay import judge
 from redbox.testing import advance
 from tests.relay.steps import Target, drained, known, put, running, states, until
 
@@ -252,7 +253,8 @@ async def test_a_dead_letter_target_is_told_why(box: Box):
 
 
 @pytest.mark.req("RF-3")
-async def test_a_dead_letter_target_that_fails_keeps_the_event_alive(redbox_box: Box):
+async def test_a_dead_letter_target_that_fails_keeps_the_event_alive(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(judge, "BURY_AGAIN", 0.005)
     await put(redbox_box, 1)
     target, dead = Target(raises=ValueError("no")), Target(raises=Unavailable("full"))
     relay = Relay(redbox_box, target, attempts=2, backoff=Backoff.fixed(0.005), dead_to=dead, poll=0.02)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,8 @@ import pytest
 
 from redbox import Backoff, Box, Breaker, Event, Reject, Relay, State, Unavailable
 from redbox.relay import Circuit
-from redbox.testing import check_invariants
-from tests.relay.steps import Target, put, running, states, until
+from redbox.testing import advance, check_invariants
+from tests.relay.steps import Target, drained, known, put, running, states, until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -170,7 +171,7 @@ async def test_of_events_rejected_for_their_own_sake_each_probe_lets_one_die(red
 async def test_a_rejection_that_blames_the_target_counts_once_the_target_took_another_event(redbox_box: Box):
     """HTTP 404 for one event alone, in a box with little traffic."""
     target = Target(raises=lambda event: UNAUTHORIZED if event.event_id == "bad" else None)
-    relay = Relay(redbox_box, target, backoff=Backoff.fixed(0.2), poll=0.05)
+    relay = Relay(redbox_box, target, backoff=Backoff.fixed(0.1), attempts=2, poll=0.05)
     async with running(relay):
         await redbox_box.put(Event("n", event_id="bad"))
         await until(lambda: relay.summary().retried >= 1, "it was not returned")
@@ -178,3 +179,210 @@ async def test_a_rejection_that_blames_the_target_counts_once_the_target_took_an
         await redbox_box.put(Event("n", event_id="good"))
         await until(lambda: relay.summary().dead == 1, "it never dies")
     assert await states(redbox_box) == {State.DEAD: 1, State.PUBLISHED: 1}
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("error", [Unavailable("refused"), UNAUTHORIZED], ids=["down", "401"])
+async def test_a_short_outage_kills_nothing(redbox_box: Box, error: Exception):
+    """Events fail, others get through right after: the target was to blame when they failed."""
+    await put(redbox_box, 300)
+    tried = 0
+
+    async def publish(event: Event) -> None:
+        nonlocal tried
+        tried += 1
+        await asyncio.sleep(0)
+        if tried < 60:
+            raise error
+
+    breaker = Breaker(pause=0.02, longest=0.02)
+    relay = Relay(redbox_box, publish, attempts=1, concurrency=50, backoff=Backoff.fixed(0.01), breaker=breaker)
+    async with running(relay):
+        await until(lambda: relay.summary().published == 300, "not all are published")
+        assert breaker.isolated == frozenset()
+    assert relay.summary().dead == 0
+
+
+@pytest.mark.req("RF-4")
+async def test_a_success_before_the_attempt_does_not_speak_against_the_event(redbox_box: Box):
+    """It was claimed before the target went down, and tried after."""
+    await put(redbox_box, 6)
+    target = Target(raises=lambda event: None if event.event_id in ("e0", "e1", "e2") else Unavailable("refused"))
+    relay = Relay(redbox_box, target, attempts=1, concurrency=1, backoff=Backoff.fixed(3600))
+    async with running(relay):
+        await target.has_tried(6)
+        await until(lambda: relay.summary().retried == 3, "they were not returned")
+    assert await states(redbox_box) == {State.PUBLISHED: 3, State.PENDING: 3}
+
+
+@pytest.mark.req("RF-4")
+async def test_an_instance_that_answers_401_does_not_kill_while_the_other_one_works(redbox_box: Box):
+    """A rolling deploy: every second request is refused for some time."""
+    await put(redbox_box, 200)
+    tried = 0
+
+    async def publish(event: Event) -> None:
+        nonlocal tried
+        tried += 1
+        await asyncio.sleep(0)
+        if tried < 400 and tried % 2:
+            raise UNAUTHORIZED
+
+    relay = Relay(redbox_box, publish, backoff=Backoff.fixed(0.01), attempts=10)
+    async with running(relay):
+        await until(lambda: relay.summary().published == 200, "not all are published")
+    assert relay.summary().dead == 0
+
+
+@pytest.mark.req("RF-4")
+async def test_many_events_that_the_target_does_not_know_die_after_their_attempts(redbox_box: Box):
+    await put_mixed(redbox_box, 1500, 50, "shuffled")
+    target = Target(raises=lambda event: UNAUTHORIZED if event.event_id.startswith("bad") else None)
+    relay = Relay(
+        redbox_box, target, attempts=2, backoff=Backoff.fixed(0.01), breaker=Breaker(pause=0.01, longest=0.02)
+    )
+    feeding = True
+
+    async def feed() -> None:
+        while feeding:
+            await redbox_box.put(Event("n"))
+            await asyncio.sleep(0.02)
+
+    async with running(relay):
+        feeder = asyncio.create_task(feed())
+        try:
+            await until(lambda: relay.summary().dead == 1500, "they never die", seconds=30)
+        finally:
+            feeding = False
+            await feeder
+        tries = [target.tried.count(f"bad{number}") for number in range(0, 1500, 100)]
+        assert max(tries) < 50
+
+
+@pytest.mark.req("RF-4")
+async def test_an_event_that_was_delivered_begins_anew_when_it_is_replayed(redbox_box: Box):
+    errors: list[Exception] = [UNAUTHORIZED]
+    target = Target(raises=lambda event: errors[0] if event.event_id == "e0" and errors else None)
+    relay = Relay(redbox_box, target, backoff=Backoff.fixed(0.05), attempts=1, poll=0.05)
+    async with running(relay):
+        await put(redbox_box, 1)
+        await until(lambda: relay.summary().retried >= 1, "it was not returned")
+        errors.clear()
+        await target.has_taken(1)
+        await until(lambda: relay.summary().published == 1, "it was not published")
+        before = relay.summary().retried
+        errors.append(UNAUTHORIZED)
+        await redbox_box.replay(["e0"])
+        await until(lambda: relay.summary().retried > before, "it was not returned")
+        assert relay.summary().dead == 0
+
+
+@pytest.mark.req("RF-4")
+async def test_a_slow_target_that_refuses_most_events_still_gets_the_good_one(redbox_box: Box):
+    """In the middle of the bad ones, where neither the oldest nor the newest event helps."""
+    bad = [Event("n", event_id=f"bad{number}") for number in range(300)]
+    await redbox_box.put_many([*bad[:150], Event("n", event_id="good"), *bad[150:]])
+    taken = asyncio.Event()
+
+    async def publish(event: Event) -> None:
+        await asyncio.sleep(0.02)
+        if event.event_id != "good":
+            raise Reject("amount must be a number", kind="HTTP 422")
+        taken.set()
+
+    breaker = Breaker(pause=1, longest=60)
+    relay = Relay(redbox_box, publish, concurrency=10, breaker=breaker, backoff=Backoff.fixed(3600))
+    async with running(relay), asyncio.timeout(20):
+        await taken.wait()
+
+
+@pytest.mark.req("RF-4")
+async def test_events_that_are_too_old_do_not_fail_a_probe(redbox_box: Box):
+    """After an outage that was longer than their maximum age, they die at once, and new events are delivered."""
+    await put(redbox_box, 100)
+    target, breaker = Target(raises=Unavailable("refused")), Breaker(pause=0.3, longest=60)
+    relay = Relay(redbox_box, target, max_age=7200, backoff=Backoff.fixed(0.01), breaker=breaker, poll=0.05)
+    async with running(relay):
+        await until(lambda: relay.circuit is Circuit.OPEN, "it does not open")
+        await advance(redbox_box, hours=3)
+        target.raises = None
+        await redbox_box.put(Event("n", event_id="new"))
+        await until(lambda: relay.summary().dead == 100, "they do not die", seconds=5)
+        await target.has_taken(1)
+    assert (await known(redbox_box, "new")).state is State.PUBLISHED
+
+
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize("left", [0, 3], ids=["nothing left", "scheduled events left"])
+async def test_a_drain_ends_although_the_breaker_was_open_before_it(redbox_box: Box, left: int):
+    await put(redbox_box, 10)
+    target, breaker = Target(raises=Unavailable("refused")), Breaker(pause=0.01, longest=0.01)
+    relay = Relay(redbox_box, target, backoff=Backoff.fixed(3600), breaker=breaker)
+    assert (await drained(relay)).open
+    await until(lambda: breaker.wait() == 0, "the pause did not end")
+    if not left:
+        await redbox_box.operate.kill([f"e{number}" for number in range(10)], who="ada", why="a test")
+    await drained(relay)
+
+
+@pytest.mark.req("RF-4")
+async def test_a_pause_of_the_box_in_the_middle_of_a_doubt_does_not_open_the_breaker(redbox_box: Box):
+    await put(redbox_box, 30)
+    target, breaker = Target(raises=ValueError("broken")), Breaker(failures=5, pause=60, longest=60)
+    target.gate.clear()
+    relay = Relay(
+        redbox_box, target, concurrency=5, batch=5, buffer=5, breaker=breaker, backoff=Backoff.fixed(0.01), poll=0.05
+    )
+    async with running(relay):
+        await target.has_tried(5)
+        await redbox_box.operate.pause(who="ada", why="a test")
+        target.gate.set()
+        await until(lambda: relay.in_flight == 0, "it keeps events although the box is paused")
+        assert relay.circuit is Circuit.CLOSED
+        target.raises = None
+        await redbox_box.operate.resume(who="ada", why="a test")
+        await target.has_taken(30)
+    assert breaker.opened == 0
+
+
+@pytest.mark.req("RF-3", "RF-4")
+@pytest.mark.parametrize("concurrency", [2, 10])
+async def test_a_dead_letter_target_that_hangs_does_not_starve_the_main_one(redbox_box: Box, concurrency: int):
+    await put_mixed(redbox_box, 40, 1, "poison first")
+    hung = asyncio.Event()
+
+    async def bury(event: Event) -> None:
+        await hung.wait()
+
+    target = poison(ERRORS["rejected"])
+    relay = Relay(
+        redbox_box,
+        target,
+        dead_to=bury,
+        concurrency=concurrency,
+        time_limit=1.0,
+        backoff=Backoff.fixed(3600),
+        poll=0.05,
+    )
+    async with running(relay):
+        await target.has_taken(1)
+        await redbox_box.put_many([Event("n", event_id=f"good-later{number}") for number in range(5)])
+        await until(lambda: len(target.taken) == 6, "the dead-letter target holds up the main one", seconds=8)
+        hung.set()
+
+
+@pytest.mark.req("RF-3")
+async def test_a_dead_letter_target_that_is_down_is_not_asked_all_the_time(redbox_box: Box):
+    """Retries without a delay are for the main target."""
+    await put(redbox_box, 2)
+    asked = 0
+
+    async def bury(event: Event) -> None:
+        nonlocal asked
+        asked += 1
+        raise Unavailable("refused")
+
+    relay = Relay(redbox_box, Target(raises=Reject("bad")), dead_to=bury, attempts=2, backoff=Backoff.fixed(0))
+    summary = await drained(relay)
+    assert (summary.dead, asked) == (0, 2)
+    assert await states(redbox_box) == {State.PENDING: 2}
