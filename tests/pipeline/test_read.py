@@ -304,7 +304,7 @@ def test_without_the_option_nothing_leaks(redis_played: Played, spark: SparkSess
     ("options", "complaint"),
     [
         ({"url": "redis://127.0.0.1:1/0"}, "cannot be reached"),
-        ({"url": "redsi://x"}, "redsi"),
+        ({"url": "redsi://x"}, "this is not a store URL; use one of redis://"),
         ({"url": "memory:"}, "memory: is a box of one process"),
         ({"box": "no such"}, "box name"),
         ({"box": "nobody-knows-it"}, "there is no box 'nobody-knows-it'"),

@@ -81,6 +81,7 @@ async def test_poison_ages_out_once_the_target_has_taken_an_event(box: Box, stor
     relay = Relay(box, poison(ERRORS["rejected"]), breaker=Breaker(pause=0.05, longest=0.1))
     async with running(relay):
         await until(lambda: relay.summary().dead == 100, "the rejected events do not die")
+        await until(lambda: relay.summary().published == 5, "the others are not published")
     assert await states(box) == {State.DEAD: 100, State.PUBLISHED: 5}
 
 
