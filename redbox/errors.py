@@ -40,6 +40,7 @@ Each class's docstring is its default message. A script's error begins with a wo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -223,6 +224,21 @@ class StoreError(RedboxError):
 
     #: The event that a put was about: put it again with this id.
     event_id: str | None = None
+    #: How many events of a call with many were carried out before the error, counted from the first; that stays so.
+    carried_out: int = 0
+    #: Of `put_many`: the receipts of those events.
+    receipts: Sequence[Receipt] = ()
+
+    def after(self, count: int, receipts: Sequence[Receipt] = ()) -> None:
+        """Notes that the first `count` events of the call were carried out before this error."""
+        if not count:
+            return
+        message = self.message
+        for claim in ("nothing was changed", "nothing was written"):
+            message = message.replace(claim, f"of the others {claim}")
+        were = "event of this call was" if count == 1 else f"{count:,} events of this call were"
+        self.args = (f"{message}; the first {were} carried out before", *self.args[1:])
+        self.carried_out, self.receipts = count, receipts
 
 
 class StoreUnavailable(StoreError):

@@ -70,10 +70,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if name in meta:
                 value = None if meta[name] == FOREVER else meta[name]
                 try:
-                    msgspec.convert({name: value}, cls, strict=False)
-                    known[name] = value
+                    number = getattr(msgspec.convert({name: value}, cls, strict=False), name)
                 except msgspec.ValidationError:
                     wrong.append(name)
+                    continue
+                if isinstance(number, int | float) and not 0 <= number <= LARGEST:  # also for inf and nan
+                    wrong.append(name)
+                else:
+                    known[name] = value
         return msgspec.convert(known, cls, strict=False), wrong
 
 

@@ -194,7 +194,11 @@ class Box(Lifecycle):
         mode = {"raise": "until", "skip": "each", "all_or_nothing": "all"}[on_conflict]
         receipts: list[Receipt] = []
         for chunk in steps:
-            replies = await self._store.put(mode, [arguments for _, arguments in chunk], level)
+            try:
+                replies = await self._store.put(mode, [arguments for _, arguments in chunk], level)
+            except StoreError as error:
+                error.after(len(receipts), receipts)
+                raise
             if mode == "all":
                 self._receipts.raise_refusal([event for event, _ in chunk], replies, level)
             for (event, _), reply in zip(chunk, replies, strict=True):

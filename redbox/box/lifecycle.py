@@ -23,6 +23,7 @@ from redbox.store.store import Store
 logger = logging.getLogger("redbox")
 
 ABOUT_LENGTH: Final = 16_384
+ABOUT_FIELDS: Final = 32
 MOST: Final = 2**53  # whole numbers that Lua tells apart
 
 Duration = float | timedelta
@@ -170,8 +171,9 @@ class Lifecycle:
         if not isinstance(about, Mapping):
             raise UsageError("about must be a mapping of strings")
         told = [(text("about", name), text("about", value)) for name, value in about.items()]
-        if sum(len(part) for pair in told for part in pair) > ABOUT_LENGTH:  # everyone who asks for stats reads it
-            raise UsageError(f"about must be at most {ABOUT_LENGTH:,} characters in all")
+        # Everyone who asks for stats reads it.
+        if len(told) > ABOUT_FIELDS or sum(len(part) for pair in told for part in pair) > ABOUT_LENGTH:
+            raise UsageError(f"about must have at most {ABOUT_FIELDS} fields and {ABOUT_LENGTH:,} characters in all")
         return pairs(
             await self._store.beat(
                 relay,

@@ -31,6 +31,7 @@ from redbox.errors import (
     DurabilityNotReached,
     NotPermitted,
     RedboxError,
+    StoreError,
     StoreFull,
     StoreUnavailable,
     UsageError,
@@ -528,6 +529,9 @@ class Store:
             except DurabilityNotReached as error:
                 missed = missed or error
                 replies += error.replies
+            except StoreError as error:
+                error.after(len(replies))
+                raise
         if missed is not None:
             missed.replies = replies
             raise missed
