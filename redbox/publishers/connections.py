@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from redbox.errors import UsageError
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
+    from aiohttp.http import RawResponseMessage
 
 CONNECT_SECONDS: Final = 5.0
 KEEP_SECONDS: Final = 4.0  # less than the 5 s after which many servers close an idle connection
@@ -28,6 +30,8 @@ BODY_BYTES: Final = 4096
 BODY_SECONDS: Final = 1.0
 HEAD_BYTES: Final = 64 * 1024  # of one line of an answer's head
 WRITE_BYTES: Final = 64 * 1024  # a larger payload is written in pieces, so that it is not copied as a whole
+
+_end_of_head = re.compile(rb"\n\r?\n").search
 
 Headers = Mapping[str, str] | CIMultiDict[str]
 
@@ -40,15 +44,17 @@ class Client:
     """
 
     def __init__(self, headers: dict[str, str], proxy: URL | None, tls: ssl.SSLContext | bool, most: int) -> None:
-        self.places = asyncio.Semaphore(most)
-        self.users = 0
-        self.closing = False
+        self._places = asyncio.Semaphore(most)
+        self._users = 0
+        self._closing = False
+        self._ending: asyncio.Task[None] | None = None
+        self._unread = set[asyncio.Task[bytes]]()
         self._proxy = proxy
         self._keeping, self._fresh = (
             aiohttp.ClientSession(
                 connector=_Connector(
                     ssl=tls,
-                    limit=0,  # `places` counts the connections of both sessions
+                    limit=0,  # `_places` counts the connections of both sessions
                     resolver=aiohttp.ThreadedResolver(),
                     **({"keepalive_timeout": KEEP_SECONDS} if keeps else {"force_close": True}),
                 ),
@@ -64,6 +70,39 @@ class Client:
             for keeps in (True, False)
         )
 
+    async def enter(self) -> None:
+        """Waits for a place, which is one connection; `leave` gives it back."""
+        self._users += 1
+        try:
+            await self._places.acquire()
+        except BaseException:
+            self._left()
+            raise
+
+    def leave(self, unread: aiohttp.ClientResponse | None = None) -> None:
+        """Gives a place back. If `unread` has not ended, its body is read in the background first, within the bounds
+        of `beginning`, so that the connection can be used again: nobody waits for what only costs time."""
+        if unread is None or unread.content.is_eof():
+            self._places.release()
+        elif self._closing:
+            self._finish(unread)
+        else:
+            task = asyncio.create_task(beginning(unread))
+            self._unread.add(task)
+            task.add_done_callback(self._unread.discard)
+            task.add_done_callback(lambda _: self._finish(unread))
+        self._left()
+
+    def _finish(self, response: aiohttp.ClientResponse) -> None:
+        if not response.content.is_eof():
+            response.close()  # here too: a task that is cancelled before its first step has closed nothing
+        self._places.release()
+
+    def _left(self) -> None:
+        self._users -= 1
+        if self._closing and not self._users:  # not awaited: the caller may be cancelled, and has its answer already
+            self._ending = asyncio.create_task(self._close_sessions())
+
     async def post(self, url: URL, headers: Headers, body: bytes) -> aiohttp.ClientResponse:
         """Sends a request and returns the answer when its head has arrived."""
         try:
@@ -77,10 +116,17 @@ class Client:
 
     async def close(self) -> None:
         """Closes the connections, unless requests use them: then the last one closes them when it ends."""
-        self.closing = True
-        if not self.users:
-            await self._keeping.close()
-            await self._fresh.close()
+        self._closing = True
+        if self._unread:
+            for task in self._unread:
+                task.cancel()
+            await asyncio.wait(self._unread)
+        if not self._users:
+            await self._close_sessions()
+
+    async def _close_sessions(self) -> None:
+        await self._keeping.close()
+        await self._fresh.close()
 
 
 class _Stale(aiohttp.ClientError):
@@ -114,6 +160,9 @@ class _Response(aiohttp.ClientResponse):
 class _Protocol(ResponseHandler):
     """One connection. Knows whether the current exchange is its first, and whether anything of the answer has come.
 
+    Data that arrives when no answer is due ends the connection: the client would keep it, and take it for the answer
+    to the next request.
+
     The head of an answer is parsed before what comes with it. The client would parse both as one, and forget a status
     whose body is no HTTP, such as that of a 204 with a body.
     """
@@ -121,7 +170,9 @@ class _Protocol(ResponseHandler):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._exchanges = 0
-        self._heard = self._head_ended = False
+        self._heard = False
+        self._body: aiohttp.StreamReader | None = None  # of the answer, as soon as its head has come
+        self._last = b""  # what has come of the end of a head
 
     @property
     def is_stale(self) -> bool:
@@ -129,20 +180,31 @@ class _Protocol(ResponseHandler):
 
     def set_response_params(self, **params: Any) -> None:
         self._exchanges += 1
-        self._heard = self._head_ended = False
+        self._heard, self._body, self._last = False, None, b""
         super().set_response_params(**params)
 
+    def feed_data(self, data: tuple[RawResponseMessage, aiohttp.StreamReader], size: int = 0) -> None:
+        code = data[0].code
+        if self._body is None and (code >= 200 or code == 101):  # after any other 1xx comes another head
+            self._body = data[1]
+        super().feed_data(data, size)
+
     def data_received(self, data: bytes) -> None:
+        if data and (not self._exchanges or (self._body is not None and self._body.is_eof())):
+            self.force_close()
+            self.abort()
+            return
         self._heard = True
-        while not self._head_ended:
-            end = data.find(b"\r\n\r\n") + 4
-            if end < 4:
-                break
-            self._head_ended = data[9:10] != b"1" or data[:5] != b"HTTP/"  # after a 1xx comes another head
-            if end == len(data):
-                break
-            super().data_received(data[:end])
-            data = data[end:]
+        if self._body is None:
+            seen = self._last + data
+            if end := _end_of_head(seen):
+                length = end.end() - len(self._last)
+                self._last = b""
+                super().data_received(data[:length])
+                if length < len(data) and self.exception() is None:
+                    self.data_received(data[length:])
+                return
+            self._last = seen[-2:]
         super().data_received(data)
 
 
@@ -189,13 +251,16 @@ def trusted(*urls: URL | None) -> ssl.SSLContext | bool:
     return context
 
 
-async def beginning(response: aiohttp.ClientResponse) -> bytes:
-    """What there is of the body within a bound of size and time; the status has decided already. Then the connection
-    is free for others if the answer ended, and is closed if not."""
+async def beginning(response: aiohttp.ClientResponse, seconds: float | None = None) -> bytes:
+    """What there is of the body within a bound of size and time. Then the connection is free for others if the answer
+    ended, and is closed if not.
+
+    The status has decided already. So a caller that is cancelled meanwhile gets what has come until then, and goes on.
+    """
     content, found = response.content, b""
     try:
-        with suppress(Exception):
-            async with asyncio.timeout(BODY_SECONDS):
+        with suppress(Exception, asyncio.CancelledError):
+            async with asyncio.timeout(BODY_SECONDS if seconds is None else min(seconds, BODY_SECONDS)):
                 while len(found) < BODY_BYTES and not content.at_eof():
                     found += await content.read(BODY_BYTES - len(found))
     finally:

@@ -7,7 +7,7 @@ import base64
 import re
 from contextlib import suppress
 from typing import ClassVar, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, unquote_plus
 
 import aiohttp
 from multidict import CIMultiDict
@@ -97,54 +97,50 @@ class HTTPPublisher(Publisher):
         if client is None:
             raise UsageError("this publisher is not open")
         headers, body = self._request(claim)
-        client.users += 1
+        unread: aiohttp.ClientResponse | None = None
+        await client.enter()
         try:
-            async with client.places:
-                if self._timeout is None:
-                    problem = await self._exchange(client, claim, headers, body)
-                else:
-                    problem = await self._exchange_in_time(client, claim, headers, body, self._timeout)
+            began = asyncio.get_running_loop().time()
+            answer = await self._answer(client, headers, body)
+            if isinstance(answer, NotPublished):
+                problem = answer
+            elif 200 <= answer.status < 300:
+                unread = answer  # nothing is awaited from here: what is acknowledged cannot be cancelled
+                return
+            else:
+                problem = await self._problem(answer, claim, began)
         finally:
-            client.users -= 1
-            if client.closing:
-                await client.close()
-        if problem is not None:
-            raise problem
+            client.leave(unread)
+        raise problem
 
-    async def _exchange_in_time(
-        self, client: Client, claim: Claim, headers: Headers, body: bytes, seconds: float
-    ) -> NotPublished | None:
+    async def _answer(self, client: Client, headers: Headers, body: bytes) -> aiohttp.ClientResponse | NotPublished:
+        """Sends a request, and waits for the head of its answer: that, or what to raise."""
         try:
-            async with asyncio.timeout(seconds):
-                return await self._exchange(client, claim, headers, body)
-        except TimeoutError:
-            return NotPublished(f"no answer within {seconds:g} seconds")
-
-    async def _exchange(self, client: Client, claim: Claim, headers: Headers, body: bytes) -> NotPublished | None:
-        """One request and its answer: None when it was acknowledged, else what to raise."""
-        try:
-            response = await client.post(self._url, headers, body)
-        except aiohttp.ClientError as error:
+            if self._timeout is None:
+                return await client.post(self._url, headers, body)
+            async with asyncio.timeout(self._timeout):
+                return await client.post(self._url, headers, body)
+        except aiohttp.ClientError as error:  # some of these are a TimeoutError too
             return failure(error, self._redact)
+        except TimeoutError:
+            return NotPublished(f"no answer within {self._timeout:g} seconds")
         except ValueError as error:
             return _unsendable(self._redact(str(error)))
-        status = response.status
-        acknowledged = 200 <= status < 300
-        if acknowledged and response.content.is_eof():  # as almost always: there is nothing to wait for
-            return None
-        found = await beginning(response)
-        if acknowledged:
-            return None
+
+    async def _problem(self, answer: aiohttp.ClientResponse, claim: Claim, began: float) -> NotPublished:
+        """What to raise for an answer that is no acknowledgement."""
+        left = None if self._timeout is None else began + self._timeout - asyncio.get_running_loop().time()
+        found = await beginning(answer, left)
         now = claim.store_ms / 1000
-        return outcome(status, response.reason or "", response.headers, found, now=now, redact=self._redact)
+        return outcome(answer.status, answer.reason or "", answer.headers, found, now=now, redact=self._redact)
 
     def _request(self, claim: Claim) -> tuple[Headers, bytes]:
         """The headers and the body of one request; the client adds the headers that are always the same."""
-        body, content_type = claim.event.encode()
         if self._structured:
             body, content_type = cloudevents.structured(claim, self._source or ""), cloudevents.STRUCTURED
             headers = {}
         else:
+            body, content_type = claim.event.encode()
             headers = cloudevents.binary_headers(claim)
         headers["Content-Type"] = _header_value("its content type", content_type)
         if self._keys is not None:
@@ -181,7 +177,9 @@ def _read_url(text: str) -> URL:
 def _secret_values(url: URL, authorization: str | None, secret: str | None) -> list[str]:
     """What must not be repeated by an error: parts of the URL, the login and the keys of signatures."""
     found = [*url.query.values(), *tokens(url.raw_path), *map(unquote, tokens(url.raw_path))]
-    found += [part.partition("=")[2] for part in url.raw_query_string.split("&")]
+    for part in url.raw_query_string.split("&"):
+        name, equals, value = part.partition("=")
+        found += [value] if equals else [name, unquote_plus(name)]
     for word in (secret or "").split():
         found += [word, word.removeprefix(PREFIX), word.removeprefix(PREFIX).rstrip("=")]
     if authorization is not None:

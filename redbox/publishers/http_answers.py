@@ -26,13 +26,11 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa1-\U0010ffff]+")
 
 def outcome(
     status: int, phrase: str, headers: Mapping[str, str], body: bytes, *, now: float, redact: Callable[[str], str] = str
-) -> NotPublished | None:
-    """What to raise for an answer; None for an acknowledgement.
+) -> NotPublished:
+    """What to raise for an answer that is not 2xx.
 
     `now` is in seconds since 1970. `redact` removes secrets that the answer may repeat.
     """
-    if 200 <= status < 300:
-        return None
     reason = _reason(status, phrase, headers, body, redact)
     delay = retry_after(headers, now)
     if status in _UNAVAILABLE:

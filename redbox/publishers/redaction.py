@@ -24,11 +24,18 @@ _SHORTEST_PIECES: Final = 3  # letters on average: what has less is not made of 
 
 def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
     """A function that replaces these secrets in a text, also where they are quoted as in URLs, JSON or HTML."""
-    forms = {form for secret in secrets for form in _forms(secret) if len(form) >= SHORTEST_SECRET}
-    if not forms:
+    patterns = [pattern for secret in sorted(set(secrets), key=len, reverse=True) for pattern in _patterns(secret)]
+    if not patterns:
         return str
-    pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+    pattern = re.compile("|".join(patterns))
     return lambda text: pattern.sub(HIDDEN, text)
+
+
+def _patterns(secret: str) -> list[str]:
+    """Patterns for a secret: as the usual ways to quote write it, and then with each character quoted in any way."""
+    forms = sorted((form for form in _forms(secret) if len(form) >= SHORTEST_SECRET), key=len, reverse=True)
+    mixed = ["".join(map(_quoted, secret))] if len(secret) >= SHORTEST_SECRET and not secret.isalnum() else []
+    return [*map(re.escape, forms), *mixed]
 
 
 def _forms(secret: str) -> set[str]:
@@ -37,6 +44,22 @@ def _forms(secret: str) -> set[str]:
         secret, quote(secret, safe=""), quote(secret), quote_plus(secret), html.escape(secret),
         as_json, as_json.replace("/", "\\/"), json.dumps(secret, ensure_ascii=False)[1:-1],
     }  # fmt: skip
+
+
+def _quoted(character: str) -> str:
+    """A pattern for a character that some encoder may quote: `+` is also `%2B`, `%2b`, `\\u002B` and `&#43;`. It never
+    takes back what it took, so that no text makes the search slow."""
+    if character.isascii() and character.isalnum():
+        return character
+    code = ord(character)
+    units = character.encode("utf-16-be").hex()
+    found = [
+        "(?i:" + "".join(f"%{byte:02x}" for byte in character.encode()) + ")",
+        "(?i:" + "".join(rf"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)) + ")",
+        f"(?i:&#(?:0*{code}|x0*{code:x});)",
+        *sorted(map(re.escape, {f"\\{character}", html.escape(character), character}), key=len, reverse=True),
+    ]
+    return f"(?>{'|'.join([*found, *(['[+]'] if character == ' ' else [])])})"
 
 
 def shown_url(url: str) -> str:

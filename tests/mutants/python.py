@@ -49,6 +49,8 @@ FROZEN = ("tests/integration/test_frozen_server.py",)
 HARD_CASES = "tests/integration/test_hard_cases.py"
 HTTP = "tests/publishers/test_http.py"
 ANSWERS = "tests/publishers/test_http_answers.py"
+CONNECTIONS = "tests/publishers/test_connections.py"
+REDACTION = "tests/publishers/test_redaction.py"
 FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
 FILE_MODES = "tests/pipeline/test_permissions.py"
 CONDITION = "tests/pipeline/test_condition.py"
@@ -275,7 +277,17 @@ PYTHON_MUTANTS = [
     Mutant("what fails on a fresh connection is sent again", "redbox/publishers/connections.py", "return self._exchanges > 1 and not self._heard", "return not self._heard", (HTTP, "-k", "hangs_up")),
     Mutant("what was answered in part is sent again", "redbox/publishers/connections.py", "return self._exchanges > 1 and not self._heard", "return self._exchanges > 1", (HTTP, "-k", "in_part")),
     Mutant("a request is sent again on another kept connection", "redbox/publishers/connections.py", 'else {"force_close": True}', "else {}", (HTTP, "-k", "on_a_kept_connection")),
-    Mutant("a body that should not be there hides the status", "redbox/publishers/connections.py", "while not self._head_ended:", "while False:", (HTTP, "-k", "hide_the_status")),
+    Mutant("a body that should not be there hides the status", "redbox/publishers/connections.py", "if end := _end_of_head(seen):", "if end := None:", (HTTP, "-k", "hide_the_status")),
+    Mutant("a head that ends in two packets is not seen", "redbox/publishers/connections.py", "self._last = seen[-2:]", "pass", (CONNECTIONS, "-k", "packets_end")),
+    Mutant("an answer that nobody asked for is kept", "redbox/publishers/connections.py", "(self._body is not None and self._body.is_eof())", "False", (CONNECTIONS, "-k", "nobody_asked")),
+    Mutant("what a target says first is taken for an answer", "redbox/publishers/connections.py", "if data and (not self._exchanges or", "if data and (", (CONNECTIONS, "-k", "nobody_asked")),
+    Mutant("an unread answer holds no place", "redbox/publishers/connections.py", "            task = asyncio.create_task(beginning(unread))\n", "            self._places.release()\n            task = asyncio.create_task(beginning(unread))\n", (HTTP, "-k", "keeps_its_place")),
+    Mutant("an unread answer never gives its place back", "redbox/publishers/connections.py", "            task.add_done_callback(lambda _: self._finish(unread))\n", "", (HTTP, "-k", "gives_its_place_back")),
+    Mutant("an unread answer outlives the publisher", "redbox/publishers/connections.py", "        if self._unread:\n", "        if False:\n", (HTTP, "-k", "ends_unread_answers")),
+    Mutant("a cancellation hides a refusal", "redbox/publishers/connections.py", "suppress(Exception, asyncio.CancelledError)", "suppress(Exception)", (HTTP, "-k", "cancellation_in_the_body")),
+    Mutant("the body of a refusal may take longer than the timeout", "redbox/publishers/http.py", "await beginning(answer, left)", "await beginning(answer, None)", (HTTP, "-k", "timeout_in_the_body")),
+    Mutant("a secret in another case of its quotes is kept", "redbox/publishers/redaction.py", "return [*map(re.escape, forms), *mixed]", "return [*map(re.escape, forms)]", (REDACTION, "-k", "however")),
+    Mutant("a query without a name is shown", "redbox/publishers/http.py", "[value] if equals else [name, unquote_plus(name)]", "[value]", (HTTP, "-k", "without_a_name")),
     Mutant("the connection of a half-read answer is kept", "redbox/publishers/connections.py", "            response.close()\n", "            pass\n", (HTTP, "-k", "status_decides")),
     Mutant("a malformed trace is passed on", "redbox/publishers/base.py", "if trace and _is_traceparent(trace) and", "if trace and", ("tests/publishers/test_contract.py", "-k", "malformed_trace and http")),
     Mutant("signatures have the time of the relay's machine", "redbox/publishers/http.py", "claim.store_ms // 1000", '__import__("time").time_ns() // 10**9', (HTTP, "-k", "time_of_the_store")),

@@ -35,9 +35,9 @@ class Request:
 
 @dataclass
 class Reply:
-    """What to answer. `gate` or `delay` holds the answer back; `silent` never answers; `close` hangs up instead, and
-    `reset` does so rudely; `cut` hangs up after so many bytes of the body; `endless` repeats the body for ever; `raw`
-    is sent as it is."""
+    """What to answer. `gate` or `delay` holds the answer back, `hold` only its body; `silent` never answers; `close`
+    hangs up instead, and `reset` does so rudely; `cut` hangs up after so many bytes of the body; `endless` repeats the
+    body for ever; `raw` is sent as it is."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -45,6 +45,7 @@ class Reply:
     phrase: str | None = None
     delay: float = 0.0
     gate: asyncio.Event | None = None
+    hold: asyncio.Event | None = None
     silent: bool = False
     close: bool = False
     reset: bool = False
@@ -89,9 +90,9 @@ class Target:
         await self._until(lambda: len(self.requests) >= count)
         return self.requests
 
-    async def hung_up(self) -> None:
-        """Waits until no connection is open."""
-        await self._until(lambda: not self.open)
+    async def hung_up(self, but: int = 0) -> None:
+        """Waits until no connection is open, or only this many are."""
+        await self._until(lambda: len(self.open) <= but)
 
     async def end_idle(self) -> None:
         """Closes its side of every connection, and waits until the other side has closed them too."""
@@ -164,6 +165,9 @@ class Target:
             writer.write(reply.body[: reply.cut])
             await writer.drain()
             return False
+        if reply.hold is not None:
+            await writer.drain()
+            await reply.hold.wait()
         writer.write(reply.body)
         await writer.drain()
         while reply.endless:

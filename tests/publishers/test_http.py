@@ -19,6 +19,7 @@ import pytest
 from redbox import Box, Event, Relay
 from redbox.errors import InvalidURL, NotPublished, Reject, RetryLater, Unavailable, UsageError
 from redbox.events import HTTP_HEADERS
+from redbox.publishers import connections
 from redbox.publishers.registry import open_publisher
 from tests.publishers.claims import new_claim
 from tests.publishers.conftest import opened
@@ -136,6 +137,20 @@ async def test_structured_mode(redbox_runner):
     assert json.loads(first.body) == {**expected, "data": {"id": 42}}
     del expected["partitionkey"]
     assert json.loads(second.body) == {**expected, "id": "id-2", "datacontenttype": "image/png", "data_base64": "/w=="}
+
+
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+async def test_a_payload_is_encoded_once(redbox_runner, monkeypatch, mode: str):
+    encode, calls = Event.encode, list[Event]()
+
+    def counted(event: Event) -> tuple[bytes, str]:
+        calls.append(event)
+        return encode(event)
+
+    monkeypatch.setattr(Event, "encode", counted)
+    async with http_target() as target, opened(target.url, cloudevents=mode) as publisher:
+        await publisher.publish(new_claim())
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("mode", ["binary", "structured"])
@@ -304,6 +319,15 @@ async def test_no_credential_that_an_answer_repeats_is_kept(redbox_runner):
         assert str(problem) == "HTTP 401 Unauthorized: [redacted] or [redacted]"
 
 
+async def test_a_query_without_a_name_is_a_secret(redbox_runner):
+    async with http_target() as target, opened(f"{target.url}?flag%2Bsecret99&k=v4lue") as publisher:
+        target.reply = Reply(400, body=b"/hook?flag%2Bsecret99&k=v4lue flag+secret99 flag%2bsecret99")
+        with pytest.raises(Reject) as caught:
+            await publisher.publish(new_claim())
+    said = "/hook?[redacted]&k=[redacted] [redacted] [redacted]"
+    assert str(caught.value) == f"HTTP 400 Bad Request: {said}"
+
+
 # --- what comes back -------------------------------------------------------------------------------------------
 
 
@@ -321,6 +345,15 @@ async def test_each_class_of_answer(redbox_runner):
         assert isinstance(later, RetryLater)
         assert later.delay == 7
         assert type(await failure(target, Reply(500))) is NotPublished
+
+
+@pytest.mark.req("PC-1", "PC-4")
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])
+async def test_acknowledged(redbox_runner, status: int):
+    async with http_target() as target, opened(target.url) as publisher:
+        target.reply = Reply(status, {"retry-after": "9"}, body=b"" if status == 204 else b"whatever")
+        await publisher.publish(new_claim())
+        assert len(target.requests) == 1
 
 
 @pytest.mark.req("PC-1")
@@ -423,6 +456,60 @@ async def test_a_body_that_should_not_be_there_does_not_hide_the_status(redbox_r
         assert len(target.requests) == 2
 
 
+@pytest.mark.req("PC-1")
+async def test_an_acknowledgement_does_not_wait_for_its_body(redbox_runner, monkeypatch):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    async with http_target() as target:
+        target.reply = Reply(headers={"content-length": "10"}, body=b"short")
+        async with asyncio.timeout(10), opened(target.url, timeout=5) as publisher:
+            await publisher.publish(new_claim())
+        await target.hung_up()
+        assert len(target.requests) == 1
+
+
+@pytest.mark.req("PC-1")
+async def test_the_time_limit_of_a_relay_is_not_for_the_body_of_an_acknowledgement(redbox_box: Box, monkeypatch):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    await redbox_box.put(Event("a"))
+    async with http_target() as target:
+        target.reply = Reply(headers={"content-length": "10"}, body=b"short")
+        async with asyncio.timeout(20):
+            summary = await Relay(redbox_box, target.url, time_limit=0.3, attempts=1).drain()
+        assert (summary.published, len(target.requests)) == (1, 1)
+
+
+@pytest.mark.req("PC-4")
+async def test_a_timeout_in_the_body_of_a_refusal_does_not_hide_it(redbox_runner, monkeypatch):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    async with http_target() as target:
+        began = time.monotonic()
+        problem = await failure(target, Reply(422, {"content-length": "10"}, body=b"short"), timeout=0.2)
+        assert time.monotonic() - began < 15
+        assert (str(problem), type(problem)) == ("HTTP 422 Unprocessable Entity: short", Reject)
+        await target.hung_up()
+
+
+@pytest.mark.req("PC-4")
+async def test_a_cancellation_in_the_body_of_a_refusal_does_not_hide_it(redbox_runner, monkeypatch):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    reading = asyncio.Event()
+
+    async def beginning(*arguments: Any) -> bytes:
+        reading.set()
+        return await connections.beginning(*arguments)
+
+    monkeypatch.setattr("redbox.publishers.http.beginning", beginning)
+    async with http_target() as target, opened(target.url) as publisher:
+        target.reply = Reply(422, {"content-length": "10"}, body=b"short")
+        task = asyncio.ensure_future(publisher.publish(new_claim()))
+        async with asyncio.timeout(10):
+            await reading.wait()
+            task.cancel()
+            with pytest.raises(Reject, match="HTTP 422"):
+                await task
+        await target.hung_up()
+
+
 async def test_a_compressed_reason_is_not_shown(redbox_runner):
     async with http_target() as target:
         problem = await failure(target, Reply(500, {"content-encoding": "gzip"}, body=b"\x1f\x8bxyz"))
@@ -499,6 +586,22 @@ async def test_a_target_that_closes_connections_without_announcing_it(redbox_box
     assert (summary.published, summary.retried, summary.dead) == (500, 0, 0)
 
 
+@pytest.mark.req("PC-1")
+@pytest.mark.parametrize("stray", [200, 400])
+async def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next(redbox_runner, monkeypatch, stray: int):
+    monkeypatch.setattr("redbox.publishers.connections.KEEP_SECONDS", 60.0)
+    async with http_target() as target, opened(target.url) as publisher:
+        await publisher.publish(new_claim())
+        (writer,) = target.open
+        writer.write(Reply(stray).head())
+        with suppress(TimeoutError):
+            await target.hung_up()
+        target.reply = Reply(500)
+        with pytest.raises(NotPublished, match="HTTP 500"):
+            await publisher.publish(new_claim())
+        assert (len(target.requests), target.connections) == (2, 2)
+
+
 @pytest.mark.parametrize("number", [1, 20])
 async def test_connections_that_the_target_has_closed_are_closed(redbox_runner, number: int):
     async with http_target() as target, opened(target.url) as publisher:
@@ -566,6 +669,63 @@ async def test_cancelled_requests_close_their_connections_and_free_their_places(
             await target.hung_up()
         target.reply = Reply()
         await asyncio.gather(*(publisher.publish(new_claim()) for _ in range(5)))
+
+
+@pytest.mark.req("PC-3")
+async def test_an_answer_keeps_its_place_until_it_ends(redbox_runner, monkeypatch):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    hold = asyncio.Event()
+    async with http_target() as target, opened(target.url, max_connections=1) as publisher:
+        target.replies.append(Reply(hold=hold, body=b"late"))
+        await publisher.publish(new_claim())
+        second = asyncio.ensure_future(publisher.publish(new_claim()))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(target.requests) == 1
+        hold.set()
+        async with asyncio.timeout(10):
+            await second
+        assert (len(target.requests), target.connections) == (2, 1)
+
+
+@pytest.mark.req("PC-3")
+@pytest.mark.parametrize("reply", [Reply(body=b"y" * 65536, endless=True), Reply(headers={"content-length": "9"})])
+async def test_an_answer_that_does_not_end_gives_its_place_back(redbox_runner, monkeypatch, reply: Reply):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 0.05)
+    async with http_target() as target, opened(target.url, max_connections=1) as publisher:
+        target.reply = reply
+        async with asyncio.timeout(10):
+            for _ in range(3):
+                await publisher.publish(new_claim())
+        assert target.connections == 3
+
+
+async def test_closing_ends_unread_answers_although_a_request_is_under_way(redbox_runner, monkeypatch):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    gate = asyncio.Event()
+    async with http_target() as target, opened(target.url) as publisher:
+        target.replies.extend([Reply(headers={"content-length": "10"}, body=b"short"), Reply(gate=gate)])
+        await publisher.publish(new_claim())
+        task = asyncio.ensure_future(publisher.publish(new_claim()))
+        await target.received(2)
+        await publisher.aclose()
+        await target.hung_up(but=1)
+        gate.set()
+        await task
+        await target.hung_up()
+
+
+async def test_closing_while_an_answer_comes_in(redbox_runner, monkeypatch):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    gate = asyncio.Event()
+    async with http_target() as target, opened(target.url) as publisher:
+        target.reply = Reply(headers={"content-length": "10"}, gate=gate, body=b"short")
+        task = asyncio.ensure_future(publisher.publish(new_claim()))
+        await target.received(1)
+        await publisher.aclose()
+        gate.set()
+        await task
+        await target.hung_up()
 
 
 async def test_closing_while_requests_are_under_way(redbox_runner):

@@ -15,12 +15,6 @@ from redbox.publishers.redaction import redactor
 NOW = datetime.now(UTC).replace(microsecond=0)
 
 
-@pytest.mark.req("PC-1", "PC-4")
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])
-def test_acknowledged(status: int):
-    assert outcome(status, "", {"retry-after": "9"}, b"whatever", now=0.0) is None
-
-
 @pytest.mark.req("PC-4")
 @pytest.mark.parametrize(
     ("status", "without", "with_delay"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redbox.publishers.redaction import redactor, shown_url
+from redbox.publishers.redaction import HIDDEN, redactor, shown_url
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,30 @@ from redbox.publishers.redaction import redactor, shown_url
 )
 def test_a_secret_is_found_as_it_is_quoted_elsewhere(text: str):
     assert redactor(["a/b+c=<&>ü"])(f"[{text}]") == "[[redacted]]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"a\u002Fb\u002Bc\u003D\u003C\u0026\u003E\u0022",
+        r"a\/b\u002bc\u003d\u003c\u0026\u003e\"",
+        r"a/b+c=\u003c\u0026\u003e\"",
+        "a%2fb%2bc%3d%3c%26%3e%22",
+        "a/b%2bc=%3c&amp;%3E&quot;",
+        "a&#47;b&#43;c&#x3D;&lt;&amp;&gt;&#34;",
+    ],
+)
+def test_a_secret_is_found_however_its_characters_are_quoted(text: str):
+    assert redactor(['a/b+c=<&>"'])(f"[{text}]") == "[[redacted]]"
+
+
+def test_a_quoted_secret_that_begins_with_another_is_replaced_as_a_whole():
+    assert redactor(["abcd", "abcd+efgh"])(r"abcd\u002befgh abcd") == "[redacted] [redacted]"
+
+
+def test_no_text_makes_the_search_for_secrets_slow():
+    found = redactor(["\\" * 60, "%25" * 30])("\\" * 89 + "x" + "%25" * 20 + "%2525" * 9)
+    assert HIDDEN in found
 
 
 def test_the_longest_secret_is_replaced_first():
