@@ -363,6 +363,11 @@ class Workers:
 
     def interrupt(self) -> None:
         """Ends what is under way; those events go back."""
+        waiting = [*self._doomed, *self.buffer]  # for the dead-letter target; other events were taken back
+        self._doomed.clear()
+        self.buffer.clear()
+        for held in waiting:
+            self._judge.failed(held, Interrupted())
         for slot in self._slots:
             if slot.since is not None:
                 self._stop(slot, Interrupted())

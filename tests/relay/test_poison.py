@@ -387,3 +387,21 @@ async def test_a_dead_letter_target_that_is_down_is_not_asked_all_the_time(redbo
     summary = await drained(relay)
     assert (summary.dead, asked) == (0, 2)
     assert await states(redbox_box) == {State.PENDING: 2}
+
+
+@pytest.mark.req("RF-3")
+async def test_a_relay_stops_in_time_although_its_dead_letter_target_hangs(redbox_box: Box):
+    await put(redbox_box, 40)
+    began = asyncio.Event()
+
+    async def bury(event: Event) -> None:
+        began.set()
+        await asyncio.sleep(3600)
+
+    relay = Relay(redbox_box, Target(raises=Reject("bad")), dead_to=bury, concurrency=4, grace=0.05, breaker=None)
+    task = asyncio.create_task(relay.run())
+    async with asyncio.timeout(3):  # less than the time for settling, which nothing has to wait for
+        await began.wait()
+        relay.stop()
+        await task
+    assert await states(redbox_box) == {State.PENDING: 40}
