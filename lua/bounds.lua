@@ -19,6 +19,7 @@
 --- @include "now"
 --- @include "open_box"
 --- @include "rank_after"
+--- @include "as_number"
 
 local index, size, ranges = key[ARGV[1]], tonumber(ARGV[6]), tonumber(ARGV[7])
 local _, refusal = open_box()
@@ -31,7 +32,7 @@ if ARGV[4] ~= "" then
 end
 local last = redis.call("ZCOUNT", index, "-inf", ARGV[3] ~= "" and ARGV[3] or "+inf") - 1
 last = math.min(last, first + size * ranges - 1)
-local claims = tonumber(redis.call("HGET", key.counters, "claimed") or 0)
+local claims = as_number(redis.call("HGET", key.counters, "claimed"))
 local reply = { now_ms(), claims, math.max(0, last - first + 1) }
 while first <= last do
   local rank = math.min(first + size - 1, last)

@@ -13,6 +13,7 @@
 
 --- @include "keys"
 --- @include "open_box"
+--- @include "as_number"
 
 local PLACES = { "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "lost" }
 local _, refusal = open_box()
@@ -20,7 +21,7 @@ if refusal then
   return refusal
 end
 local given = redis.call("HMGET", key.counters, "claimed", "seq")
-local reply, found = { tonumber(given[1] or 0), tonumber(given[2] or 0) }, {}
+local reply, found = { as_number(given[1]), as_number(given[2]) }, {}
 for position, index in ipairs(PLACES) do
   found[position] = redis.call("ZMSCORE", key[index], unpack(ARGV))
 end

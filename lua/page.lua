@@ -28,6 +28,7 @@
 --- @include "rank_after"
 --- @include "glob"
 --- @include "describe"
+--- @include "as_number"
 
 local index, limit, look, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local pattern, wanted, text, ids_only, claims = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == "1", ARGV[13]
@@ -49,7 +50,7 @@ local function matches(id)
   end
   local place = event_key .. id
   local event = redis.call("HMGET", place, "state", "claim")
-  if not event[1] or (claims ~= "" and tonumber(event[2] or 0) > tonumber(claims)) then
+  if not event[1] or (claims ~= "" and as_number(event[2]) > tonumber(claims)) then
     return false
   end
   if wanted ~= "" then

@@ -45,7 +45,8 @@ local now = now_ms()
 local sure, replies, existing, refused = mode == "sure", {}, 0, false
 local created, options, unfinished_at, batch_ids, batch_unique, room = {}, {}, {}, {}, {}, math.huge
 if settings.max_pending > 0 and not sure then
-  room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting) - redis.call("ZCARD", key.suspect)
+  room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting)
+    - redis.call("ZCARD", key.suspect)
 end
 local event_keys, some_exist = look_up(2, FIELDS)
 

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- reap: CLAIMED → PENDING, for claims whose lease has ended.
 --
--- Guarantee: bounded; any number of reapers may run. A lease that ends later than any lease given now could, since the
--- server's clock was set back, is shortened to the longest lease: its relay may be alive, and renews it. The attempt stays counted; it is excused when the event was
--- claimed together with others, since then the expiry proves nothing against it. From the second expiry in a row the
--- event is a suspect. No event dies here: that needs an owner. Under the dead-head policy "skip" it also frees lines
--- that are still blocked, `limit` of them: an operator's process may have ended before it had freed them all.
+-- Guarantee: bounded; any number of reapers may run. The attempt stays counted; it is excused when the event was claimed
+-- together with others, since then the expiry proves nothing against it. From the second expiry in a row the event is a
+-- suspect. No event dies here: that needs an owner. A lease that ends later than the longest lease from now was given
+-- before the server's clock was set back, and is shortened to the longest lease: its relay may be alive, and renews it.
+-- Under the dead-head policy "skip" it also frees lines that are still blocked, `limit` of them: an operator's process
+-- may have ended before it had freed them all.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   limit    count
@@ -27,6 +28,7 @@
 --- @include "hint"
 --- @include "whole"
 --- @include "as_number"
+--- @include "lower_longest"
 
 local limit, delay = tonumber(ARGV[1]), tonumber(ARGV[2])
 local settings, refusal = open_box()
@@ -46,8 +48,9 @@ for _, id in ipairs(ended) do
     lost[#lost + 1] = id
   end
 end
-local far = settings.longest_lease > 0
-  and redis.call("ZRANGEBYSCORE", key.claimed, "(" .. whole(now + settings.longest_lease), "+inf", "LIMIT", 0, limit) or {}
+local longest = settings.longest_lease
+local far = longest > 0
+  and redis.call("ZRANGEBYSCORE", key.claimed, "(" .. whole(now + longest), "+inf", "LIMIT", 0, limit) or {}
 local blocked = settings.blocks and {} or redis.call("ZRANGE", key.blocked, 0, limit - 1)
 for _, ordering in ipairs(blocked) do
   touch_line(ordering, 1)
@@ -57,7 +60,7 @@ touch()
 local reply = { (#ended == limit or #far == limit or #blocked == limit) and 1 or 0 }
 for position, item in ipairs(expired) do
   local id, event = item[1], item[2]
-  local expiries, why = as_number(event[8]) + 1, "lease expired while held by " .. event[2]
+  local expiries, why = as_number(event[8]) + 1, "lease expired while held by " .. (event[2] or "an unknown relay")
   remember(id, now, event[3], "expired", event[2], why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", now + delay, "last_error", why,
     "expiries", expiries)
@@ -77,10 +80,10 @@ for _, ordering in ipairs(blocked) do
   free_line(ordering, now)
 end
 for _, id in ipairs(far) do
-  redis.call("ZADD", key.claimed, whole(now + settings.longest_lease), id)
+  redis.call("ZADD", key.claimed, whole(now + longest), id)
 end
-if settings.longest_lease > 0 and redis.call("ZCARD", key.claimed) == 0 then
-  redis.call("HDEL", key.meta, "longest_lease")
+if longest > 0 then
+  lower_longest(longest, now)
 end
 count("expired", #expired)
 hint()

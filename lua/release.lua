@@ -27,6 +27,7 @@
 --- @include "count"
 --- @include "hint"
 --- @include "as_number"
+--- @include "moment"
 
 local relay, who, why, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local operator = relay == ""
@@ -69,7 +70,7 @@ touch()
 
 for _, item in ipairs(settled) do
   local id, event = item[1], item[2]
-  local available_at = delay == "" and (tonumber(event[9]) or tonumber(event[11]) or now) or now + (tonumber(delay) or 0)
+  local available_at = delay == "" and moment(event[9], event[11], now) or now + (tonumber(delay) or 0)
   remember(id, now, event[3], "released", operator and who or event[2], why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at)
   redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")

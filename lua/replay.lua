@@ -126,7 +126,7 @@ for _, item in ipairs(blocking) do
   end
   redis.call("ZREM", event[1] == "DEAD" and key.dead or key.published, id)
   if ordering then
-    join_line(id, ordering, settings.blocks and event[1] == "DEAD" and event[10])
+    join_line(id, ordering, settings.blocks and event[1] == "DEAD" and event[10], now)
   end
   enqueue(id, available_at, reset and 0 or tries(event[5], event[11]), 0, ordering, event[3])
 end

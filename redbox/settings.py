@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -11,6 +12,7 @@ from redbox.arguments import shown
 from redbox.errors import InvalidSetting, NewerLayout, StoreError
 
 LAYOUT: Final = 1
+_LAYOUT: Final = re.compile("[0-9]{1,9}")
 MAX_PAYLOAD: Final = 1024 * 1024
 BATCH_COUNT: Final = 1000
 BATCH_BYTES: Final = 8 * 1024 * 1024
@@ -62,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def readable(cls, meta: dict[str, str]) -> tuple[Settings, list[str]]:
         """The settings that can be read, the others by default; and the names of those."""
         layout = meta.get("layout", str(LAYOUT))
-        if not layout.isascii() or not layout.isdigit() or int(layout) > LAYOUT:
+        if not _LAYOUT.fullmatch(layout) or int(layout) > LAYOUT:
             raise NewerLayout
         known: dict[str, str | None] = {}
         wrong = []

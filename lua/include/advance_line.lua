@@ -2,6 +2,7 @@
 --- @include "enqueue"
 --- @include "tries"
 --- @include "as_number"
+--- @include "moment"
 -- Makes the first event of a line its head: it moves from waiting to where claims look. An id without an event is
 -- moved to lost, and the next one is taken.
 local function advance_line(ordering_key, now)
@@ -10,10 +11,12 @@ local function advance_line(ordering_key, now)
     if not id then
       return
     end
-    local event = redis.call("HMGET", event_key .. id, "created_at", "available_at", "attempts", "expiries", "earlier_attempts")
+    local event = redis.call("HMGET", event_key .. id, "created_at", "available_at", "attempts", "expiries",
+      "earlier_attempts")
     redis.call("ZREM", key.waiting, id)
     if event[1] then
-      enqueue(id, tonumber(event[2]) or tonumber(event[1]) or now, tries(event[3], event[5]), as_number(event[4]), ordering_key, false)
+      local available_at = moment(event[2], event[1], now)
+      enqueue(id, available_at, tries(event[3], event[5]), as_number(event[4]), ordering_key, false)
       return
     end
     redis.call("ZREM", line_key .. ordering_key, id)

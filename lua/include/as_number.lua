@@ -1,5 +1,5 @@
--- A count that an event's hash holds: 0 without one, and where something else wrote what is no number. A script that fails
--- there would stop in the middle, and again for every other event of the same call.
+-- A count that a hash holds: a plain whole number of at most 15 digits. Without one, and where something else wrote
+-- another text, it is 0: a script that failed there would stop in the middle, and again for the other events of the call.
 local function as_number(text)
-  return tonumber(text) or 0
+  return text and #text <= 15 and not string.find(text, "%D") and tonumber(text) or 0
 end

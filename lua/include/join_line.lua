@@ -1,26 +1,29 @@
 --- @include "keys"
 --- @include "tries"
--- Gives an event its place in its line: `own`, the number of its earlier place, or the tail without one. A dead head that
--- is still in its line stays where it is. An event is never put before a head that was claimed: it joins the tail then.
-local function join_line(id, ordering_key, own)
+--- @include "as_number"
+--- @include "moment"
+-- Gives an event its place in its line: `seq`, the number of its earlier place, or the tail without one that can be read.
+-- A dead head that is still in its line stays where it is. An event is never put before a head that was claimed: it joins
+-- the tail then.
+local function join_line(id, ordering_key, seq, now)
   local line = line_key .. ordering_key
   if redis.call("ZSCORE", line, id) then
     redis.call("ZREM", key.blocked, ordering_key)
     return
   end
-  local head = redis.call("ZRANGE", line, 0, 0, "WITHSCORES")
-  if own and head[1] and tonumber(own) < tonumber(head[2]) then
+  local own, head = as_number(seq), redis.call("ZRANGE", line, 0, 0, "WITHSCORES")
+  if own > 0 and head[1] and own < tonumber(head[2]) then
     local event = redis.call("HMGET", event_key .. head[1], "attempts", "available_at", "created_at", "state",
       "earlier_attempts")
     if event[4] == "PENDING" and tries(event[1], event[5]) == 0 then
       redis.call("ZREM", key.pending, head[1])
       redis.call("ZREM", key.suspect, head[1])
-      redis.call("ZADD", key.waiting, event[2] or event[3], head[1])
+      redis.call("ZADD", key.waiting, moment(event[2], event[3], now), head[1])
     else
-      own = false
+      own = 0
     end
   end
-  if not own then
+  if own == 0 then
     own = redis.call("HINCRBY", key.counters, "seq", 1)
     redis.call("HSET", event_key .. id, "seq", own)
   end

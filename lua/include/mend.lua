@@ -1,6 +1,7 @@
 --- @include "keys"
 --- @include "tries"
 --- @include "whole"
+--- @include "as_number"
 --- @include "enqueue"
 -- Completes an event that an interrupted put left unfinished; its body is written by the caller. It keeps its attempts and
 -- its place in its line, if it has one: others may wait behind it.
@@ -18,6 +19,6 @@ local function mend(id, left, own, available_at, now)
   if own and own.unique then
     redis.call("HSET", event, "unique_key", own.unique, "unique_scope", own.scope)
   end
-  enqueue(id, available_at, tries(left.attempts, left.earlier_attempts), tonumber(left.expiries or 0), own and own.ordering,
-    own and own.unique)
+  enqueue(id, available_at, tries(left.attempts, left.earlier_attempts), as_number(left.expiries),
+    own and own.ordering, own and own.unique)
 end

@@ -1,4 +1,5 @@
 --- @include "keys"
+--- @include "as_number"
 -- Reads the box's settings. The second result is the error to return when this version does not understand the box.
 -- A box that does not exist yet has the default settings; `exists` tells.
 local LAYOUT = 1
@@ -13,8 +14,8 @@ local function open_box()
     exists = meta[1],
     paused = meta[2],
     blocks = meta[3] == "block",
-    max_pending = tonumber(meta[4] or 0) or 0,
+    max_pending = as_number(meta[4]),
     deletes = meta[5] == "0",
-    longest_lease = tonumber(meta[6] or 0) or 0,
+    longest_lease = as_number(meta[6]),
   }
 end

@@ -13,9 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from redbox import keys
+from redbox.arguments import shown
 from redbox.errors import NewerEvent, StoreError
 from redbox.events import State, UniqueScope
 from redbox.store.codec import decode_body
+from redbox.store.damage import is_count
 
 HISTORY: Final = 8
 SUSPECT_FROM: Final = 2  # expired leases in a row
@@ -195,8 +197,8 @@ def _damaged_fields(event: Seen) -> Iterator[Found]:
     if fields.get("state", "DEAD") not in _STATES:
         yield "fields", f"state is {fields['state']!r}"
     for name in _NUMBERS & fields.keys():
-        if not fields[name].removeprefix("-").isdecimal():
-            yield "fields", f"{name} is {fields[name]!r}, not a whole number"
+        if not is_count(fields[name].removeprefix("-")):
+            yield "fields", f"{name} is {shown(fields[name])}, not a whole number"
 
 
 def _kept(event: Seen) -> Iterator[Found]:

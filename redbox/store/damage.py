@@ -7,6 +7,7 @@ from typing import Any, Final
 from redbox.events import State, UniqueScope
 
 LAST_MS: Final = 253_370_764_800_000  # the year 9999: later moments have no datetime
+_DIGITS: Final = 18  # of a count; `int` refuses texts of several thousand digits
 _MOMENTS: Final = ("created_at", "available_at", "claimed_at", "published_at", "died_at")
 _COUNTS: Final = ("attempts", "excused", "expiries", "claim", "earlier_attempts")
 
@@ -16,7 +17,7 @@ def is_moment(text: str) -> bool:
 
 
 def is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return len(text) <= _DIGITS and text.isascii() and text.isdigit()
 
 
 def score_ms(score: Any) -> int:

@@ -27,6 +27,7 @@ from redis.exceptions import (
 )
 
 from redbox import keys
+from redbox.arguments import shown
 from redbox.errors import (
     DurabilityNotReached,
     NotPermitted,
@@ -38,6 +39,7 @@ from redbox.errors import (
 )
 from redbox.store.append_only_file import AppendOnlyFile
 from redbox.store.connect import Endpoint
+from redbox.store.damage import is_count
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
 from redbox.store.errors import code, translate
 from redbox.store.line import WAIT_PATIENCE, Command, NotConnected, Wait
@@ -331,8 +333,14 @@ class Store:
     async def time_and_claims(self) -> tuple[int, int]:
         """The store's clock, in ms, and then the highest claim number so far."""
         commands = [("TIME",), ("HGET", keys.counters(self.box), "claimed")]
-        (seconds, microseconds), claims = await self.exchange(commands, repeat=True)
-        return int(seconds) * 1000 + int(microseconds) // 1000, int(claims or 0)
+        (seconds, microseconds), reply = await self.exchange(commands, repeat=True)
+        claims = "0" if reply is None else reply.decode(errors="replace")
+        if not is_count(claims):
+            raise StoreError(
+                f"the number of claims of this box cannot be read: it is {shown(claims)}; set the field claimed of "
+                f"{keys.counters(self.box)} to a number above the claim number of every event"
+            )
+        return int(seconds) * 1000 + int(microseconds) // 1000, int(claims)
 
     async def meta(self) -> Any:
         """The meta hash as a flat list; empty when the box does not exist."""

@@ -8,7 +8,7 @@ import pytest
 
 from redbox import Box, Event, Phase, RedboxError, State, keys
 from redbox.errors import StoreError
-from redbox.testing import advance
+from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, known
 
 
@@ -57,12 +57,29 @@ async def test_a_heartbeat_that_cannot_be_read_is_reported_and_the_others_are_re
 
 
 @pytest.mark.req("RO-1")
-async def test_a_total_that_is_no_number_is_reported_and_the_others_are_read(box: Box):
+@pytest.mark.parametrize("value", ["many", "9" * 5000])
+async def test_a_total_that_is_no_number_is_reported_and_the_others_are_read(box: Box, value: str):
     await box.put(Event("n"))
-    await write(box, ("HSET", keys.counters(box.name), "published", "many", b"\xff", "1"))
+    await write(box, ("HSET", keys.counters(box.name), "published", value, b"\xff", "1"))
     stats = await box.stats()
     assert (stats.totals["put"], "published" in stats.totals) == (1, False)
     assert stats.unreadable == ["the total published"]
+
+
+@pytest.mark.req("SC-4")
+@pytest.mark.parametrize("value", ["many", "1.5", "9" * 30])
+async def test_a_total_that_is_no_number_stops_no_relay(box: Box, value: str):
+    totals = [(total, value) for total in ("put", "published", "expired", "retried", "replayed", "dead")]
+    await write(box, ("HSET", keys.counters(box.name), *(part for pair in totals for part in pair)))
+    await box.put_many([Event("n", event_id=each) for each in ("a", "b")])
+    await box.claim("relay-1", lease=10)
+    await advance(box, minutes=1)
+    assert await box.reap() == ["a", "b"]
+    a, b = await box.claim("relay-1")
+    assert await box.retry(a, delay=1) == [True]
+    assert await box.ack(b) == [True]
+    assert (await known(box, "b")).state is State.PUBLISHED
+    assert (await box.replay(["b"])).replayed == 1
 
 
 @pytest.mark.req("RO-1", "OP-2")
@@ -97,8 +114,9 @@ async def test_a_moment_beyond_all_times_does_not_break_stats(box: Box, index: s
 
 
 @pytest.mark.req("RO-1")
-async def test_a_layout_that_is_no_number_is_refused_with_a_sentence(box: Box):
-    await write(box, ("HSET", keys.meta(box.name), "layout", "x"))
+@pytest.mark.parametrize("layout", ["x", "9" * 5000])
+async def test_a_layout_that_is_no_number_is_refused_with_a_sentence(box: Box, layout: str):
+    await write(box, ("HSET", keys.meta(box.name), "layout", layout))
     for call in (box.stats, box.settings, lambda: box.put(Event("n")), lambda: box.claim("relay-1")):
         with pytest.raises(RedboxError, match=r"layout|newer redbox"):
             await call()
@@ -112,7 +130,9 @@ DAMAGES: dict[str, tuple[Any, ...]] = {
     "no created_at": ("HDEL", "created_at"),
     "created_at": ("HSET", "created_at", "yesterday"),
     "created_at beyond all times": ("HSET", "created_at", "9" * 30),
+    "created_at with too many digits for int": ("HSET", "created_at", "9" * 5000),
     "attempts": ("HSET", "attempts", "many"),
+    "attempts with too many digits for int": ("HSET", "attempts", "9" * 5000),
     "died_at": ("HSET", "died_at", "x"),
     "claim": ("HSET", "claim", "x"),
     "no event_type": ("HDEL", "event_type"),
@@ -132,13 +152,23 @@ async def test_a_damaged_event_is_listed_as_such_and_hides_no_other(box: Box, da
     assert record.damaged
     assert record.problem is not None
     assert "event b cannot be read in full" in record.problem
+    problems = await check_invariants(box)
+    assert problems
+    assert all(each.startswith("b: ") for each in problems)
     whole = await known(box, "c")
     assert (whole.damaged, whole.problem, whole.state) == (False, None, State.DEAD)
 
 
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize(
-    "line", ["nonsense", "x\t1\tdied\tr\twhy", "1\tx\tdied\tr\twhy", f"{'9' * 30}\t1\tdied\tr\twhy"]
+    "line",
+    [
+        "nonsense",
+        "x\t1\tdied\tr\twhy",
+        "1\tx\tdied\tr\twhy",
+        f"{'9' * 30}\t1\tdied\tr\twhy",
+        f"1\t{'9' * 5000}\tdied\tr\twhy",
+    ],
 )
 async def test_a_damaged_history_is_told_as_far_as_it_can_be_read(box: Box, line: str):
     await bury(box, Event("n", event_id="a"), reason="no")
@@ -170,27 +200,142 @@ async def test_an_id_that_is_not_utf_8_hides_no_other(box: Box):
 
 @pytest.mark.req("SC-2", "SC-7")
 @pytest.mark.parametrize("field", ["attempts", "excused", "expiries", "earlier_attempts"])
-async def test_a_count_that_is_no_number_stops_no_relay(box: Box, field: str):
+@pytest.mark.parametrize("many", ["many", "nan", "inf", "1e300", "9" * 30])
+async def test_a_count_that_is_no_number_stops_no_relay(box: Box, field: str, many: str):
     """One event must not keep all others from being claimed, settled or reaped."""
     await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("a", "b")])
     await box.put(Event("n", event_id="c"))
     where = keys.event(box.name, "a")
     await box.release(await box.claim("relay-1"))
-    await write(box, ("HSET", where, field, "many"))
+    await write(box, ("HSET", where, field, many))
     assert [claim.event_id for claim in await box.claim("relay-1", lease=10)] == ["a", "c"]
-    await write(box, ("HSET", where, field, "many"))
+    await write(box, ("HSET", where, field, many))
     await advance(box, minutes=1)
     assert sorted(await box.reap()) == ["a", "c"]
-    await write(box, ("HSET", where, field, "many"))
+    await write(box, ("HSET", where, field, many))
     claims = await box.claim("relay-1")
-    await write(box, ("HSET", where, field, "many"))
+    await write(box, ("HSET", where, field, many))
     assert await box.retry(claims, delay=1) == [True] * len(claims)
-    await write(box, ("HSET", where, field, "many"))
+    await write(box, ("HSET", where, field, many))
     assert await box.operate.reschedule(["a", "c"], who="ada", why="now") == ["OK", "OK"]
-    await write(box, ("HSET", where, field, "many"))
+    await write(box, ("HSET", where, field, many))
     while claims := await box.claim("relay-1"):
         assert all(await box.ack(claims))
     assert (await box.stats()).totals["published"] == 3
+
+
+@pytest.mark.req("SC-2")
+@pytest.mark.parametrize("value", ["many", "", "inf", "-inf", "nan", "0x10", "1e3", "1.5", "-1", " 1", "9" * 16])
+async def test_a_count_is_a_plain_whole_number_or_counts_as_none(box: Box, value: str):
+    await box.put(Event("n", event_id="a"))
+    await write(box, ("HSET", keys.event(box.name, "a"), "attempts", value, "excused", value))
+    (claim,) = await box.claim("relay-1")
+    assert (claim.attempts, claim.excused) == (1, 0)
+    assert await box.retry(claim, delay=1, excuse=True) == [True]
+    record = await known(box, "a")
+    assert (record.attempts, record.excused) == (1, 1)
+
+
+@pytest.mark.req("SC-7")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("HDEL", "claimed_by"),
+        ("HDEL", "claim"),
+        ("HDEL", "claimed_at", "claimed_by", "claim", "attempts", "created_at", "event_type"),
+        ("HSET", "claim", "x"),
+        ("HSET", "claimed_by", b"\xff"),
+        ("HDEL", "state"),
+        ("HSET", "state", "GONE"),
+    ],
+    ids=["claimed_by", "no claim", "all", "claim", "bytes", "no state", "state"],
+)
+async def test_a_damaged_claim_keeps_no_other_from_being_given_back(box: Box, damage: tuple[Any, ...]):
+    await box.put_many([Event("n", event_id=each) for each in ("a", "b", "c")])
+    await box.claim("relay-1", lease=10)
+    command, *rest = damage
+    await write(box, (command, keys.event(box.name, "a"), *rest))
+    await advance(box, minutes=1)
+    given_back = await box.reap()
+    assert given_back == (["b", "c"] if "state" in rest else ["a", "b", "c"])
+    stats = await box.stats()
+    assert (stats.phases[Phase.IN_FLIGHT], stats.lost_ids) == (0, ["a"] if "state" in rest else [])
+
+
+@pytest.mark.req("RO-2")
+@pytest.mark.parametrize("number", ["abc", "nan", "inf", "", "-1", "9" * 30])
+async def test_a_damaged_claim_number_keeps_no_other_from_being_replayed(box: Box, number: str):
+    await bury(box, *(Event("n", event_id=each) for each in ("a", "b", "c")))
+    await write(box, ("HSET", keys.event(box.name, "a"), "claim", number))
+    await box.replay(state="DEAD")
+    assert [(await known(box, each)).state for each in ("b", "c")] == [State.PENDING] * 2
+    report = await box.replay(["a"])  # by its id, whatever its number
+    assert (await known(box, "a")).state is State.PENDING, report
+
+
+@pytest.mark.req("RO-1")
+async def test_a_damaged_counter_of_claims_keeps_nothing_from_being_read(box: Box):
+    await bury(box, Event("n", event_id="a"))
+    await write(box, ("HSET", keys.counters(box.name), "claimed", "many", "seq", "many"))
+    assert await listed(box, state="DEAD") == ["a"]
+    assert len(await box._store.examine(["a"])) == 3
+    with pytest.raises(StoreError, match=r"the number of claims of this box cannot be read: it is 'many'; set"):
+        await box.replay(state="DEAD")
+    assert (await box.replay(["a"])).replayed == 1
+
+
+@pytest.mark.req("SC-4")
+@pytest.mark.parametrize("field", ["attempts", "earlier_attempts", "expiries"])
+@pytest.mark.parametrize("value", ["x", "nan", "inf"])
+async def test_an_unfinished_put_with_a_damaged_count_is_completed(box: Box, field: str, value: str):
+    event = Event("n", {"a": 1}, event_id="a")
+    await box.put(event)
+    await write(box, ("HSET", keys.event(box.name, "a"), field, value), ("DEL", keys.body(box.name, "a")))
+    await box.put(event)
+    (claim,) = await box.claim("relay-1")
+    assert claim.event.payload == b'{"a":1}'
+
+
+@pytest.mark.req("OP-1")
+@pytest.mark.parametrize("value", ["x", "nan", "inf", "-inf", "1e300", ""])
+async def test_a_damaged_moment_stops_no_line(box: Box, value: str):
+    await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("a", "b")])
+    where = keys.event(box.name, "b")
+    await write(box, ("HSET", where, "available_at", value, "created_at", value))
+    assert await box.ack(await box.claim("relay-1")) == [True]
+    assert await box.claim("relay-1") == []  # it cannot be read, and has failed
+    assert (await known(box, "b")).last_error is not None
+    await write(box, ("HDEL", where, "available_at"), ("HSET", where, "created_at", "1"))
+    await box.operate.reschedule(["b"], who="ada", why="mended")
+    (claim,) = await box.claim("relay-1")
+    await write(box, ("HSET", where, "available_at", value, "created_at", value))
+    assert await box.release(claim) == [True]
+    await write(box, ("HSET", where, "available_at", "1", "created_at", "1"))
+    assert [claim.event_id for claim in await box.claim("relay-1")] == ["b"]
+
+
+@pytest.mark.req("OP-4")
+@pytest.mark.parametrize("value", ["x", "nan", "inf", "-1", ""])
+@pytest.mark.parametrize("damaged", ["seq", "available_at"])
+async def test_a_dead_event_with_a_damaged_place_can_be_replayed(box: Box, damaged: str, value: str):
+    """Under the policy "block" it returns to its place; without a readable one it joins the tail."""
+    await box.operate.configure(dead_head="block", who="ada", why="test")
+    await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("a", "b")])
+    await box.operate.kill(["b"], who="ada", why="test")  # in the middle of its line: it leaves it
+    await box.put(Event("n", event_id="c", ordering_key="k"))
+    await box.ack(await box.claim("relay-1"))
+    dead, head = keys.event(box.name, "b"), keys.event(box.name, "c")
+    if damaged == "seq":
+        await write(box, ("HSET", dead, "seq", value))
+    else:
+        await write(box, ("HSET", head, "available_at", value))
+    assert (await box.replay(["b"])).replayed == 1
+    await write(box, ("HDEL", head, "available_at"))
+    order = []
+    while claims := await box.claim("relay-1"):
+        order += [claim.event_id for claim in claims]
+        await box.ack(claims)
+    assert order == (["c", "b"] if damaged == "seq" else ["b", "c"])
 
 
 # --- the log of operators ----------------------------------------------------------------------------------------

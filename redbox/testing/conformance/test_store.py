@@ -791,6 +791,69 @@ async def test_a_long_lease_of_the_past_does_not_count_for_ever(box: Box):
 
 
 @pytest.mark.req("SC-7")
+async def test_a_long_lease_of_the_past_does_not_count_on_a_box_that_is_never_idle(box: Box):
+    long = await put_and_claim(box, lease=100_000)
+    claim = await put_and_claim(box, lease=30)
+    assert await box.ack(long) == [True]
+    assert await box.reap() == []  # the other one is still claimed
+    await advance(box, hours=-3)
+    await box.reap()
+    await advance(box, seconds=31)
+    assert await box.reap() == [claim.event_id]
+
+
+@pytest.mark.req("SC-7", "PL-6")
+async def test_no_lease_is_shortened_while_the_clock_runs_on(box: Box):
+    """However late in a lease a reap looks at it, and whichever lease comes next."""
+    claim = await put_and_claim(box, lease=600)
+    for passed, lease in ((590, 600), (599, 30), (29, 3600), (3500, 5), (1, 600)):
+        await advance(box, seconds=passed)
+        assert await box.reap() == []
+        assert await box.renew(claim, lease=lease) == [True]
+        lease_until = (await known(box, claim.event_id)).lease_until
+        assert await box.reap() == []
+        assert (await known(box, claim.event_id)).lease_until == lease_until
+
+
+@pytest.mark.req("SC-7", "PL-6")
+async def test_a_lease_keeps_what_is_left_of_it_when_the_clock_is_set_back_late(box: Box):
+    """A reap shortly before the end of a lease lowers the longest lease; no relay loses time by that."""
+    claim = await put_and_claim(box, lease=600)
+    await advance(box, seconds=595)
+    assert await box.reap() == []
+    await advance(box, hours=-3)
+    before = await store_time(box)
+    assert await box.reap() == []
+    lease_until = (await known(box, claim.event_id)).lease_until
+    assert lease_until is not None
+    assert timedelta(seconds=4) <= lease_until - before <= timedelta(seconds=300)
+
+
+@pytest.mark.req("SC-7")
+async def test_the_longest_lease_rarely_changes(box: Box):
+    """Transactions watch the hash that holds it."""
+    claim = await put_and_claim(box, lease=30)
+    await box.reap()
+    meta = await box._store.meta()
+    for _ in range(3):
+        await advance(box, seconds=14)
+        await box.reap()
+        assert await box._store.meta() == meta
+        assert await box.renew(claim, lease=30) == [True]
+
+
+@pytest.mark.req("SC-7")
+@pytest.mark.parametrize("value", ["many", "nan", "inf", "-1", "1e300"])
+async def test_a_longest_lease_that_cannot_be_read_ends_no_lease(box: Box, value: str):
+    claim = await put_and_claim(box, lease=30)
+    await box._store.exchange([("HSET", keys.meta(box.name), "longest_lease", value)])
+    lease_until = (await known(box, claim.event_id)).lease_until
+    assert await box.reap() == []
+    assert await box.reap() == []
+    assert (await known(box, claim.event_id)).lease_until == lease_until
+
+
+@pytest.mark.req("SC-7")
 async def test_many_leases_are_shortened_in_bounded_steps(box: Box):
     await box.put_many([Event("n") for _ in range(250)])
     await box.claim("relay-1", limit=250, lease=30)
