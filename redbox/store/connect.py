@@ -21,7 +21,7 @@ from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from redbox.errors import InvalidURL, MissingExtra, StoreFull, UntrustedStore, UsageError
+from redbox.errors import InvalidURL, MissingExtra, RedboxError, StoreFull, UntrustedStore, UsageError
 from redbox.store.attempt import SharedAttempt
 from redbox.store.line import Command, NotConnected, Wait
 from redbox.store.wire import READ_TIMEOUT, ClusterWire, SingleWire, Wire
@@ -51,7 +51,7 @@ def describe(url: str) -> str:
     """The URL without its secrets; one that cannot be right is not repeated."""
     try:
         return from_url(url).description
-    except UsageError:
+    except (RedboxError, OSError):  # such as a working directory that was removed
         return "the store"
 
 
@@ -333,30 +333,34 @@ class _Acquisition:
 def _embedded(directory: str) -> Endpoint:
     if not directory:
         raise InvalidURL("embedded: names no directory; use embedded:./data")
+    place = os.path.join(os.getcwd(), directory)  # now: the process may go elsewhere
     try:
-        _check_link(directory)
-        place = os.path.realpath(directory)  # now: the process may go elsewhere
         os.fsencode(place)
     except ValueError:
         raise InvalidURL("embedded: does not name a directory that can exist") from None
+    if "\0" in place:
+        raise InvalidURL("embedded: does not name a directory that can exist")
 
     async def open_wire() -> Wire:
-        acquisition = _Acquisition(place)
+        resolved = await asyncio.to_thread(_resolve, place)
+        acquisition = _Acquisition(resolved)
         try:
             path = await asyncio.to_thread(acquisition.acquire)  # anyio would keep what a closed loop left
         except BaseException:  # cancelled, or its event loop was closed
             acquisition.abandon()
             raise
-        return EmbeddedWire(place, path)
+        return EmbeddedWire(resolved, path)
 
     return Endpoint(f"embedded:{directory}", open_wire)
 
 
-def _check_link(directory: str) -> None:
+def _resolve(directory: str) -> str:
+    """The directory without links; raises UntrustedStore for a link that another user has put there."""
     if os.name == "posix":  # elsewhere there is no embedded server, and opening it says so
         from redbox.store.private_directory import check_link
 
         check_link(directory)
+    return os.path.realpath(directory)
 
 
 _shared_memory: dict[str, Any] = {}

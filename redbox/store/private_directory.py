@@ -1,8 +1,8 @@
 """Checks that the directory of an embedded server, what is in it, and the server itself belong to this user.
 
-Whoever may write into the directory could put a symbolic link where the server writes a file, or a server of their own
-where events are sent. The directory is opened once and used through its descriptor, so that nobody who may write into a
-directory above it can exchange it between the check and the use.
+A user with write access to the directory could put a symbolic link where the server writes a file, or run a server of
+their own where events are sent. The directory is opened once and used through its descriptor, so that a user with write
+access to a directory above it cannot exchange it between the check and the use.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def check_link(directory: str) -> None:
     made by the owner of the directory in which they are.
     """
     try:
-        found = os.lstat(directory)
+        found = os.lstat(directory.rstrip("/") or "/")  # with a slash at its end, a link would be followed here
         parent = os.stat(os.path.dirname(os.path.abspath(directory)))
     except (OSError, ValueError):  # no such directory yet, or none that can exist
         return
@@ -192,7 +192,8 @@ def _make_private(directory: int, entry: str, name: str) -> bool:
 
 
 def _peer(connection: socket.socket) -> int | None:
-    """The user that the other end of a unix socket ran as when it began to listen; None where nobody tells."""
+    """The user that the other end of a unix socket ran as when it began to listen; None where the platform does not
+    report it."""
     if sys.platform.startswith("linux"):
         credentials = struct.Struct("iII")  # pid, uid, gid
         answer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 from redbox import Box, Event, UntrustedStore
 from redbox.cli.app import cli
-from redbox.store import embedded, private_directory
+from redbox.store import connect, embedded, private_directory
 from tests.servers import valkey_binary
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def use(directory: Path) -> None:
     assert embedded.wait_stopped(directory)
 
 
-async def put(directory: Path) -> None:
-    async with Box.open(f"embedded:{directory}", name="orders") as opened:
+async def put(directory: Path, end: str = "") -> None:
+    async with Box.open(f"embedded:{directory}{end}", name="orders") as opened:
         await opened.put(Event("order.paid", {"card": "4111"}))
 
 
@@ -334,14 +334,36 @@ def test_other_files_in_the_directory_are_left_alone(tmp_path: Path, box: Path) 
 
 
 @as_root
-def test_a_link_that_another_user_put_into_a_shared_directory_is_refused(shared: Path) -> None:
+@pytest.mark.parametrize("end", ["", "/", "//"])
+def test_a_link_that_another_user_put_into_a_shared_directory_is_refused(shared: Path, end: str) -> None:
     own, link = shared / "own", shared / "link"
     own.mkdir(mode=0o700)
     link.symlink_to(own)
     os.chown(link, SOMEBODY, SOMEBODY, follow_symlinks=False)
-    with pytest.raises(UntrustedStore, match=rf"link is a symbolic link that user {SOMEBODY} has put there"):
-        Box.open(f"embedded:{link}")
+    with pytest.raises(UntrustedStore, match=rf"link{end} is a symbolic link that user {SOMEBODY} has put there"):
+        asyncio.run(put(link, end))
     assert not list(own.iterdir())
+
+
+@as_root
+def test_a_store_that_is_not_trusted_can_be_described(shared: Path) -> None:
+    """A description is part of reports and error messages."""
+    own, link = shared / "own", shared / "link"
+    own.mkdir(mode=0o700)
+    link.symlink_to(own)
+    os.chown(link, SOMEBODY, SOMEBODY, follow_symlinks=False)
+    assert connect.describe(f"embedded:{link}") == f"embedded:{link}"
+    assert repr(Box.open(f"embedded:{link}")) == f"Box('default' on embedded:{link})"
+
+
+def test_a_store_can_be_described_when_the_working_directory_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert connect.describe("embedded:data") == "the store"
 
 
 def test_a_link_of_ones_own_is_followed(shared: Path) -> None:
