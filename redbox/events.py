@@ -436,8 +436,17 @@ def _folded(name: str) -> str:
 def is_reserved_header(name: str) -> bool:
     """Whether `put` refuses this header name. An event that an earlier version stored may have it: a publisher for
     HTTP leaves it out."""
+    return _why_reserved(name) is not None
+
+
+def _why_reserved(name: str) -> str | None:
     folded = _folded(name)
-    return folded.startswith(RESERVED_HEADERS) or folded in HTTP_HEADERS
+    if folded.startswith(RESERVED_HEADERS):
+        return f"is reserved; names must not begin with {', '.join(RESERVED_HEADERS)}"
+    if folded in HTTP_HEADERS:
+        instead = "use the field content_type" if folded == "content-type" else "leave it out"
+        return f"is set by HTTP itself and cannot be passed on; {instead}"
+    return None
 
 
 def _check_headers(headers: Any) -> None:
@@ -445,13 +454,7 @@ def _check_headers(headers: Any) -> None:
     for name, text in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             raise InvalidEvent("headers", f"{name!r} is not a header name: letters, digits and - _ . only")
-        folded = _folded(name)
-        if folded.startswith(RESERVED_HEADERS):
-            raise InvalidEvent(
-                "headers", f"{name!r} is reserved; names must not begin with {', '.join(RESERVED_HEADERS)}"
-            )
-        if folded in HTTP_HEADERS:
-            instead = "use the field content_type" if folded == "content-type" else "leave it out"
-            raise InvalidEvent("headers", f"{name!r} is set by HTTP itself and cannot be passed on; {instead}")
+        if (why := _why_reserved(name)) is not None:
+            raise InvalidEvent("headers", f"{name!r} {why}")
         if _CONTROL.search(text):
             raise InvalidEvent("headers", f"the value of {name!r} must not hold line breaks or control characters")

@@ -182,15 +182,16 @@ class Box(Lifecycle):
             raise UsageError("put_many takes an iterable of events; for one event use put")
         traceparent = current_traceparent()
         encoded = [(event := as_event(item), self._encode(event, traceparent)) for item in events]
-        steps = chunks(encoded)
-        if on_conflict == "all_or_nothing" and steps:
-            steps = [encoded]
-        size = sum(len(arguments[2]) for _, arguments in encoded)
-        if on_conflict == "all_or_nothing" and (len(encoded) > BATCH_COUNT or size > BATCH_BYTES):
-            raise UsageError(
-                f"all_or_nothing takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes; "
-                "give fewer, or use another mode"
-            )
+        if on_conflict == "all_or_nothing":
+            size = sum(len(arguments[2]) for _, arguments in encoded)
+            if len(encoded) > BATCH_COUNT or size > BATCH_BYTES:
+                raise UsageError(
+                    f"all_or_nothing takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes; "
+                    "give fewer, or use another mode"
+                )
+            steps = [encoded] if encoded else []
+        else:
+            steps = chunks(encoded)
         mode = {"raise": "until", "skip": "each", "all_or_nothing": "all"}[on_conflict]
         receipts: list[Receipt] = []
         for chunk in steps:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from redbox import keys
 from redbox.errors import NotPermitted
@@ -33,50 +33,12 @@ ARGUMENTS: Final = {
 }  # fmt: skip
 
 WRITING: Final = frozenset(name for name, signature in REGISTRY.items() if signature.flag != NO_WRITES)
-_SETTLING: Final = ("renew", "ack", "retry", "kill", "release")
-
-
-_SENDING: Final = ("EVAL", "EVALSHA")
-_TRANSACTION: Final = ("EXEC", "MULTI", "UNWATCH", "WATCH")
-
-
-class Role(NamedTuple):
-    """What one kind of user does: the scripts that it runs, and the commands that it sends besides."""
-
-    scripts: tuple[str, ...]
-    commands: tuple[str, ...]
-
-
-#: The users that docs/permissions.md tells how to make.
-ROLES: Final = {
-    "application": Role(("check_permissions", "put"), (*_SENDING, *_TRANSACTION)),
-    "relay": Role(
-        ("check_permissions", "claim", *_SETTLING, "reap", "beat", "sweep", "end_wait", "stats"),
-        (*_SENDING, "BLPOP", "HGETALL"),
-    ),
-    "operator": Role(
-        tuple(REGISTRY),
-        (*_SENDING, *_TRANSACTION, "BLPOP", "HGET", "HGETALL", "MGET", "SCAN", "TIME", "XREVRANGE", "ZCARD", "ZRANGE"),
-    ),
-}
-#: What a durability needs in addition, by its name.
-FOR_DURABILITY: Final = {"fsync": ("CONFIG|GET", "INFO", "HINCRBY", "WAITAOF"), "replicas=N": ("WAIT",)}
-
-
-def granted(role: str) -> list[str]:
-    """The commands that a user of this role must be permitted to run."""
-    chosen = ROLES[role]
-    return sorted({*chosen.commands, *(command for name in chosen.scripts for command in commands(name))})
-
-
-def acl_rules(role: str, box: str) -> str:
-    """What ACL SETUSER takes for a user of this role: the box's keys, and as few commands as it can do with."""
-    return " ".join([f"~{keys.prefix(box)}:*", *(f"+{command.lower()}" for command in granted(role))])
+SETTLING: Final = ("renew", "ack", "retry", "kill", "release")
 
 
 def together(name: str) -> tuple[str, ...]:
     """The scripts that a user must be able to run who runs this one: who claims must be able to settle."""
-    return (name, *_SETTLING) if name in ("claim", "reclaim") else (name,)
+    return (name, *SETTLING) if name in ("claim", "reclaim") else (name,)
 
 
 @cache

@@ -16,12 +16,12 @@ T = TypeVar("T")
 WORK: Final = 1000  # of one step
 STEP_COUNT: Final = 100  # events of a step, where each takes about ten units
 UNKNOWN: Final = 8  # of an event that is acknowledged, where its keys are not known
-_LONG: Final = 64  # so many characters of a key take another unit
+_LONG: Final = 64  # characters of a key that take another unit
 _OPTIONS: Final = 4
 
 
 def put_work(arguments: tuple[Any, ...]) -> int:
-    """Of an event as the put script takes it: keys and times make it dearer, long keys more so."""
+    """Of an event as the put script takes it: keys and times add to it, long keys more."""
     options = arguments[_OPTIONS]
     return 2 + len(options) // _LONG if options else 1
 
@@ -39,14 +39,7 @@ def ack_work(claim: Claim) -> int:
 
 def first_step(items: Iterable[T], work: Callable[[T], int]) -> list[T]:
     """As many of the first items as one step takes, and at least one."""
-    step: list[T] = []
-    total = 0
-    for item in items:
-        total += work(item)
-        if step and total > WORK:
-            break
-        step.append(item)
-    return step
+    return next(by_work((item, work(item)) for item in items), [])
 
 
 def by_work(items: Iterable[tuple[T, int]]) -> Iterator[list[T]]:

@@ -151,9 +151,10 @@ class Store:
         if isinstance(reply, NoScriptError):
             reply = await self._run("claim", arguments)
         # A wait that fails takes no time: unless the claim brought events, the caller must not repeat it at once.
-        failed = next((each for each in (waited, reply) if isinstance(each, Exception)), None)
+        failed = next((each for each in (reply, waited) if isinstance(each, Exception)), None)
         if failed is not None and (isinstance(reply, Exception) or len(reply) == CLAIM_HEAD):
-            raise self.translate(failed, maybe=False) from failed
+            told = self.script_error(reply) if failed is reply else self.translate(failed, maybe=False)
+            raise told from failed
         return reply
 
     async def end_wait(self, wait: str) -> None:
@@ -559,7 +560,7 @@ class Store:
             if not isinstance(replies[0], NoScriptError):
                 break
         if isinstance(replies[0], Exception):
-            raise self.translate(replies[0], maybe=False) from replies[0]
+            raise self.script_error(replies[0]) from replies[0]
         shortfall = await self.shortfall(confirmation, replies[1:])
         if shortfall:
             raise DurabilityNotReached(
@@ -604,9 +605,14 @@ class Store:
 
     def translate(self, error: Exception, *, maybe: bool) -> RedboxError:
         """A redis-py error as one of ours: a sentence that says what to do, without secrets."""
-        told = translate(error, where=self.endpoint.description, box=self.box, maybe=maybe)
+        return translate(error, where=self.endpoint.description, box=self.box, maybe=maybe)
+
+    def script_error(self, error: Exception) -> RedboxError:
+        """The same for the error reply of a script. When a script was refused, permissions have changed, and the next
+        one is checked before it is sent; the refusal of another command, such as BLPOP, says nothing about scripts."""
+        told = self.translate(error, maybe=False)
         if isinstance(told, NotPermitted):
-            self._permissions = Permissions()  # they have changed: the next script is checked before it is sent
+            self._permissions = Permissions()
         return told
 
 

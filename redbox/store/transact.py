@@ -71,7 +71,7 @@ async def transact(
                     raise store.translate(watching, maybe=False) from watching
                 if isinstance(checked, Exception):
                     await talk([("UNWATCH",)])
-                    raise store.translate(checked, maybe=False) from checked
+                    raise store.script_error(checked) from checked
                 if any(reply not in (CREATED, EXISTS) for reply in checked):
                     await talk([("UNWATCH",)])
                     return list(checked)
@@ -86,7 +86,7 @@ async def transact(
             cause = next((reply for reply in replies if isinstance(reply, Exception)), outcome)
             raise _why_not_committed(store, replies, cause) from cause
         if events and isinstance(outcome[-1], Exception):
-            told = store.translate(outcome[-1], maybe=False)
+            told = store.script_error(outcome[-1])
             if not commands:
                 raise told from outcome[-1]
             raise PartlyCommitted(f"your own commands are committed, the events are not: {told}") from outcome[-1]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from redbox.store.permissions import FOR_DURABILITY, acl_rules
 from redbox.testing.conformance.test_bulk import *  # noqa: F403  # the suite
 from redbox.testing.conformance.test_events import *  # noqa: F403
 from redbox.testing.conformance.test_lifecycle import *  # noqa: F403
@@ -21,6 +20,7 @@ from redbox.testing.conformance.test_uniqueness import *  # noqa: F403
 from redbox.testing.conformance.test_wakeups import *  # noqa: F403
 from redbox.testing.conformance.test_writing import *  # noqa: F403
 from tests import servers
+from tests.roles import FOR_DURABILITY, acl_rules
 
 DURABLE = tuple(f"+{command.lower()}" for command in FOR_DURABILITY["replicas=N"])
 #: What only the tests use: to look behind redbox's back, and for keys of their own in a transaction.

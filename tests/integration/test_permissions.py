@@ -29,11 +29,13 @@ from redbox import (
 from redbox.box.examine import all_problems
 from redbox.cli.app import cli
 from redbox.relay import metrics
-from redbox.store.permissions import ARGUMENTS, FOR_DURABILITY, acl_rules, together
+from redbox.store.line import Wait
+from redbox.store.permissions import ARGUMENTS, together
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
 from redbox.testing import check_invariants
 from redbox.testing.plugin import new_box_name
 from tests import servers
+from tests.roles import FOR_DURABILITY, acl_rules
 
 pytestmark = pytest.mark.usefixtures("redbox_runner")
 
@@ -211,6 +213,28 @@ async def test_a_permission_that_is_taken_away_later_is_asked_for_again(restrict
     assert (await restricted.box.put(Event("a", event_id="2"))).created
     assert await check_invariants(restricted.box) == []
     assert {claim.event_id for claim in await restricted.box.claim("relay-1", limit=10)} == {"1", "2"}
+
+
+async def test_a_wait_that_is_not_permitted_costs_no_check_of_the_scripts(
+    restricted: Restricted, monkeypatch: pytest.MonkeyPatch
+):
+    asked, store = Counter[str](), restricted.box._store
+    check = store.check_permissions
+
+    async def counted(*arguments: Any) -> Any:
+        asked["check"] += 1
+        return await check(*arguments)
+
+    monkeypatch.setattr(store, "check_permissions", counted)
+    restricted.permit("-blpop")
+    for _ in range(3):
+        with pytest.raises(NotPermitted):
+            await restricted.box.wait_for_hint(0.01)
+        with pytest.raises(NotPermitted):
+            await restricted.box.claim_packed(
+                "relay-1", limit=1, lease=30, attempts=None, holding=0, longest=0.01, wait=Wait()
+            )
+    assert asked["check"] == 1
 
 
 # --- what an interrupted put left ----------------------------------------------------------------------------------

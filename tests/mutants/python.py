@@ -75,14 +75,14 @@ PYTHON_MUTANTS = [
     Mutant("a directory may hold a login", "redbox/urls.py", "if _NOT_A_NAME.search(name):", "if False:", NO_SECRET),
     Mutant("an unknown command is told with its arguments", "redbox/arguments.py", "            each.args = (told,)\n", "            pass\n", NO_SECRET),
     Mutant("the address of a data source is shown as it is", "redbox/pipeline/options.py", "connect.describe(self.url)!r", "self.url!r", NO_SECRET),
-    Mutant("a command is missing from the documented permissions", "redbox/store/permissions.py", '(*_SENDING, "BLPOP", "HGETALL"),', '(*_SENDING, "HGETALL"),', ("tests/unit/test_permissions.py",)),
+    Mutant("a command is missing from the documented permissions", "tests/roles.py", '(*_SENDING, "BLPOP", "HGETALL"),', '(*_SENDING, "HGETALL"),', ("tests/unit/test_permissions.py",)),
     # header names
     Mutant("a reserved header passes with an underscore", "redbox/events.py", 'return name.lower().replace("_", "-")', "return name.lower()", ("tests/unit/test_events.py",)),
     Mutant("a reserved header passes in capitals", "redbox/events.py", 'return name.lower().replace("_", "-")', 'return name.replace("_", "-")', ("tests/unit/test_events.py",)),
     # permissions
     Mutant("permissions are not looked at", "redbox/store/store.py", "if self._permissions.unsure_of(name) and wire.shebang:", "if False:", PERMISSIONS),
-    Mutant("a claim is made that cannot be settled", "redbox/store/permissions.py", "return (name, *_SETTLING) if", "return (name,) if", PERMISSIONS),
-    Mutant("a permission that was taken away is not asked for again", "redbox/store/store.py", "self._permissions = Permissions()  # they have changed", "pass  # they have changed", PERMISSIONS),
+    Mutant("a claim is made that cannot be settled", "redbox/store/permissions.py", "return (name, *SETTLING) if", "return (name,) if", PERMISSIONS),
+    Mutant("a permission that was taken away is not asked for again", "redbox/store/store.py", "NotPermitted):\n            self._permissions = Permissions()", "NotPermitted):\n            pass", PERMISSIONS),
     Mutant("permissions are asked for by every caller", "redbox/store/permissions.py", "if not self.unsure_of(name):", "if False:", PERMISSIONS),
     # what becomes of an event
     Mutant("a target's wish to wait is ignored", "redbox/relay/judge.py", "return _bounded(asked)", "return 0.0", ENGINE),

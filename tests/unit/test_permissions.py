@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from redbox.store import store
-from redbox.store.permissions import FOR_DURABILITY, ROLES, WRITING, acl_rules, granted, needed
+from redbox.store.permissions import WRITING, needed
 from redbox.store.scripts import REGISTRY, commands
+from tests.roles import FOR_DURABILITY, ROLES, acl_rules, granted
 
 STORE = Path(store.__file__).parent
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"

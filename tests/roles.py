@@ -1,0 +1,45 @@
+"""The users that docs/permissions.md describes, with the least permissions that each needs."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from redbox import keys
+from redbox.store.permissions import SETTLING
+from redbox.store.scripts import REGISTRY, commands
+
+_SENDING: Final = ("EVAL", "EVALSHA")
+_TRANSACTION: Final = ("EXEC", "MULTI", "UNWATCH", "WATCH")
+
+
+class Role(NamedTuple):
+    """What one kind of user does: the scripts that it runs, and the commands that it sends besides."""
+
+    scripts: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+ROLES: Final = {
+    "application": Role(("check_permissions", "put"), (*_SENDING, *_TRANSACTION)),
+    "relay": Role(
+        ("check_permissions", "claim", *SETTLING, "reap", "beat", "sweep", "end_wait", "stats"),
+        (*_SENDING, "BLPOP", "HGETALL"),
+    ),
+    "operator": Role(
+        tuple(REGISTRY),
+        (*_SENDING, *_TRANSACTION, "BLPOP", "HGET", "HGETALL", "MGET", "SCAN", "TIME", "XREVRANGE", "ZCARD", "ZRANGE"),
+    ),
+}
+#: What a durability needs in addition, by its name.
+FOR_DURABILITY: Final = {"fsync": ("CONFIG|GET", "INFO", "HINCRBY", "WAITAOF"), "replicas=N": ("WAIT",)}
+
+
+def granted(role: str) -> list[str]:
+    """The commands that a user of this role must be permitted to run."""
+    chosen = ROLES[role]
+    return sorted({*chosen.commands, *(command for name in chosen.scripts for command in commands(name))})
+
+
+def acl_rules(role: str, box: str) -> str:
+    """What ACL SETUSER takes for a user of this role: the box's keys, and as few commands as it can do with."""
+    return " ".join([f"~{keys.prefix(box)}:*", *(f"+{command.lower()}" for command in granted(role))])
