@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- check_permissions: what the user of this connection may not do with the keys of the box.
 --
--- Guarantee: changes nothing. Redis does not roll back, so a script that writes must not find out half-way that it lacks
--- a permission: this is asked first, once for each client.
+-- Guarantee: changes nothing. Redis does not roll back, so a script that writes must not find out half-way that it
+-- lacks a permission: each client asks first, and again after a refusal.
 --
 -- KEYS[1]   meta       hash; names the box
 -- ARGV[1]   kinds      the kinds of keys of a box, separated by spaces, as they follow the box's prefix

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- page: reads a slice of one index in order, narrowed by filters.
 --
--- Guarantee: changes nothing; bounded in work and in bytes. The cursor is the last (score, id) looked at, so that events
--- that come and go do not shift the pages.
+-- Guarantee: changes nothing; bounded in work and in bytes. The cursor is the last (score, id) looked at, so that
+-- events that come and go do not shift the pages.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   index         pending | waiting | suspect | claimed | published | dead

@@ -1,9 +1,9 @@
 #!lua
 -- put: nothing → PENDING.
 --
--- Guarantee: an id that exists is never written again, unless an interrupted put left it unfinished: then it is completed.
--- Every check comes before the first write. Events are put in the order given. In the mode "sure" nothing is refused, so
--- that it can run inside EXEC after "check" under WATCH.
+-- Guarantee: an id that exists is never written again, unless an interrupted put left it unfinished: then it is
+-- completed. Every check comes before the first write. Events are put in the order given. In the mode "sure" nothing is
+-- refused, so that it can run inside EXEC after "check" under WATCH.
 --
 -- KEYS[1]   meta        hash; names the box
 -- ARGV[1]   mode        each | until (stop at the first refusal) | all (all or nothing) | check (write nothing) | sure

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- reap: CLAIMED → PENDING, for claims whose lease has ended.
 --
--- Guarantee: bounded; any number of reapers may run. The attempt stays counted; it is excused when the event was claimed
--- together with others, since then the expiry proves nothing against it. From the second expiry in a row the event is a
--- suspect. No event dies here: that needs an owner. A lease that ends later than the longest lease from now was given
--- before the server's clock was set back, and is shortened to the longest lease: its relay may be alive, and renews it.
--- Under the dead-head policy "skip" it also frees lines that are still blocked, `limit` of them: an operator's process
--- may have ended before it had freed them all.
+-- Guarantee: bounded; any number of reapers may run. The attempt stays counted; it is excused when the event was
+-- claimed together with others, since then the expiry proves nothing against it. From the second expiry in a row the
+-- event is a suspect. No event dies here: that needs an owner. A lease that ends later than the longest lease from now
+-- was given before the server's clock was set back, and is shortened to the longest lease: its relay may be alive, and
+-- renews it. Under the dead-head policy "skip" it also frees lines that are still blocked, `limit` of them: an
+-- operator's process may have ended before it had freed them all.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   limit    count

@@ -2,8 +2,8 @@
 --- @include "suspect_out"
 --- @include "spread_over"
 -- The ids to claim next of the events that are available by `due`, the index that holds them, and whether it is a
--- suspect: the oldest ones, or one suspect that is older than they are. With `spread`, a sample, and a suspect only when
--- there is nothing else.
+-- suspect: the oldest ones, or one suspect that is older than they are. With `spread`, a sample, and a suspect only
+-- when there is nothing else.
 local function choose_events(due, limit, spread)
   local ids = spread and spread_over(due, tonumber(limit))
     or redis.call("ZRANGEBYSCORE", key.pending, "-inf", due, "LIMIT", "0", limit)

@@ -1,8 +1,8 @@
 --- @include "keys"
 --- @include "whole"
--- The reply of put for an id that exists: "EXISTS" if the event at this place of ARGV has the same content, else "DIFFERS"
--- and the body that exists. `there` is that body, or false for the stored one, of which no more is read than the new one is
--- long. The reply leaves out a large body, and further ones when the bodies in it are large together.
+-- The reply of put for an id that exists: "EXISTS" if the event at this place of ARGV has the same content, else
+-- "DIFFERS" and the body that exists. `there` is that body, or false for the stored one, of which no more is read than
+-- the new one is long. The reply leaves out a large body, and further ones when the bodies in it are large together.
 local TELLABLE = 65536
 local TELLABLE_IN_ALL = 1048576
 local told = 0

@@ -2,9 +2,9 @@
 --- @include "tries"
 --- @include "as_number"
 --- @include "moment"
--- Gives an event its place in its line: `seq`, the number of its earlier place, or the tail without one that can be read.
--- A dead head that is still in its line stays where it is. An event is never put before a head that was claimed: it joins
--- the tail then.
+-- Gives an event its place in its line: `seq`, the number of its earlier place, or the tail without one that can be
+-- read. A dead head that is still in its line stays where it is. An event is never put before a head that was claimed:
+-- it joins the tail then.
 local function join_line(id, ordering_key, seq, now)
   local line = line_key .. ordering_key
   if redis.call("ZSCORE", line, id) then

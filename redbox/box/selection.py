@@ -14,7 +14,7 @@ from redbox.events import State, check_moment, to_ms
 from redbox.keys import INDEXES, PENDING_INDEXES
 
 LONGEST_FILTER: Final = 255
-#: `*` and `?` in one glob. Each makes a match dearer, and no event type has so many parts.
+#: `*` and `?` in one glob. Each adds to the work of a match, and no event type has more parts.
 MOST_WILDCARDS: Final = 32
 _INDEXES_OF: Final = {
     State.PENDING: PENDING_INDEXES,
