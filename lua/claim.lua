@@ -3,8 +3,9 @@
 --
 -- Guarantee: only PENDING events whose available_at has come, oldest first or (`spread`) a sample of them, at most
 -- `limit` of them and `bytes` of bodies (but at least one), and fewer where they take more work. Each gets a claim number
--- that never repeats in this box. Ordinary events or exactly one suspect, never while another is out. One whose attempts
--- are used up is marked exhausted, and not counted again. What is left, due now, is hinted at. A stream's claims join its batch.
+-- that never repeats in this box. Ordinary events or exactly one suspect, never while another is out. An event whose
+-- attempts are used up is marked exhausted, and not counted again. Events left behind that are due are hinted at. The
+-- claims of a stream join its batch.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   relay         identifier of the caller
