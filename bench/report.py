@@ -58,6 +58,7 @@ def tables(results: Results) -> str:
 
 
 BEGIN, END = "<!-- made by make bench -->", "<!-- until here -->"
+HTTP, BEGIN_HTTP = "http", "<!-- made by make bench: http -->"
 
 
 def page(results: Results, plots: Iterable[Path]) -> str:
@@ -96,11 +97,21 @@ def _overall(results: Results, asked: Sequence[Question]) -> str:
 
 
 def into_readme(text: str, results: Results) -> str:
-    """The project's README with the table of all libraries between its two marks, if it has them."""
-    before, begin, rest = text.partition(BEGIN)
+    """The project's README with the table of all libraries, and that of HTTP delivery, between their marks, if it has
+    them."""
+    text = _between(text, BEGIN, _all_libraries(results))
+    if HTTP in results["questions"]:
+        text = _between(text, BEGIN_HTTP, _table(*_rows(results, ALL[HTTP])))
+    return text
+
+
+def _between(text: str, mark: str, table: str) -> str:
+    before, begin, rest = text.partition(mark)
     _, end, after = rest.partition(END)
-    if not end:
-        return text
+    return f"{before}{begin}\n{table}{end}{after}" if end else text
+
+
+def _all_libraries(results: Results) -> str:
     asked = [question for question in ALL.values() if question.name in results["questions"] and question.cell]
     found = {question.name: answers_of(results, question) for question in asked}
     rows = [
@@ -116,7 +127,7 @@ def into_readme(text: str, results: Results) -> str:
         for name in ROWS
         if sum(name in answers for answers in found.values()) > 1
     ]
-    return f"{before}{begin}\n{_table(['events/s', *(question.title for question in asked)], rows)}{end}{after}"
+    return _table(["events/s", *(question.title for question in asked)], rows)
 
 
 def _goals(results: Results, asked: Sequence[Question]) -> str:
@@ -136,12 +147,17 @@ def _goals(results: Results, asked: Sequence[Question]) -> str:
 
 
 def _own(results: Results, question: Question) -> str:
+    return _section(question.title[0].upper() + question.title[1:], *_rows(results, question), [question.note])
+
+
+def _rows(results: Results, question: Question) -> tuple[list[str], list[list[str]]]:
+    """The heading and the rows of a question's own table."""
     rows = [
         [_emphasised(row), *(column(figures) for column in question.columns.values())]
         for name, best in answers_of(results, question).items()
         for row, figures in question.rows(name, best)
     ]
-    return _section(question.title[0].upper() + question.title[1:], ["", *question.columns], rows, [question.note])
+    return ["", *question.columns], rows
 
 
 def _left_out(results: Results, asked: Sequence[Question]) -> str:
