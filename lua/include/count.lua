@@ -1,11 +1,12 @@
 --- @include "keys"
 --- @include "whole"
 -- Adds to one of the box's lifetime totals. It comes after the other writes, so a total that something else wrote, and
--- that is no number, must not fail the script: it stays as it is, and stats reports it.
+-- that is no number or too large a one, must not fail the script: it stays as it is, and stats reports it.
 local function count(total, by)
   if by > 0 then
     local reply = redis.pcall("HINCRBY", key.counters, total, whole(by))
-    if type(reply) == "table" and not string.find(tostring(reply.err), "integer", 1, true) then
+    local refused = type(reply) == "table" and tostring(reply.err)
+    if refused and not string.find(refused, "integer", 1, true) and not string.find(refused, "overflow", 1, true) then
       redis.call("HINCRBY", key.counters, total, whole(by)) -- fails again, with the server's own error
     end
   end

@@ -190,21 +190,23 @@ class _Protocol(ResponseHandler):
         super().feed_data(data, size)
 
     def data_received(self, data: bytes) -> None:
-        if data and (not self._exchanges or (self._body is not None and self._body.is_eof())):
-            self.force_close()
-            self.abort()
-            return
-        self._heard = True
-        if self._body is None:
-            seen = self._last + data
-            if end := _end_of_head(seen):
-                length = end.end() - len(self._last)
-                self._last = b""
-                super().data_received(data[:length])
-                if length < len(data) and self.exception() is None:
-                    self.data_received(data[length:])
+        while data:
+            if not self._exchanges or (self._body is not None and self._body.is_eof()):
+                self.force_close()
+                self.abort()
                 return
-            self._last = seen[-2:]
+            self._heard = True
+            seen = self._last + data
+            end = _end_of_head(seen) if self._body is None else None
+            if end is None:
+                self._last = seen[-2:]
+                break
+            length = end.end() - len(self._last)
+            self._last = b""
+            super().data_received(data[:length])
+            data = data[length:]
+            if not data or self.exception() is not None:
+                return
         super().data_received(data)
 
 

@@ -203,14 +203,16 @@ class Breaker:
             self._forget()
             self.circuit, self.reason, self._doubting, self._sampling = Circuit.CLOSED, "", False, False
 
-    def sample_failed(self, size: int) -> bool:
+    def sample_failed(self, size: int, *, hangs: bool = False) -> bool:
         """No event of a sample was published. True when that opened the breaker; else another sample is due.
 
         A series of failures that the target answered may be a series of bad events: others are tried until there are
         none left (a sample of `size` 0), or enough have failed. A sample of which no event was tried, since all were
-        too old or damaged, proves nothing.
+        too old or damaged, proves nothing. `hangs`: the sample has not ended in time.
         """
-        if self.circuit is not Circuit.PROBING or not self._sampling or (size and not self._outcomes):
+        if self.circuit is not Circuit.PROBING or not self._sampling:
+            return False
+        if size and not self._outcomes and not hangs:
             return False
         if size and self._reached and self._tried < MOST_PROBED and self._patience():
             self._sample = min(2 * self._sample, MOST_PROBED)

@@ -99,6 +99,8 @@ class Engine:
     async def run(self, *, drain: bool = False) -> None:
         """Until it is stopped or, to drain, until nothing is available."""
         self._tally.stuck = ""
+        if self._breaker is not None:
+            self._breaker.dismiss()  # a doubt of an earlier run
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._settler.run)
@@ -190,7 +192,8 @@ class Engine:
             if drain and self.workers.all_stuck:
                 self._tally.stuck = _hanging(self.workers.size)
                 return None
-            if breaker is not None and breaker.doubting:
+            probing = breaker is not None and breaker.circuit is Circuit.PROBING
+            if breaker is not None and probing and (breaker.doubting or self._judge.verdicts):
                 self._sample(breaker)
                 await self._end_sample(breaker, 0, None)  # no more events can be held
                 return 0
@@ -300,15 +303,15 @@ class Engine:
         """Waits until one event of a sample is published, or all have failed."""
         if not found and due_in == 0:
             return  # what was available was damaged; there is more
-        if not found and not breaker.doubting and breaker.first_sample:
+        if not found and not breaker.doubting and not self._judge.verdicts:
             await self._wait_for_more(due_in)
             return
         with anyio.move_on_after(breaker.patience()) as patience:
             await self._until_tried()
-        doubted = breaker.doubting
-        if self._stopping or (doubted and self._more_in_hand and not patience.cancelled_caught):
+        doubted, hangs = breaker.doubting, patience.cancelled_caught
+        if self._stopping or (doubted and self._more_in_hand and not hangs):
             return  # claims that were given back meanwhile may be the good ones: they can be sampled now
-        if breaker.sample_failed(found):
+        if breaker.sample_failed(found, hangs=hangs):
             self._judge.opened(breaker, doubted=doubted)
 
     async def _publish_alone(self, held: Held, answer: Answer) -> None:
@@ -392,7 +395,8 @@ class Engine:
         """Nothing is in flight that may speak for the target. If nothing is left to try either, rejections held back
         count; if there is more, or the rest cannot be tried, their events are returned to PENDING, excused. A probe
         decides by itself."""
-        if not self.workers.quiet or not self._judge.undecided:
+        in_flight = self._ledger.ours > self._judge.undecided  # without calls that were given up
+        if (in_flight and not self.workers.quiet) or not self._judge.verdicts:
             return
         if more_to_try or self._stopping or self._paused or self.workers.all_stuck:
             self._judge.excuse()

@@ -206,9 +206,14 @@ class Judge:
             self._again(verdict.held, verdict.error, excuse=True)
 
     @property
-    def undecided(self) -> int:
-        """How many events wait for their verdict."""
+    def verdicts(self) -> int:
+        """How many verdicts are held back."""
         return len(self._verdicts)
+
+    @property
+    def undecided(self) -> int:
+        """How many events of ours wait for their verdict; a lease may have been lost meanwhile."""
+        return sum(not verdict.held.lost for verdict in self._verdicts)
 
     def _closed(self, breaker: Breaker, *, doubted: bool) -> None:
         if not doubted:

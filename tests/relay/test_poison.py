@@ -11,8 +11,9 @@ import pytest
 
 from redbox import Backoff, Box, Breaker, Event, Reject, Relay, State, Unavailable
 from redbox.relay import Circuit
+from redbox.relay.breaker import SAMPLE
 from redbox.testing import advance, check_invariants
-from tests.relay.steps import Target, drained, known, put, running, states, until
+from tests.relay.steps import LIMIT, Target, drained, known, put, running, states, until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -405,3 +406,73 @@ async def test_a_relay_stops_in_time_although_its_dead_letter_target_hangs(redbo
         relay.stop()
         await task
     assert await states(redbox_box) == {State.PENDING: 40}
+
+
+@pytest.mark.req("RF-4")
+async def test_a_probe_that_fills_the_buffer_ends(redbox_box: Box):
+    """Events that are held back take up the bytes that a relay may hold: then no larger sample is possible."""
+    await redbox_box.put_many([Event("n", b"x" * 1000, event_id=f"e{number}") for number in range(60)])
+    target = Target(raises=ValueError("broken"))
+    breaker = Breaker(failures=5, pause=0.02, longest=0.02)
+    relay = Relay(redbox_box, target, breaker=breaker, buffer_bytes=12_000, backoff=Backoff.fixed(0.01), poll=0.05)
+    async with running(relay):
+        await until(lambda: breaker.opened > 5, "it does not go on probing")
+        target.raises = None
+        await target.has_taken(60)
+    assert await states(redbox_box) == {State.PUBLISHED: 60}
+
+
+@pytest.mark.req("RF-4")
+async def test_an_event_that_fails_late_is_returned_although_nothing_is_left_to_probe_with(redbox_box: Box):
+    await put(redbox_box, 6)
+    late = asyncio.Event()
+
+    async def publish(event: Event) -> None:
+        if event.event_id == "e0":
+            await late.wait()
+            raise ValueError("late")
+        raise Unavailable("refused")
+
+    breaker = Breaker(pause=0.01, longest=0.01)
+    relay = Relay(redbox_box, publish, breaker=breaker, backoff=Backoff.fixed(3600), poll=0.05)
+    async with running(relay):
+        await until(lambda: breaker.opened >= 1 and relay.circuit is Circuit.PROBING, "it does not probe")
+        late.set()
+        await until(lambda: relay.in_flight == 0, "it keeps the event")
+    assert await states(redbox_box) == {State.PENDING: 6}
+
+
+@pytest.mark.req("RF-4")
+async def test_a_target_that_hangs_gets_one_sample(redbox_box: Box):
+    await put(redbox_box, 200)
+    begun = 0
+
+    async def publish(event: Event) -> None:
+        nonlocal begun
+        begun += 1
+        if begun > 20:
+            await asyncio.sleep(3600)
+        raise ValueError("broken")
+
+    breaker = Breaker(pause=0.02, longest=60)
+    relay = Relay(redbox_box, publish, breaker=breaker, concurrency=50, batch=20, buffer=20, grace=0.01, poll=0.05)
+    async with running(relay):
+        await until(lambda: breaker.opened == 1, "it does not open")
+        assert begun <= 20 + 20 + 2 * SAMPLE
+
+
+async def test_a_doubt_does_not_outlive_its_run(redbox_box: Box):
+    await put(redbox_box, 30)
+    target, breaker = Target(raises=ValueError("broken")), Breaker(failures=5, pause=60, longest=60)
+    target.gate.clear()
+    relay = Relay(redbox_box, target, breaker=breaker, concurrency=10, batch=10, buffer=10, grace=0.01, poll=0.05)
+    task = asyncio.create_task(relay.run())
+    await target.has_tried(10)
+    breaker._doubt("five events in a row failed")
+    relay.stop()
+    await asyncio.wait_for(task, LIMIT)
+    target.raises = None
+    target.gate.set()
+    async with running(relay):
+        await target.has_taken(30)
+    assert breaker.opened == 0
