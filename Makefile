@@ -26,7 +26,7 @@ format: $(VENV)/.dev  ## format the code
 	@$(BIN)/ruff check --fix .
 
 conformance: $(VENV)/.dev servers  ## the requirements and docs/specification.md, with the tests that prove them on each store
-	@$(BIN)/python -m pytest -q --redbox-table --specification
+	@$(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadfile --redbox-table --specification
 
 mutants: $(VENV)/.dev servers  ## break scripts and Python one defect at a time; MUTANTS='lua', 'python' or names
 	@$(BIN)/python -m tests.mutants $(MUTANTS)

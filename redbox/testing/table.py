@@ -10,6 +10,7 @@ import pytest
 from redbox.testing.requirements import REQUIREMENTS
 
 EVERYWHERE = "any"
+PROPERTY = "redbox-requirements"  # of a report: the lines and the store; it comes back from other processes too
 
 
 class Table:
@@ -17,7 +18,6 @@ class Table:
 
     def __init__(self, *, everything: bool) -> None:
         self._everything = everything
-        self._lines: dict[str, tuple[tuple[str, ...], str]] = {}
         self._outcomes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         self._reasons: dict[tuple[str, str], str] = {}
 
@@ -29,10 +29,11 @@ class Table:
                 raise pytest.UsageError(f"{item.nodeid} names requirement lines that do not exist: {unknown}")
             spec: Any = getattr(item, "callspec", None)
             store = spec.params.get("store", EVERYWHERE) if spec else EVERYWHERE
-            self._lines[item.nodeid] = (lines, str(store))
+            item.user_properties.append((PROPERTY, [list(lines), str(store)]))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        lines, store = self._lines.get(report.nodeid, ((), EVERYWHERE))
+        found: Any = dict(report.user_properties).get(PROPERTY, ((), EVERYWHERE))
+        lines, store = found
         if report.when == "call" or report.outcome != "passed":
             for line in lines:
                 self._outcomes[line][store].append(report.outcome)

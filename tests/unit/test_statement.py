@@ -63,7 +63,7 @@ def test_a_run_fails_unless_every_named_test_passed(outcome: str, proven: bool):
         for test in row.tests:
             report: Any = SimpleNamespace(nodeid=f"tests/test_some.py::{test}[memory]", when="call", outcome="passed")
             ran.pytest_runtest_logreport(report)
-    session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.OK)
+    session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.OK, config=SimpleNamespace())
     ran.pytest_sessionfinish(session)
     assert session.exitstatus == pytest.ExitCode.OK
     again: Any = SimpleNamespace(nodeid=f"tests/test_some.py::{ROWS[0].tests[0]}", when="call", outcome=outcome)

@@ -16,13 +16,17 @@ def printed(outcomes: dict[str, tuple[str, str]], *, everything: bool = True) ->
     table = Table(everything=everything)
     items: list[Any] = [
         SimpleNamespace(
-            nodeid=name, iter_markers=lambda _, line=line: [SimpleNamespace(args=(line,))], callspec=None
+            nodeid=name, iter_markers=lambda _, line=line: [SimpleNamespace(args=(line,))], callspec=None,
+            user_properties=[],
         )
         for name, (line, _) in outcomes.items()
     ]  # fmt: skip
     table.pytest_collection_modifyitems(items)
-    for name, (_, outcome) in outcomes.items():
-        report: Any = SimpleNamespace(nodeid=name, when="call", outcome=outcome, longrepr=("", 0, "Skipped: no server"))
+    for item, (name, (_, outcome)) in zip(items, outcomes.items(), strict=True):
+        report: Any = SimpleNamespace(
+            nodeid=name, when="call", outcome=outcome, longrepr=("", 0, "Skipped: no server"),
+            user_properties=item.user_properties,
+        )  # fmt: skip
         table.pytest_runtest_logreport(report)
     lines: list[str] = []
     table.pytest_terminal_summary(SimpleNamespace(write_line=lines.append, section=lines.append))
