@@ -110,6 +110,17 @@ def test_a_store_url_is_never_repeated(url: str):
     shown(told(lambda: connect.describe(url)))
 
 
+@pytest.mark.parametrize("scheme", ["redis://db/0", "unix:///run/redis.sock", "redis+cluster://db:6379"])
+@pytest.mark.parametrize(
+    "options", [f"{MARKER}=1", f"db=0&{MARKER}=1", f"socket_timeout={MARKER}", f"protocol={MARKER}"]
+)
+def test_an_option_of_a_store_url_is_never_repeated(scheme: str, options: str):
+    """What follows a question mark may be the rest of a password."""
+    text = told(lambda: Box.open(f"{scheme}?{options}"))
+    assert "InvalidURL" in text
+    shown(text)
+
+
 @given(url=urls)
 @thorough
 def test_a_target_is_never_repeated(url: str):
