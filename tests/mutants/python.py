@@ -159,7 +159,7 @@ PYTHON_MUTANTS = [
     Mutant("claims that were given back are not sampled", "redbox/relay/engine.py", "(doubted and self._more_in_hand and not hangs)", "False", POISON),
     Mutant("a probe that fails kills every rejected event", "redbox/relay/judge.py", "        self.excuse()\n        self.give_back()\n", "        self.decide()\n        self.give_back()\n", POISON),
     Mutant("a probe that fails kills no rejected event", "redbox/relay/judge.py", "            if rejected:\n", "            if False:\n", POISON),
-    Mutant("the end of an outage kills the events that were refused before", "redbox/relay/judge.py", "            self.excuse()  # the target may", "            pass  # the target may", BREAKER_IN_RELAY),
+    Mutant("the end of an outage kills the events that were refused before", "redbox/relay/judge.py", "            self.excuse()  # the target may", "            pass  # the target may", POISON),
     Mutant("a rejection that blames the target is about the event", "redbox/relay/judge.py", "        if not error_blames_target(error):\n            return False\n", "        return False\n", POISON),
     Mutant("a rejection that blames the target never counts", "redbox/relay/judge.py", "return self._acknowledged_at < first", "return True", POISON),
     Mutant("events not begun stay claimed when the relay stops", "redbox/relay/engine.py", "        for held in self.workers.take_back():\n            self._settler.release(held)\n", "", ENDS),

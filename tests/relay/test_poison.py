@@ -476,3 +476,22 @@ async def test_a_doubt_does_not_outlive_its_run(redbox_box: Box):
     async with running(relay):
         await target.has_taken(30)
     assert breaker.opened == 0
+
+
+@pytest.mark.req("RF-4")
+async def test_the_end_of_an_outage_kills_no_event_that_was_refused_before(redbox_box: Box):
+    """The target comes back in the middle of a probe: some of its events were refused a moment ago."""
+    await put(redbox_box, 30)
+    breaker, refused_in_probe = Breaker(pause=0.05, longest=60), 0
+
+    async def publish(event: Event) -> None:
+        nonlocal refused_in_probe
+        if breaker.opened and refused_in_probe >= 3:
+            return
+        refused_in_probe += breaker.opened
+        raise Reject("amount must be a number", kind="HTTP 422")
+
+    relay = Relay(redbox_box, publish, breaker=breaker, backoff=Backoff.fixed(0.01), poll=0.05)
+    async with running(relay):
+        await until(lambda: relay.summary().published == 30, "not all are published")
+    assert (relay.summary().dead, breaker.opened) == (0, 1)
