@@ -15,6 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.helpers import TimerNoop
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -31,6 +32,9 @@ BODY_SECONDS: Final = 1.0
 HEAD_BYTES: Final = 64 * 1024  # of one line of an answer's head
 WRITE_BYTES: Final = 64 * 1024  # a larger payload is written in pieces, so that it is not copied as a whole
 
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
+_NO_TIMER: Final = TimerNoop()
+
 _end_of_head = re.compile(rb"\n\r?\n").search
 
 Headers = Mapping[str, str] | CIMultiDict[str]
@@ -39,36 +43,27 @@ Headers = Mapping[str, str] | CIMultiDict[str]
 class Client:
     """The connections of a publisher that is open.
 
-    Sessions keep connections and find out when the target closes one. What fails on a connection that had been kept
-    is sent once more by a second session, which makes a connection for each request.
+    A connector keeps connections and notices when the target closes one. A request that fails on a kept connection is
+    sent once more by a second connector, which makes a connection for each request.
+
+    There is no client session. It took as much time as the rest of the client together, for redirects, cookies and
+    the like, and it passes the target's login on to a proxy.
     """
 
     def __init__(self, headers: dict[str, str], proxy: URL | None, tls: ssl.SSLContext | bool, most: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._headers = CIMultiDict(headers)
         self._places = asyncio.Semaphore(most)
         self._users = 0
         self._closing = False
         self._ending: asyncio.Task[None] | None = None
         self._unread = set[asyncio.Task[bytes]]()
         self._proxy = proxy
-        self._keeping, self._fresh = (
-            aiohttp.ClientSession(
-                connector=_Connector(
-                    ssl=tls,
-                    limit=0,  # `_places` counts the connections of both sessions
-                    resolver=aiohttp.ThreadedResolver(),
-                    **({"keepalive_timeout": KEEP_SECONDS} if keeps else {"force_close": True}),
-                ),
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                request_class=_Request,
-                response_class=_Response if keeps else aiohttp.ClientResponse,
-                max_line_size=HEAD_BYTES,
-                max_field_size=HEAD_BYTES,
-            )
-            for keeps in (True, False)
-        )
+        self._tls = tls
+        resolver = aiohttp.ThreadedResolver()
+        # No limits: `_places` counts the connections of both.
+        self._keeping = _Connector(limit=0, resolver=resolver, keepalive_timeout=KEEP_SECONDS)
+        self._fresh = _Connector(limit=0, resolver=resolver, force_close=True)
 
     async def enter(self) -> None:
         """Waits for a place, which is one connection; `leave` gives it back."""
@@ -101,18 +96,60 @@ class Client:
     def _left(self) -> None:
         self._users -= 1
         if self._closing and not self._users:  # not awaited: the caller may be cancelled, and has its answer already
-            self._ending = asyncio.create_task(self._close_sessions())
+            self._ending = asyncio.create_task(self._close_connectors())
 
     async def post(self, url: URL, headers: Headers, body: bytes) -> aiohttp.ClientResponse:
         """Sends a request and returns the answer when its head has arrived."""
         try:
-            return await self._keeping.post(
-                url, headers=headers, data=_payload(body), proxy=self._proxy, allow_redirects=False
-            )
+            return await self._exchange(self._keeping, _Response, url, headers, body)
         except _Stale:
-            return await self._fresh.post(
-                url, headers=headers, data=_payload(body), proxy=self._proxy, allow_redirects=False
+            return await self._exchange(self._fresh, aiohttp.ClientResponse, url, headers, body)
+
+    async def _exchange(
+        self,
+        connector: _Connector,
+        response_class: type[aiohttp.ClientResponse],
+        url: URL,
+        headers: Headers,
+        body: bytes,
+    ) -> aiohttp.ClientResponse:
+        complete = self._headers.copy()
+        complete.update(headers)
+        request = _Request(
+            "POST",
+            url,
+            headers=complete,
+            data=_payload(body),
+            loop=self._loop,
+            response_class=response_class,
+            proxy=self._proxy,
+            timer=_NO_TIMER,
+            ssl=self._tls,
+        )
+        try:
+            connection = await connector.connect(request, [], _TIMEOUT)
+        except aiohttp.ClientError:  # some of these are a TimeoutError too
+            raise
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError from error
+        try:
+            assert connection.protocol is not None
+            connection.protocol.set_response_params(
+                timer=_NO_TIMER,
+                read_until_eof=True,
+                auto_decompress=False,
+                max_line_size=HEAD_BYTES,
+                max_field_size=HEAD_BYTES,
             )
+            response = await request.send(connection)
+            try:
+                return await response.start(connection)
+            except BaseException:
+                response.close()
+                raise
+        except BaseException:
+            connection.close()
+            raise
 
     async def close(self) -> None:
         """Closes the connections, unless requests use them: then the last one closes them when it ends."""
@@ -122,9 +159,9 @@ class Client:
                 task.cancel()
             await asyncio.wait(self._unread)
         if not self._users:
-            await self._close_sessions()
+            await self._close_connectors()
 
-    async def _close_sessions(self) -> None:
+    async def _close_connectors(self) -> None:
         await self._keeping.close()
         await self._fresh.close()
 
@@ -135,10 +172,10 @@ class _Stale(aiohttp.ClientError):
 
 
 class _Request(aiohttp.ClientRequest):
-    """A request whose headers are complete. Merging them with the client's own once more took an eighth of its time."""
+    """A request whose headers are complete, so that it need not copy and complete them."""
 
     def update_headers(self, headers: Any) -> None:
-        self.headers = headers  # the session has copied them for this request
+        self.headers = headers
 
     def update_auto_headers(self, skip_auto_headers: Any) -> None:
         pass

@@ -124,6 +124,8 @@ class HTTPPublisher(Publisher):
             return failure(error, self._redact)
         except TimeoutError:
             return NotPublished(f"no answer within {self._timeout:g} seconds")
+        except OSError as error:
+            return failure(aiohttp.ClientOSError(*error.args), self._redact)
         except ValueError as error:
             return _unsendable(self._redact(str(error)))
 

@@ -9,11 +9,12 @@ import logging
 import socket
 import ssl
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from redbox import Box, Event, Relay
@@ -767,6 +768,34 @@ async def test_a_login_at_the_proxy(redbox_runner, monkeypatch):
         for request in proxy.requests:
             expected = "Basic " + base64.b64encode(b"me:pass@word").decode()
             assert (request.all("proxy-authorization"), request.all("authorization")) == ([expected], ["Bearer x"])
+
+
+async def test_a_target_that_accepts_no_connection(redbox_runner, monkeypatch):
+    monkeypatch.setattr(connections, "_TIMEOUT", aiohttp.ClientTimeout(connect=0.05))
+    with socket.socket() as listener, ExitStack() as waiting:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):  # they fill the queue of the listener
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(listener.getsockname())
+        async with opened(f"http://127.0.0.1:{listener.getsockname()[1]}/hook") as publisher:
+            with pytest.raises(Unavailable, match="no connection in time"):
+                await asyncio.wait_for(publisher.publish(new_claim()), 5)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_the_login_of_the_target_is_not_sent_to_the_proxy(redbox_runner, monkeypatch, scheme: str):
+    async with http_target() as proxy:
+        monkeypatch.setenv(f"{scheme}_proxy", f"http://127.0.0.1:{proxy.port}")
+        proxy.reply = Reply(502)
+        async with opened(f"{scheme}://shop.example/hook", authorization="Bearer x") as publisher:
+            for _ in range(2):
+                with pytest.raises(Unavailable):
+                    await publisher.publish(new_claim())
+        expected = ["Bearer x"] if scheme == "http" else []
+        for request in proxy.requests:
+            assert (request.all("proxy-authorization"), request.all("authorization")) == ([], expected)
 
 
 async def test_a_tunnel_through_a_proxy(redbox_runner, monkeypatch, tmp_path):
