@@ -32,7 +32,7 @@ from bench.spent import Clock, timed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from redbox.pipeline.options import Address
+    from redbox.pipeline.source.options import Address
 
 HERE = Path(__file__).parent
 GOALS = {
@@ -100,7 +100,7 @@ def run(arguments: list[str], seconds: float) -> dict[str, Any]:
 
 def measure(directory: Path, events: int, rounds: int) -> dict[str, Any]:
     from redbox import pipeline
-    from redbox.pipeline.options import Address
+    from redbox.pipeline.source.options import Address
 
     url = f"embedded:{directory / 'data'}"
     clocks: dict[str, list[Clock]] = {}
@@ -127,9 +127,9 @@ def run_round(
     spark: SparkSession, at: Address, source: Path, events: int, directory: Path
 ) -> Iterator[tuple[str, Clock]]:
     """Each job once, on a box of its own, which is empty at the end."""
-    from redbox.pipeline.archive import archive
-    from redbox.pipeline.load import load
-    from redbox.pipeline.streams import run_stream
+    from redbox.pipeline.archive.job import archive
+    from redbox.pipeline.jobs.load import load
+    from redbox.pipeline.jobs.streams import run_stream
 
     def ask(name: str, work: Callable[[], Any]) -> tuple[str, Clock]:
         with timed() as clock:
@@ -185,7 +185,7 @@ def java_processes() -> list[int]:
 @contextmanager
 def held(at: Address) -> Iterator[None]:
     """Keeps the embedded server up."""
-    from redbox.pipeline.connection import opened
+    from redbox.pipeline.source.connection import opened
 
     with opened(at) as (box, run):
         run(box.exists())
@@ -196,9 +196,9 @@ def plain_loop(url: str, box: str, path: str) -> None:
     """One process that reads the box into Parquet, with the pipeline's own reader and without Spark."""
     import pyarrow.parquet as pq
 
-    from redbox.pipeline.options import read_options
-    from redbox.pipeline.reader import BoxReader
-    from redbox.pipeline.schema import SCHEMA
+    from redbox.pipeline.source.options import read_options
+    from redbox.pipeline.source.reader import BoxReader
+    from redbox.pipeline.source.schema import SCHEMA
 
     reader = BoxReader(read_options({"url": url, "box": box}), SCHEMA)
     parts = reader.partitions()

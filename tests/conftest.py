@@ -41,7 +41,7 @@ def cluster_url() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def embedded_url() -> Iterator[str]:
     """The embedded server, kept up for the whole run."""
-    from redbox.store import embedded
+    from redbox.store.embedded import server as embedded
 
     with tempfile.TemporaryDirectory(prefix="redbox-") as directory:
         data = Path(directory) / "data"

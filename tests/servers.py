@@ -305,7 +305,7 @@ def redis_binary() -> str:
 
 def valkey_binary() -> str:
     from redbox.errors import RedboxError
-    from redbox.store.embedded import find_binary
+    from redbox.store.embedded.server import find_binary
 
     try:
         return find_binary()

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from redbox.arguments import event_ids, flag, one_of, text, whole_number
 from redbox.box import bulk
-from redbox.box.lane import Lane
-from redbox.box.lifecycle import Lifecycle
+from redbox.box.claims import Lifecycle
+from redbox.box.coalescer import Lane
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.receipts import Receipts, chunks, refused
 from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats

@@ -18,7 +18,7 @@ from redbox.events import Event, Receipt, as_event
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store.durability import Durability
 from redbox.store.store import Store
-from redbox.store.transact import Committed, transact
+from redbox.store.transaction import Committed, transact
 from redbox.telemetry import current_traceparent
 
 #: Commands that end a transaction, change what the connection is, or take it over.

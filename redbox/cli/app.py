@@ -20,15 +20,15 @@ from redbox.errors import RedboxError
 #: Command → the module that holds it, in the order in which `redbox --help` shows them.
 COMMANDS: Final = {
     "put": "put",
-    "relay": "relay",
-    "list": "look",
-    "show": "look",
+    "relay": "relay.command",
+    "list": "inspect",
+    "show": "inspect",
     "stats": "stats",
     "boxes": "stats",
     "dead": "dead",
-    "pipeline": "pipeline",
+    "pipeline": "pipeline.group",
     "conform": "conform",
-    "demo": "demo",
+    "demo": "demo.command",
 }
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 GLOBAL_OPTIONS: Final = ("--url", "--box", "--json", "--debug", "--version")

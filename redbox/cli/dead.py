@@ -10,7 +10,7 @@ import click
 
 from redbox.cli.durations import DURATION
 from redbox.cli.filters import NAMES, filter_options, resolved
-from redbox.cli.look import cursor_option, limit_option, print_lines, read_table, tell_rest
+from redbox.cli.inspect import cursor_option, limit_option, print_lines, read_table, tell_rest
 from redbox.cli.output import can_ask
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError

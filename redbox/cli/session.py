@@ -91,7 +91,7 @@ class Session:
 
 def _check_local_directory() -> None:
     """What lies in the current directory is used unasked, so a link there must be of this user's making, or root's."""
-    from redbox.store.private_directory import describe_user, is_trusted
+    from redbox.store.embedded.private_directory import describe_user, is_trusted
 
     if os.path.islink(LOCAL_DIRECTORY) and not is_trusted(owner := os.lstat(LOCAL_DIRECTORY).st_uid):
         raise UntrustedStore(

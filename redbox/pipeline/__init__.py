@@ -25,8 +25,8 @@ except ImportError as error:
 
 def register(spark: SparkSession) -> None:
     """Makes the format `redbox` known to a session, and its sentence the last line of an error that Spark raises."""
-    from redbox.pipeline.last_line import put_ours_last
-    from redbox.pipeline.source import RedboxSource
+    from redbox.pipeline.source.data_source import RedboxSource
+    from redbox.pipeline.source.last_line import put_ours_last
     from redbox.pipeline.spark_session import active
 
     put_ours_last()

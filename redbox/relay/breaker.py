@@ -16,7 +16,7 @@ from typing import Final
 from redbox.arguments import number, whole_number
 from redbox.errors import Reject, Unavailable, UsageError
 from redbox.events import Claim
-from redbox.relay.words import error_words
+from redbox.relay.error_text import error_words
 
 UNAVAILABLE: Final = 5
 FAILURES: Final = 20

@@ -11,11 +11,11 @@ from typing import Any, Final
 import anyio
 
 from redbox.box import Box
-from redbox.box.lifecycle import Packed
+from redbox.box.claims import Packed
 from redbox.errors import PASSING, BoxPaused, EmbeddedServerFailed, RedboxError, StoreError
 from redbox.publishers.base import Publisher
-from redbox.relay.asker import Answer, Asker
 from redbox.relay.breaker import Breaker, Circuit
+from redbox.relay.claimer import Answer, Asker
 from redbox.relay.digest import Digest
 from redbox.relay.judge import Judge
 from redbox.relay.ledger import Ledger

@@ -13,10 +13,10 @@ from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
 from redbox.events import Claim
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.digest import Digest
+from redbox.relay.error_text import error_words
 from redbox.relay.policy import Policy
 from redbox.relay.report import Tally
 from redbox.relay.settler import Held, Settler
-from redbox.relay.words import error_words
 
 logger = logging.getLogger("redbox.relay")
 

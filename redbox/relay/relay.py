@@ -17,7 +17,7 @@ import anyio
 
 from redbox.backoff import Backoff
 from redbox.box import Box
-from redbox.box.lifecycle import check_relay
+from redbox.box.claims import check_relay
 from redbox.errors import StoreError, UsageError
 from redbox.publishers.registry import Target, open_target
 from redbox.relay import policy as defaults

@@ -10,8 +10,8 @@ from typing import Final
 from redbox.box import Box
 from redbox.errors import PASSING, DurabilityNotReached
 from redbox.events import Claim
+from redbox.relay.error_text import error_words
 from redbox.relay.report import Tally
-from redbox.relay.words import error_words
 from redbox.settings import BATCH_COUNT
 from redbox.store.steps import STEP_COUNT, ack_work, first_step
 

@@ -8,7 +8,7 @@ from typing import Final
 import anyio
 
 from redbox.box import Box
-from redbox.relay.asker import Asker
+from redbox.relay.claimer import Asker
 
 SOON: Final = 0.005  # not worth a question that has to be hurried
 

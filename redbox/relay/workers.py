@@ -17,9 +17,9 @@ from redbox.errors import NotPublished, Reject
 from redbox.events import Claim, stored_event
 from redbox.publishers.base import REASON_HEADER, Publisher
 from redbox.relay.capacity import capacity
+from redbox.relay.error_text import error_words
 from redbox.relay.judge import Interrupted, Judge
 from redbox.relay.settler import Held, Settler
-from redbox.relay.words import error_words
 
 logger = logging.getLogger("redbox.relay")
 

@@ -23,8 +23,8 @@ from redis.exceptions import RedisError
 
 from redbox.errors import InvalidURL, MissingExtra, RedboxError, StoreFull, UntrustedStore, UsageError
 from redbox.store.attempt import SharedAttempt
-from redbox.store.line import Command, NotConnected, Wait
-from redbox.store.wire import READ_TIMEOUT, ClusterWire, SingleWire, Wire
+from redbox.store.wire.base import READ_TIMEOUT, ClusterWire, SingleWire, Wire
+from redbox.store.wire.multiplexer import Command, NotConnected, Wait
 from redbox.urls import check_name, describe_url, option_problem, problem, read_host, read_url
 
 SCHEMES: Final = (
@@ -226,7 +226,7 @@ class _OwnServer(UnixDomainSocketConnection):
     """A connection that is used only if the server runs as this user, or as root."""
 
     async def _connect(self) -> None:
-        from redbox.store.private_directory import check_peer
+        from redbox.store.embedded.private_directory import check_peer
 
         async with asyncio.timeout(self.socket_connect_timeout):
             connected = socket.socket(socket.AF_UNIX)
@@ -282,7 +282,7 @@ class EmbeddedWire(SingleWire):
 
     def _start_again(self) -> None:
         """Starts the server again when it is gone; a full disk is what ends it by itself."""
-        from redbox.store import embedded
+        from redbox.store.embedded import server as embedded
 
         if embedded.is_disk_full(self._directory):
             raise StoreFull(f"the disk that holds {self._directory} is full: free some space; nothing was acknowledged")
@@ -290,14 +290,14 @@ class EmbeddedWire(SingleWire):
         embedded.release(self._directory)
 
     async def close(self) -> None:
-        from redbox.store import embedded
+        from redbox.store.embedded import server as embedded
 
         await super().close()
         await self._client.aclose()
         await anyio.to_thread.run_sync(embedded.release, self._directory)
 
     def abandon(self) -> None:
-        from redbox.store import embedded
+        from redbox.store.embedded import server as embedded
 
         super().abandon()
         embedded.release(self._directory)
@@ -312,7 +312,7 @@ class _Acquisition:
         self._acquired = self._abandoned = False
 
     def acquire(self) -> str:
-        from redbox.store import embedded  # needs flock, which not every platform has
+        from redbox.store.embedded import server as embedded  # needs flock, which not every platform has
 
         path = embedded.acquire(self._directory)
         with self._lock:
@@ -322,7 +322,7 @@ class _Acquisition:
         return path
 
     def abandon(self) -> None:
-        from redbox.store import embedded
+        from redbox.store.embedded import server as embedded
 
         with self._lock:
             self._abandoned = True
@@ -357,7 +357,7 @@ def _embedded(directory: str) -> Endpoint:
 def _resolve(directory: str) -> str:
     """The directory without links; raises UntrustedStore for a link that another user has put there."""
     if os.name == "posix":  # elsewhere there is no embedded server, and opening it says so
-        from redbox.store.private_directory import check_link
+        from redbox.store.embedded.private_directory import check_link
 
         check_link(directory)
     return os.path.realpath(directory)

@@ -42,11 +42,11 @@ from redbox.store.connect import Endpoint
 from redbox.store.damage import is_count
 from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
 from redbox.store.errors import code, translate
-from redbox.store.line import WAIT_PATIENCE, Command, NotConnected, Wait
 from redbox.store.permissions import Permissions
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
 from redbox.store.steps import UNKNOWN, by_count, by_work
-from redbox.store.wire import Talk, Wire
+from redbox.store.wire.base import Talk, Wire
+from redbox.store.wire.multiplexer import WAIT_PATIENCE, Command, NotConnected, Wait
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
 OTHER_LOOP: Final = "this box is in use on another event loop; open one box per loop"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from redbox.audit.walk import all_problems
 from redbox.box import Box
-from redbox.box.examine import all_problems
 
 
 async def check_invariants(box: Box) -> list[str]:

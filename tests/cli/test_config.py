@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from redbox import Event
-from redbox.cli.config import ConfigError, load, open_relays
 from redbox.cli.placeholders import expand, expand_options, expand_url
-from redbox.cli.retry_option import parse_attempts, parse_limit, parse_retry
+from redbox.cli.relay.config import ConfigError, load, open_relays
+from redbox.cli.relay.retry_option import parse_attempts, parse_limit, parse_retry
 from redbox.relay import Relay
 from tests.cli.conftest import Redbox
 

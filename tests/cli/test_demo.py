@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from redbox import Box, Event
-from redbox.cli import demo_play
+from redbox.cli.demo import play as demo_play
 from redbox.errors import MissingExtra
-from redbox.store import embedded
+from redbox.store.embedded import server as embedded
 from tests.cli.conftest import Redbox
 from tests.servers import valkey_binary
 

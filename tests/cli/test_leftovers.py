@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redbox import Box, Event, Phase
-from redbox.cli.leftovers import Leftovers, leftovers
+from redbox.cli.relay.leftovers import Leftovers, leftovers
 
 UNSETTLED = (Phase.AVAILABLE, Phase.SCHEDULED, Phase.RETRY_SCHEDULED, Phase.IN_FLIGHT)
 

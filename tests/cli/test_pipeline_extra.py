@@ -15,7 +15,7 @@ for name in sys.argv[1:]:
     sys.modules[name] = None
 from click.testing import CliRunner
 from redbox.cli.app import cli
-from redbox.cli.pipeline import JOBS
+from redbox.cli.pipeline.group import JOBS
 needed = {
     "load": ["events.parquet"], "report": ["--to", "out"], "audit": [], "patch": ["--with", "json:loads", "--yes"],
     "archive": ["--to", "out"], "replay": ["--from", "lake", "--all", "--yes"], "drain": ["--to", "out"],

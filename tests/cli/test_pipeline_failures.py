@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from redbox import Event, pipeline
-from redbox.cli.pipeline import Spark
+from redbox.cli.pipeline.group import Spark
 from redbox.cli.session import Session
 from redbox.errors import RedboxError, UsageError
 from tests.cli.conftest import Redbox
@@ -90,8 +90,8 @@ def test_an_empty_text_is_refused_unless_it_has_a_meaning(redbox: Redbox, runnin
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-01:00"])
 @pytest.mark.parametrize("name", ["since", "until"])
 def test_a_time_that_utc_does_not_have_is_refused(name: str, at: str):
-    from redbox.pipeline.options import Address
-    from redbox.pipeline.report import report
+    from redbox.pipeline.report.job import report
+    from redbox.pipeline.source.options import Address
 
     spark: Any = Mock()
     with pytest.raises(UsageError, match=rf"^{name} must be between the years 1 and 9999 in UTC"):
@@ -101,8 +101,8 @@ def test_a_time_that_utc_does_not_have_is_refused(name: str, at: str):
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, 0, -1, True, "5"])
 def test_a_rate_is_checked_before_anything_is_read(rate: Any):
-    from redbox.pipeline.options import Address
-    from redbox.pipeline.replay import replay
+    from redbox.pipeline.jobs.replay import replay
+    from redbox.pipeline.source.options import Address
 
     spark: Any = Mock(side_effect=AssertionError)
     with pytest.raises(UsageError, match=r"^rate must be "):

@@ -16,11 +16,12 @@ import click
 import pytest
 
 from redbox import Box, Event, Relay
-from redbox.cli import logs, relay_run
+from redbox.cli import logs
 from redbox.cli.app import cli
-from redbox.cli.leftovers import Leftovers
-from redbox.cli.relay import METRICS_HOST
-from redbox.cli.relay_run import in_counts
+from redbox.cli.relay import run as relay_run
+from redbox.cli.relay.command import METRICS_HOST
+from redbox.cli.relay.leftovers import Leftovers
+from redbox.cli.relay.run import in_counts
 from redbox.relay import Summary, policy
 from redbox.relay.monitor import HOST
 from redbox.settings import LEASE

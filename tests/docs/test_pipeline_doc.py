@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from redbox.pipeline.schema import SCHEMA
-from redbox.store import embedded
+from redbox.pipeline.source.schema import SCHEMA
+from redbox.store.embedded import server as embedded
 from tests.docs.test_readme import environment
 from tests.pipeline.conftest import java_is_missing
 from tests.servers import valkey_binary

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from redbox import Backoff, Box, Event, Reject, Relay
-from redbox.store import embedded
+from redbox.store.embedded import server as embedded
 from redbox.testing.plugin import new_box_name
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()

@@ -12,10 +12,10 @@ import pytest
 
 from redbox import Backoff, Box, Relay
 from redbox.cli.app import cli
-from redbox.cli.config import load, open_relays
-from redbox.cli.relay_settings import RelaySettings
+from redbox.cli.relay.config import load, open_relays
+from redbox.cli.relay.settings import RelaySettings
 from redbox.relay import monitor
-from redbox.store import embedded
+from redbox.store.embedded import server as embedded
 from tests.docs.test_readme import environment
 from tests.servers import valkey_binary
 

@@ -27,7 +27,7 @@ import pytest
 from examples.consumer import OrderChanged, Result, handle, open_database
 from redbox import Backoff, Box, Claim, Event, Phase, Relay, State
 from redbox.publishers.registry import open_publisher
-from redbox.store import embedded
+from redbox.store.embedded import server as embedded
 from redbox.testing import advance, check_invariants
 from tests import servers
 from tests.servers import free_port, poll

@@ -17,7 +17,7 @@ from redis.crc import key_slot
 
 from redbox import Box, Event, StoreError, keys
 from redbox.errors import TransactionFailed
-from redbox.store import transact
+from redbox.store import transaction as transact
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import contents
 from redbox.testing.plugin import new_box_name

@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from redbox.errors import EmbeddedServerFailed, MissingExtra, UsageError
-from redbox.store import embedded
+from redbox.store.embedded import server as embedded
 from tests.servers import poll, valkey_binary
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def box(tmp_path: Path) -> Iterator[Path]:
 
 USER = """
 import sys, redis
-from redbox.store import embedded
+from redbox.store.embedded import server as embedded
 client = redis.Redis(unix_socket_path=embedded.acquire(sys.argv[1]), decode_responses=True)
 print("ready", client.info("server")["process_id"], flush=True)
 for line in sys.stdin:
@@ -299,7 +299,7 @@ def test_release_and_acquire_at_once(box: Path) -> None:
 
 FORKING_USER = """
 import os, sys
-from redbox.store import embedded
+from redbox.store.embedded import server as embedded
 embedded.acquire(sys.argv[1])
 if os.fork() == 0:
     print("ready", os.getpid(), flush=True)

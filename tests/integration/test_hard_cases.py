@@ -19,9 +19,9 @@ import redis
 
 from redbox import Box, BoxFull, Conflict, Event, IdReused, State, StoreUnavailable, keys
 from redbox.errors import DurabilityNotReached, InvalidSetting, InvalidURL, PartlyCommitted, UsageError
-from redbox.store import embedded
 from redbox.store.connect import Endpoint
-from redbox.store.wire import SingleWire, Wire
+from redbox.store.embedded import server as embedded
+from redbox.store.wire.base import SingleWire, Wire
 from redbox.sync import Box as SyncBox
 from redbox.testing import advance, check_invariants
 from redbox.testing.plugin import new_box_name
@@ -447,5 +447,5 @@ async def test_a_master_that_became_a_replica_for_a_moment(redbox_runner: asynci
 
 
 def test_importing_redbox_does_not_import_the_server(tmp_path: Path):
-    code = "import sys, redbox; redbox.Box; sys.exit('redbox.store.embedded' in sys.modules)"
+    code = "import sys, redbox; redbox.Box; sys.exit('redbox.store.embedded.server' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0

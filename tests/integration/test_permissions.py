@@ -26,12 +26,12 @@ from redbox import (
     StoreUnavailable,
     keys,
 )
-from redbox.box.examine import all_problems
+from redbox.audit.walk import all_problems
 from redbox.cli.app import cli
 from redbox.relay import metrics
-from redbox.store.line import Wait
 from redbox.store.permissions import ARGUMENTS, together
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
+from redbox.store.wire.multiplexer import Wait
 from redbox.testing import check_invariants
 from redbox.testing.plugin import new_box_name
 from tests import servers

@@ -22,7 +22,9 @@ from click.testing import CliRunner
 
 from redbox import Box, Event, UntrustedStore
 from redbox.cli.app import cli
-from redbox.store import connect, embedded, private_directory
+from redbox.store import connect
+from redbox.store.embedded import private_directory
+from redbox.store.embedded import server as embedded
 from tests.servers import valkey_binary
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from uuid import uuid4
 import pytest
 
 from redbox import Box, Claim, Event, keys
-from redbox.box.examine import all_problems
+from redbox.audit.walk import all_problems
 from redbox.box.receipts import chunks
-from redbox.pipeline.options import LOOK
+from redbox.pipeline.source.options import LOOK
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, MAX_PAYLOAD
 from redbox.store.codec import encode_restored
 from redbox.store.scripts import REGISTRY, load

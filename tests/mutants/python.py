@@ -33,11 +33,11 @@ UNIQUENESS = ("tests/contract/test_uniqueness.py", *IN_MEMORY)
 STORE = ("tests/contract/test_store.py", *IN_MEMORY)
 DAMAGE = ("tests/contract/test_damage.py", *IN_MEMORY)
 STEPS = ("tests/unit/test_steps.py",)
-LANE = ("tests/integration/test_lane.py", *IN_MEMORY)
+LANE = ("tests/integration/test_coalescer.py", *IN_MEMORY)
 # With real servers:
 DURABILITY = ("tests/integration/test_durability.py",)
 FAULTS = "tests/integration/test_server_faults.py"
-LINE = ("tests/integration/test_line.py",)
+LINE = ("tests/integration/test_multiplexer.py",)
 TRANSACTION = ("tests/integration/test_transaction.py",)
 WAITING = ("tests/relay/test_waiting.py", "-k", "not cluster")
 CLUSTER = "tests/integration/test_cluster.py"
@@ -74,7 +74,7 @@ PYTHON_MUTANTS = [
     Mutant("a path may hold a login", "redbox/urls.py", '"@" in parts.path or ', "", NO_SECRET),
     Mutant("a directory may hold a login", "redbox/urls.py", "if _NOT_A_NAME.search(name):", "if False:", NO_SECRET),
     Mutant("an unknown command is told with its arguments", "redbox/arguments.py", "            each.args = (told,)\n", "            pass\n", NO_SECRET),
-    Mutant("the address of a data source is shown as it is", "redbox/pipeline/options.py", "connect.describe(self.url)!r", "self.url!r", NO_SECRET),
+    Mutant("the address of a data source is shown as it is", "redbox/pipeline/source/options.py", "connect.describe(self.url)!r", "self.url!r", NO_SECRET),
     Mutant("a command is missing from the documented permissions", "tests/roles.py", '(*_SENDING, "BLPOP", "HGETALL"),', '(*_SENDING, "HGETALL"),', ("tests/unit/test_permissions.py",)),
     # header names
     Mutant("a reserved header passes with an underscore", "redbox/events.py", 'return name.lower().replace("_", "-")', "return name.lower()", ("tests/unit/test_events.py",)),
@@ -101,7 +101,7 @@ PYTHON_MUTANTS = [
     Mutant("a hanging dead-letter target takes every worker", "redbox/relay/workers.py", "min(capacity(dead, self.size).calls, max(1, self.size // 2))", "capacity(dead, self.size).calls", POISON),
     Mutant("a drain waits for the probe of an open breaker", "redbox/relay/engine.py", "if drain and not len(found) and found.more_in != 0 and not self._breaker.doubting:", "if False:", POISON),
     Mutant("a suspect decides over rejections held back", "redbox/relay/engine.py", "await self._until_few(1, more_to_try=True)", "await self._until_few(1)", BREAKER_IN_RELAY),
-    Mutant("puts behind a silent store wait in turn", "redbox/box/lane.py", "self._fail_queue(error)", "pass", FROZEN),
+    Mutant("puts behind a silent store wait in turn", "redbox/box/coalescer.py", "self._fail_queue(error)", "pass", FROZEN),
     Mutant("an attempt that was interrupted counts", "redbox/relay/judge.py", "self._settler.retry(held, 0.0, error, excuse=True)", "self._settler.retry(held, 0.0, error, excuse=False)", ENDS),
     Mutant("the dead-letter target is passed over", "redbox/relay/judge.py", "if self.on_death is None:", "if True:", BAD_PUBLISHERS),
     Mutant("an event dies although the dead-letter target failed", "redbox/relay/judge.py", "self._again(held, failure, excuse=False, least=BURY_AGAIN)", "self._settler.kill(held, words)", BAD_PUBLISHERS),
@@ -143,9 +143,9 @@ PYTHON_MUTANTS = [
     Mutant("a settlement without its durability counts as not made", "redbox/relay/settler.py", "                settled = batch\n", "                settled = []\n", SETTLER),
     # claiming, holding, ending
     Mutant("the buffer is not bounded in bytes", "redbox/relay/engine.py", "if self._ledger.bytes >= self._policy.buffer_bytes:", "if False:", ENGINE),
-    Mutant("a claim brings more bytes than there is room for", "redbox/relay/asker.py", "max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - size))", "max_bytes=BATCH_BYTES", ENGINE),
-    Mutant("the store does not learn what the relay holds", "redbox/relay/asker.py", "holding=holding,", "holding=0,", LEASES),
-    Mutant("the store does not learn the limit of attempts", "redbox/relay/asker.py", "attempts=self._policy.attempts", "attempts=None", ENGINE),
+    Mutant("a claim brings more bytes than there is room for", "redbox/relay/claimer.py", "max_bytes=max(1, min(BATCH_BYTES, self._policy.buffer_bytes - size))", "max_bytes=BATCH_BYTES", ENGINE),
+    Mutant("the store does not learn what the relay holds", "redbox/relay/claimer.py", "holding=holding,", "holding=0,", LEASES),
+    Mutant("the store does not learn the limit of attempts", "redbox/relay/claimer.py", "attempts=self._policy.attempts", "attempts=None", ENGINE),
     Mutant("leases are not renewed", "redbox/relay/engine.py", "await self._renew(ageing[first : first + BATCH_COUNT])", "pass", LEASES),
     Mutant("a renewed lease keeps its old end", "redbox/relay/engine.py", "            if ours:\n                held.deadline = asked_at + self._policy.lease", "            if ours:\n                pass", LEASES),
     Mutant("a lost lease is not noticed", "redbox/relay/engine.py", "                held.lost = True\n", "                pass\n", LEASES),
@@ -155,7 +155,7 @@ PYTHON_MUTANTS = [
     Mutant("more is claimed while a suspect is published", "redbox/relay/engine.py", "        self.workers.add([held])\n        await self._until_tried()\n", "        self.workers.add([held])\n", LEASES),
     Mutant("claims that arrive when the breaker is open are published", "redbox/relay/engine.py", "elif self._stopping or self.workers.all_stuck or not self._may_publish(answer):", "elif self._stopping or self.workers.all_stuck:", BREAKER_IN_RELAY),
     Mutant("a sample is claimed like other events", "redbox/relay/engine.py", "self._asker.ask(size, **self._in_hand(), probe=True, spread=self._breaker.first_sample)", "self._asker.ask(size, **self._in_hand(), spread=self._breaker.first_sample)", POISON),
-    Mutant("a sample is not spread", "redbox/relay/asker.py", "spread=spread,\n", "spread=False,\n", POISON),
+    Mutant("a sample is not spread", "redbox/relay/claimer.py", "spread=spread,\n", "spread=False,\n", POISON),
     Mutant("claims that were given back are not sampled", "redbox/relay/engine.py", "(doubted and self._more_in_hand and not hangs)", "False", POISON),
     Mutant("a probe that fails kills every rejected event", "redbox/relay/judge.py", "        self.excuse()\n        self.give_back()\n", "        self.decide()\n        self.give_back()\n", POISON),
     Mutant("a probe that fails kills no rejected event", "redbox/relay/judge.py", "            if rejected:\n", "            if False:\n", POISON),
@@ -179,8 +179,8 @@ PYTHON_MUTANTS = [
     Mutant("a wait cannot be ended early", "redbox/store/store.py", "keys.wake(self.box), keys.wait(self.box, wait.name), await", "keys.wake(self.box), await", WAITING),
     Mutant("a script flushed during a wait is an error", "redbox/store/store.py", '            reply = await self._run("claim", arguments)\n', "            pass\n", WAITING),
     Mutant("a wait does not end when an event falls due", "redbox/relay/wake.py", "await self._asker.answered(due_in)", "await self._asker.answered(None)", WAITING),
-    Mutant("a wait uses up the leases that it brings", "redbox/relay/asker.py", "longest=min(self._policy.poll, self._policy.lease * WAIT_SHARE)", "longest=self._policy.poll", WAITING),
-    Mutant("waiting counts as publishing", "redbox/relay/asker.py", "since = self._asked_at if self._wait is None else", "since = self._asked_at if True else", WAITING),
+    Mutant("a wait uses up the leases that it brings", "redbox/relay/claimer.py", "longest=min(self._policy.poll, self._policy.lease * WAIT_SHARE)", "longest=self._policy.poll", WAITING),
+    Mutant("waiting counts as publishing", "redbox/relay/claimer.py", "since = self._asked_at if self._wait is None else", "since = self._asked_at if True else", WAITING),
     # services
     Mutant("the reaper stops after one step", "redbox/relay/services.py", "if len(ids) < BATCH_COUNT:", "if True:", IDLE),
     Mutant("a service ends when the store is away", "redbox/relay/services.py", "            digest.store_failed(name, name, error)\n", "            raise\n", IDLE),
@@ -206,16 +206,16 @@ PYTHON_MUTANTS = [
     Mutant("a batch is not bounded in bytes", "redbox/box/receipts.py", " or size + length > STEP_BYTES", "", RECEIPTS),
     Mutant("who holds the unique key is not told", "redbox/box/receipts.py", "holder = refusal.holder if isinstance(refusal, Conflict) else None", "holder = None", UNIQUENESS),
     # settling through the box
-    Mutant("settled for several relays, answered in another order", "redbox/box/lifecycle.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
+    Mutant("settled for several relays, answered in another order", "redbox/box/claims.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
     Mutant("a renewal answers for its neighbour", "redbox/store/store.py", "            _, *words = await self._run(\"renew\"", "            *words, _ = await self._run(\"renew\"", LEASES),
     Mutant("operators need no name", "redbox/box/operate.py", "        self._named(who)\n        replies: ", "        replies: ", OPERATIONS),
     # coalesced puts
-    Mutant("ordered puts share the server with others", "redbox/box/lane.py", "alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)", "alone = False", LANE),
-    Mutant("three calls at once", "redbox/box/lane.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", LANE),
-    Mutant("a call is not bounded in bytes", "redbox/box/lane.py", "(size > STEP_BYTES or work > WORK)", "work > WORK", LANE),
-    Mutant("a put that was cancelled in time is sent", "redbox/box/lane.py", "            if not answer.done():  # cancelled", "            if True:  # cancelled", LANE),
-    Mutant("later puts go first", "redbox/box/lane.py", "self._queue.append((arguments, answer))", "self._queue.appendleft((arguments, answer))", LANE),
-    Mutant("callers share one exception", "redbox/box/lane.py", "own = copy.copy(error)", "own = error", LANE),
+    Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)", "alone = False", LANE),
+    Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", LANE),
+    Mutant("a call is not bounded in bytes", "redbox/box/coalescer.py", "(size > STEP_BYTES or work > WORK)", "work > WORK", LANE),
+    Mutant("a put that was cancelled in time is sent", "redbox/box/coalescer.py", "            if not answer.done():  # cancelled", "            if True:  # cancelled", LANE),
+    Mutant("later puts go first", "redbox/box/coalescer.py", "self._queue.append((arguments, answer))", "self._queue.appendleft((arguments, answer))", LANE),
+    Mutant("callers share one exception", "redbox/box/coalescer.py", "own = copy.copy(error)", "own = error", LANE),
     # durability, on servers with replicas and a disk
     Mutant("every durability is reached", "redbox/store/durability.py", "return (reply[0] if isinstance(reply, list) else int(reply)) >= self.wanted", "return True", DURABILITY),
     Mutant("one replica fewer will do", "redbox/store/durability.py", "patience), durability.replicas)", "patience), durability.replicas - 1)", DURABILITY),
@@ -223,7 +223,7 @@ PYTHON_MUTANTS = [
     Mutant("a WAITAOF that does not wait is believed", "redbox/store/durability.py", "(probe > 0 and took < PROBE_SHORTEST)", "False", PROBES),
     Mutant("a confirmation is not looked at", "redbox/store/store.py", "        if not confirmation.reached(replies[0]):", "        if False:", DURABILITY),
     Mutant("an id that was there needs no confirmation", "redbox/store/store.py", "if reply in (CREATED, EXISTS) else reply for reply", "if reply == CREATED else reply for reply", DURABILITY),
-    Mutant("a transaction needs no confirmation", "redbox/store/transact.py", "        if shortfall:", "        if False:", TRANSACTION),
+    Mutant("a transaction needs no confirmation", "redbox/store/transaction.py", "        if shortfall:", "        if False:", TRANSACTION),
     # faults of connections and servers
     Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True)", "durability=durability)", (FAULTS, "-k", "put_whose")),
     Mutant("a claim is repeated", "redbox/store/store.py", "        return await self._run(\"claim\", arguments)\n\n    async def cut", "        return await self._run(\"claim\", arguments, repeat=True)\n\n    async def cut", (FAULTS, "-k", "claim_whose")),
@@ -236,31 +236,31 @@ PYTHON_MUTANTS = [
     Mutant("a resync is not noticed", "redbox/store/append_only_file.py", 'info.get("master_replid")', "None", FIRST_REWRITE),
     Mutant("a resync during a first rewrite is not noticed", "redbox/store/append_only_file.py", "or now.data != before.data", "", FIRST_REWRITE),
     Mutant("changed settings are not noticed", "redbox/store/append_only_file.py", "return self[:2] == now[:2] and self.commands <= now.commands", "return True", FIRST_REWRITE),
-    Mutant("a wait that cannot be ended is waited for", "redbox/relay/asker.py", "        if await self._end_wait():\n", "        if await self._end_wait() or True:\n", PAUSED_WRITES),
+    Mutant("a wait that cannot be ended is waited for", "redbox/relay/claimer.py", "        if await self._end_wait():\n", "        if await self._end_wait() or True:\n", PAUSED_WRITES),
     Mutant("a busy server ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply,", "= (StoreFull, UnexpectedReply,", STORE_ERRORS),
     Mutant("an unknown error ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply,", "= (StoreUnavailable, StoreFull,", STORE_ERRORS),
     Mutant("a refused wait is repeated at once", "redbox/store/store.py", "if failed is not None and (", "if isinstance(reply, Exception) and (", ERROR_REPLIES),
     Mutant("a lane outlives its event loop", "redbox/box/box.py", "if lane is None or lane.loop is not asyncio.get_running_loop():", "if lane is None:", LOOPS),
-    Mutant("claims what it cannot settle", "redbox/box/lifecycle.py", "        await self._store.confirmation(self._durability)  # nothing", "        # nothing", DURABILITY),
+    Mutant("claims what it cannot settle", "redbox/box/claims.py", "        await self._store.confirmation(self._durability)  # nothing", "        # nothing", DURABILITY),
     Mutant("a frozen sentinel uses up the time to connect", "redbox/store/connect.py", ", preparing=len(hosts) * limit", "", FROZEN),
     Mutant("the wait for a pool's connection is cut short", "redbox/store/connect.py", "math.inf if pool.timeout is None else pool.timeout", "0.0", FROZEN),
     Mutant("a frozen server is asked again", "redbox/store/store.py", "pause = next(pauses, None) if now() < deadline else None", "pause = next(pauses, None)", FROZEN),
     Mutant("everyone tries to connect for itself", "redbox/store/attempt.py", "self._failure is not None and self._failed_at > asked_at", "False", FROZEN),
-    Mutant("a transaction out of memory is another error", "redbox/store/transact.py", "    if isinstance(told, StoreFull | StoreUnavailable):  # the same", "    if False:  # the same", TRANSACTION),
-    Mutant("a push answers a question", "redbox/store/line.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
-    Mutant("a silent server is waited for", "redbox/store/line.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
-    Mutant("a connection to a former master is kept", "redbox/store/line.py", "            self.left = True  # after", "            pass  # after", LINE),
-    Mutant("a slot that has moved is not followed", "redbox/store/wire.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", (CLUSTER, "-k", "finished_move")),
+    Mutant("a transaction out of memory is another error", "redbox/store/transaction.py", "    if isinstance(told, StoreFull | StoreUnavailable):  # the same", "    if False:  # the same", TRANSACTION),
+    Mutant("a push answers a question", "redbox/store/wire/multiplexer.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
+    Mutant("a silent server is waited for", "redbox/store/wire/multiplexer.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
+    Mutant("a connection to a former master is kept", "redbox/store/wire/multiplexer.py", "            self.left = True  # after", "            pass  # after", LINE),
+    Mutant("a slot that has moved is not followed", "redbox/store/wire/base.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", (CLUSTER, "-k", "finished_move")),
     # the embedded server
-    Mutant("a directory of another user is trusted", "redbox/store/private_directory.py", "if found.st_uid != os.geteuid():  # root too", "if False:  # root too", (PRIVATE, "-k", "directory_of_another_user")),
-    Mutant("others may write into the directory", "redbox/store/private_directory.py", "stat.S_IMODE(found.st_mode) & ~OTHERS_WRITE)", "stat.S_IMODE(found.st_mode))", (PRIVATE, "-k", "lax_umask")),
-    Mutant("a symbolic link in the directory is followed", "redbox/store/private_directory.py", 'raise UntrustedStore(f"{entry} is a symbolic link, which redbox does not follow; remove it")', "return True", (PRIVATE, "-k", "symbolic_link_is_not_followed")),
-    Mutant("a file of another user is trusted", "redbox/store/private_directory.py", "    if found.st_uid != os.geteuid():\n", "    if False:\n", (PRIVATE, "-k", "file_of_another_user")),
-    Mutant("a server of another user is asked whether it runs", "redbox/store/embedded.py", "            check_peer(connection, address)\n", "", (PRIVATE, "-k", "server_of_another_user or turns_out")),
+    Mutant("a directory of another user is trusted", "redbox/store/embedded/private_directory.py", "if found.st_uid != os.geteuid():  # root too", "if False:  # root too", (PRIVATE, "-k", "directory_of_another_user")),
+    Mutant("others may write into the directory", "redbox/store/embedded/private_directory.py", "stat.S_IMODE(found.st_mode) & ~OTHERS_WRITE)", "stat.S_IMODE(found.st_mode))", (PRIVATE, "-k", "lax_umask")),
+    Mutant("a symbolic link in the directory is followed", "redbox/store/embedded/private_directory.py", 'raise UntrustedStore(f"{entry} is a symbolic link, which redbox does not follow; remove it")', "return True", (PRIVATE, "-k", "symbolic_link_is_not_followed")),
+    Mutant("a file of another user is trusted", "redbox/store/embedded/private_directory.py", "    if found.st_uid != os.geteuid():\n", "    if False:\n", (PRIVATE, "-k", "file_of_another_user")),
+    Mutant("a server of another user is asked whether it runs", "redbox/store/embedded/server.py", "            check_peer(connection, address)\n", "", (PRIVATE, "-k", "server_of_another_user or turns_out")),
     Mutant("a server of another user gets events", "redbox/store/connect.py", "                check_peer(connected, self.path)\n", "", (PRIVATE, "-k", "takes_over_the_socket or turns_out")),
     Mutant("a stream has the name of a batch", "redbox/store/store.py", "(action, keys.check_stream_name(name), owner, batch, before)", "(action, name, owner, batch, before)", ("tests/contract/test_bulk.py", *IN_MEMORY)),
-    Mutant("a condition calls any function", "redbox/pipeline/condition.py", "if name.lower() not in FUNCTIONS:", "if False:", (CONDITION, "-k", "refused")),
-    Mutant("a condition contains any SQL", "redbox/pipeline/condition.py", "elif kind not in NODES or not package.startswith(_CATALYST):", "elif False:", (CONDITION, "-k", "refused")),
+    Mutant("a condition calls any function", "redbox/pipeline/jobs/condition.py", "if name.lower() not in FUNCTIONS:", "if False:", (CONDITION, "-k", "refused")),
+    Mutant("a condition contains any SQL", "redbox/pipeline/jobs/condition.py", "elif kind not in NODES or not package.startswith(_CATALYST):", "elif False:", (CONDITION, "-k", "refused")),
     # files with events in them
     Mutant("everyone can read rejects", "redbox/pipeline/rejects.py", "_make_private(directory, self._part)\n", "os.makedirs(directory, exist_ok=True)\n", (FILE_MODES, "-k", "rejects")),
     Mutant("everyone can read a report", "redbox/pipeline/files.py", "_create_private(spark, system, place) if private else system.create(place, False)", "system.create(place, False)", (FILE_MODES, "-k", "keeps_its_permissions")),
@@ -271,8 +271,8 @@ PYTHON_MUTANTS = [
     Mutant("a bad setting is guessed for a sweep", "redbox/settings.py", "        if wrong:\n", "        if False:\n", DAMAGE),
     Mutant("a call with much work is made in one step", "redbox/store/steps.py", "        if step and total > WORK:\n            yield step", "        if False:\n            yield step", STEPS),
     # transactions
-    Mutant("a unique key is not watched", "redbox/store/transact.py", "    watched += [keys.unique(box, unique) for unique in unique_keys]\n", "", (*TRANSACTION, "-k", "in_between")),
-    Mutant("a refused event commits the rest", "redbox/store/transact.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),
+    Mutant("a unique key is not watched", "redbox/store/transaction.py", "    watched += [keys.unique(box, unique) for unique in unique_keys]\n", "", (*TRANSACTION, "-k", "in_between")),
+    Mutant("a refused event commits the rest", "redbox/store/transaction.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),
     Mutant("a failing command of the caller goes unnoticed", "redbox/box/transaction.py", "            if isinstance(reply, Exception):\n", "            if False:\n", TRANSACTION),
     # HTTP
     Mutant("what fails on a kept connection is not sent again", "redbox/publishers/connections.py", "                raise _Stale from error\n", "                raise\n", (HTTP, "-k", "kept_connection")),
@@ -292,7 +292,7 @@ PYTHON_MUTANTS = [
     Mutant("the body of a refusal may take longer than the timeout", "redbox/publishers/http.py", "await beginning(answer, left)", "await beginning(answer, None)", (HTTP, "-k", "timeout_in_the_body")),
     Mutant("a secret in another case of its quotes is kept", "redbox/publishers/redaction.py", "return [*map(re.escape, forms), *mixed]", "return [*map(re.escape, forms)]", (REDACTION, "-k", "however")),
     Mutant("a query without a name is shown", "redbox/publishers/http.py", "[value] if equals else [name, unquote_plus(name)]", "[value]", (HTTP, "-k", "without_a_name")),
-    Mutant("the connection of a half-read answer is kept", "redbox/publishers/connections.py", "            response.close()\n", "            pass\n", (HTTP, "-k", "status_decides")),
+    Mutant("the connection of a half-read answer is kept", "redbox/publishers/connections.py", "        if not content.is_eof():\n            response.close()\n", "        pass\n", (HTTP, "-k", "status_decides")),
     Mutant("a malformed trace is passed on", "redbox/publishers/base.py", "if trace and _is_traceparent(trace) and", "if trace and", ("tests/publishers/test_contract.py", "-k", "malformed_trace and http")),
     Mutant("signatures have the time of the relay's machine", "redbox/publishers/http.py", "claim.store_ms // 1000", '__import__("time").time_ns() // 10**9', (HTTP, "-k", "time_of_the_store")),
     Mutant("the time since the claim is not counted", "redbox/events.py", " + int((time.monotonic() - self.received) * 1000)", "", (HTTP, "-k", "time_of_the_store")),

@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from redbox.pipeline.connection import connected
-from redbox.pipeline.drain import DrainReader, stream_options
-from redbox.pipeline.source import RedboxSource
-from redbox.pipeline.stream_driver import StreamDriver
+from redbox.pipeline.source.connection import connected
+from redbox.pipeline.source.data_source import RedboxSource
+from redbox.pipeline.source.drain import DrainReader, stream_options
+from redbox.pipeline.source.stream_driver import StreamDriver
 
 PLAN = "REDBOX_TEST_PLAN"  # the environment variable with the plan's path
 

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from redbox import pipeline
-from redbox.pipeline.archive import archive, read_archive
-from redbox.pipeline.options import Address
-from redbox.pipeline.replay import replay
-from redbox.pipeline.streams import run_stream
+from redbox.pipeline.archive.job import archive, read_archive
+from redbox.pipeline.jobs.replay import replay
+from redbox.pipeline.jobs.streams import run_stream
+from redbox.pipeline.source.options import Address
 from redbox.pipeline.tasks import map_arrow
 
 

@@ -15,10 +15,10 @@ from py4j.protocol import Py4JNetworkError
 from redbox import Event
 from redbox.errors import RedboxError, UsageError
 from redbox.events import State
-from redbox.pipeline import archive as job
-from redbox.pipeline.archive import archive, read_archive
-from redbox.pipeline.archive_files import Archive
-from redbox.pipeline.options import Address
+from redbox.pipeline.archive import job
+from redbox.pipeline.archive.files import Archive
+from redbox.pipeline.archive.job import archive, read_archive
+from redbox.pipeline.source.options import Address
 from redbox.pipeline.spark_session import set_for
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, contents, known, publish
@@ -356,7 +356,7 @@ def test_paths_that_are_not_ours_are_left_alone(redis_played: Played, spark: Spa
 
 def test_one_run_at_a_time(redis_played: Played, spark: SparkSession, tmp_path: Path):
     """The lock comes before the first file: two first runs at once do not meet in the same directory."""
-    from redbox.pipeline.archive_lock import locked
+    from redbox.pipeline.archive.lock import locked
 
     fill(redis_played, 1)
     with locked(address(redis_played)) as still_ours:

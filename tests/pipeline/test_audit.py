@@ -13,9 +13,9 @@ from pyspark.errors import PySparkException
 
 from redbox import Box, Event
 from redbox.errors import UnknownBox, UsageError
-from redbox.pipeline.audit import Audit, audit
 from redbox.pipeline.failures import translate
-from redbox.pipeline.options import Address
+from redbox.pipeline.jobs.audit import Audit, audit
+from redbox.pipeline.source.options import Address
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import contents
 from redbox.testing.conformance.test_rules import meddle, one_of_each

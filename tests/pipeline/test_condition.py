@@ -9,12 +9,12 @@ import pytest
 
 from redbox import Event
 from redbox.errors import UsageError
-from redbox.pipeline import condition
-from redbox.pipeline.condition import check_condition, select
-from redbox.pipeline.options import Address
-from redbox.pipeline.patch import patch
-from redbox.pipeline.replay import replay
-from redbox.pipeline.schema import SCHEMA
+from redbox.pipeline.jobs import condition
+from redbox.pipeline.jobs.condition import check_condition, select
+from redbox.pipeline.jobs.patch import patch
+from redbox.pipeline.jobs.replay import replay
+from redbox.pipeline.source.options import Address
+from redbox.pipeline.source.schema import SCHEMA
 from redbox.testing.conformance.steps import bury
 
 from .conftest import Command, Played

@@ -9,11 +9,11 @@ import pytest
 
 from redbox import Event
 from redbox.errors import StreamLost
-from redbox.pipeline.connection import Connection, connected
-from redbox.pipeline.fetch import Fetch
-from redbox.pipeline.options import Address
-from redbox.pipeline.rows import Found, Rows
-from redbox.pipeline.schema import schema_of
+from redbox.pipeline.source.connection import Connection, connected
+from redbox.pipeline.source.fetch import Fetch
+from redbox.pipeline.source.options import Address
+from redbox.pipeline.source.rows import Found, Rows
+from redbox.pipeline.source.schema import schema_of
 from redbox.store.store import Fence
 from redbox.testing.conformance.steps import publish
 from redbox.testing.conformance.test_rules import meddle

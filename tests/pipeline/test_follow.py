@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redbox import Event
-from redbox.pipeline import follow as following
-from redbox.pipeline import reader
 from redbox.pipeline.failures import translate
-from redbox.pipeline.follow import FollowReader, follow_options
-from redbox.pipeline.schema import SCHEMA
+from redbox.pipeline.source import follow as following
+from redbox.pipeline.source import reader
+from redbox.pipeline.source.follow import FollowReader, follow_options
+from redbox.pipeline.source.schema import SCHEMA
 from redbox.testing import advance
 from redbox.testing.conformance.steps import bury, contents, publish
 from redbox.testing.conformance.test_rules import meddle

@@ -20,8 +20,8 @@ from pyspark.errors import PySparkException
 from redbox import Box, Record
 from redbox.errors import RedboxError
 from redbox.pipeline.failures import translate
-from redbox.pipeline.load import CUT, Loaded, load
-from redbox.pipeline.options import Address
+from redbox.pipeline.jobs.load import CUT, Loaded, load
+from redbox.pipeline.source.options import Address
 from redbox.testing.conformance.steps import contents
 
 from .conftest import Command, Played

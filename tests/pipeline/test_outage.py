@@ -19,11 +19,11 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from redbox import Event, keys
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.pipeline.archive import archive
-from redbox.pipeline.archive_files import Archive
-from redbox.pipeline.archive_lock import locked
-from redbox.pipeline.audit import audit
+from redbox.pipeline.archive.files import Archive
+from redbox.pipeline.archive.job import archive
+from redbox.pipeline.archive.lock import locked
 from redbox.pipeline.failures import translate
+from redbox.pipeline.jobs.audit import audit
 from redbox.store.scripts import load
 from redbox.testing.conformance.steps import publish
 from tests import servers

@@ -12,11 +12,11 @@ from click.testing import Result
 
 from redbox import Box, Event, Record, State
 from redbox.errors import UsageError
-from redbox.pipeline import patch as patching
-from redbox.pipeline.connection import connected
-from redbox.pipeline.options import Address
-from redbox.pipeline.patch import Patched, patch, run_step
-from redbox.pipeline.reissue import COLUMNS, new_id, shown
+from redbox.pipeline.jobs import patch as patching
+from redbox.pipeline.jobs.patch import Patched, patch, run_step
+from redbox.pipeline.jobs.reissue import COLUMNS, new_id, shown
+from redbox.pipeline.source.connection import connected
+from redbox.pipeline.source.options import Address
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, contents, fields_of, known, put_and_claim
 

@@ -12,11 +12,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from redbox import Claim, Event, Record, State
-from redbox.pipeline import reader
 from redbox.pipeline.failures import translate
-from redbox.pipeline.options import read_options
-from redbox.pipeline.reader import INDEXES_OF, BoxReader
-from redbox.pipeline.schema import SCHEMA
+from redbox.pipeline.source import reader
+from redbox.pipeline.source.options import read_options
+from redbox.pipeline.source.reader import INDEXES_OF, BoxReader
+from redbox.pipeline.source.schema import SCHEMA
 from redbox.store.store import Store
 from redbox.testing.conformance.steps import bury, contents, expire, publish
 

@@ -12,11 +12,11 @@ from pyspark.errors import PySparkException
 
 from redbox import Box, Event
 from redbox.errors import RedboxError, UsageError
-from redbox.pipeline.archive import archive, read_archive
-from redbox.pipeline.lines import in_line_order
-from redbox.pipeline.options import Address
-from redbox.pipeline.replay import _last_lives, replay
-from redbox.pipeline.report_tables import events
+from redbox.pipeline.archive.job import archive, read_archive
+from redbox.pipeline.jobs.lines import in_line_order
+from redbox.pipeline.jobs.replay import _last_lives, replay
+from redbox.pipeline.report.tables import events
+from redbox.pipeline.source.options import Address
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, contents, known, publish, store_time
 

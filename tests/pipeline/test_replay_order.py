@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from redbox import Event
-from redbox.pipeline.connection import connected
-from redbox.pipeline.options import Address
-from redbox.pipeline.replay import _send
+from redbox.pipeline.jobs.replay import _send
+from redbox.pipeline.source.connection import connected
+from redbox.pipeline.source.options import Address
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import claim_one
 

@@ -16,11 +16,12 @@ import pytest
 
 from redbox import Event, keys
 from redbox.errors import UnknownBox, UsageError
-from redbox.pipeline import files, report_tables
-from redbox.pipeline.fingerprint import fingerprint
-from redbox.pipeline.options import Address
-from redbox.pipeline.report import STEPS, Report, _bins, report, table_path
-from redbox.pipeline.report_tables import TABLES
+from redbox.pipeline import files
+from redbox.pipeline.report import tables as report_tables
+from redbox.pipeline.report.fingerprint import fingerprint
+from redbox.pipeline.report.job import STEPS, Report, _bins, report, table_path
+from redbox.pipeline.report.tables import TABLES
+from redbox.pipeline.source.options import Address
 from redbox.pipeline.spark_session import set_for
 from redbox.testing.conformance.steps import bury, claim_one, claim_soon, publish, store_time
 

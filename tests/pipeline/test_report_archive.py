@@ -9,10 +9,10 @@ import pytest
 
 from redbox import Event
 from redbox.errors import UsageError
-from redbox.pipeline.archive import archive, read_archive
-from redbox.pipeline.replay import replay
-from redbox.pipeline.report import report
-from redbox.pipeline.report_tables import events
+from redbox.pipeline.archive.job import archive, read_archive
+from redbox.pipeline.jobs.replay import replay
+from redbox.pipeline.report.job import report
+from redbox.pipeline.report.tables import events
 from redbox.testing.conformance.steps import bury, claim_one, claim_soon, publish
 
 from .conftest import Played

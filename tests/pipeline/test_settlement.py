@@ -12,10 +12,10 @@ import pytest
 
 from redbox import Event, Phase
 from redbox.errors import UsageError
-from redbox.pipeline import streams
-from redbox.pipeline.options import Address
-from redbox.pipeline.stream_driver import StreamDriver, StreamOptions
-from redbox.pipeline.streams import run_stream, settle_committed
+from redbox.pipeline.jobs import streams
+from redbox.pipeline.jobs.streams import run_stream, settle_committed
+from redbox.pipeline.source.options import Address
+from redbox.pipeline.source.stream_driver import StreamDriver, StreamOptions
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import expire
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from redbox import Event, Phase
-from redbox.pipeline.options import Address
-from redbox.pipeline.streams import run_stream
+from redbox.pipeline.jobs.streams import run_stream
+from redbox.pipeline.source.options import Address
 from redbox.testing.conformance.steps import bury, publish
 from tests import servers
 

@@ -11,11 +11,11 @@ import pytest
 
 from redbox import Event, Phase, keys
 from redbox.errors import Refused, StoreError, StreamTaken, UsageError
-from redbox.pipeline import stream_driver
-from redbox.pipeline.drain import DrainReader, stream_options
-from redbox.pipeline.options import Address
-from redbox.pipeline.schema import SCHEMA
-from redbox.pipeline.stream_driver import StreamDriver, StreamOptions
+from redbox.pipeline.source import stream_driver
+from redbox.pipeline.source.drain import DrainReader, stream_options
+from redbox.pipeline.source.options import Address
+from redbox.pipeline.source.schema import SCHEMA
+from redbox.pipeline.source.stream_driver import StreamDriver, StreamOptions
 from redbox.testing import check_invariants
 from tests import servers
 

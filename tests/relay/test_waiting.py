@@ -15,7 +15,7 @@ import redis
 from redbox import Backoff, Box, Breaker, Event, Relay, State, StoreUnavailable, Unavailable, keys
 from redbox.relay import Circuit
 from redbox.relay.breaker import SAMPLE
-from redbox.store.line import Wait
+from redbox.store.wire.multiplexer import Wait
 from redbox.testing.plugin import new_box_name
 from tests import servers
 from tests.relay.steps import Target, adds_up, known, put, running, states, until

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from redbox import Event
-from redbox.box.audit import (
+from redbox.audit.rules import (
     HISTORY,
     PLACES,
     RULES,

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from redis.exceptions import ResponseError
 
 from redbox import Box, Event, Relay, open_publisher
-from redbox.cli import config
 from redbox.cli.app import cli
+from redbox.cli.relay import config
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.pipeline.options import read_options
+from redbox.pipeline.source.options import read_options
 from redbox.publishers.http import HTTPPublisher
 from redbox.publishers.redis_stream import _problem
 from redbox.store import connect

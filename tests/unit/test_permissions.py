@@ -15,7 +15,7 @@ from tests.roles import FOR_DURABILITY, ROLES, acl_rules, granted
 STORE = Path(store.__file__).parent
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
 #: The files in which commands are written down.
-SENDING = ("store.py", "transact.py", "durability.py", "append_only_file.py")
+SENDING = ("store.py", "transaction.py", "durability.py", "append_only_file.py")
 
 
 def sent_by(file: str) -> set[str]:
@@ -37,7 +37,7 @@ def test_every_command_that_the_store_sends_is_granted_to_somebody():
 
 
 def test_nothing_else_in_the_store_sends_commands():
-    others = [path.name for path in STORE.glob("*.py") if path.name not in SENDING]
+    others = [str(path.relative_to(STORE)) for path in STORE.rglob("*.py") if path.name not in SENDING]
     known = {"errors.py", "scripts.py", "permissions.py"}  # words of replies, and lists of commands
     assert {name: sent_by(name) for name in others if name not in known and sent_by(name)} == {}
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from redbox import Box, Claim, Event, keys
-from redbox.store.line import Wait
+from redbox.store.wire.multiplexer import Wait
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, expire, fail, known, publish, put_and_claim
 

@@ -1,0 +1,348 @@
+"""The transitions that a relay makes: claim, and every way to settle a claim, each fenced."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from redbox.arguments import flag, text, whole_number
+from redbox.box import bulk
+from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
+from redbox.events import Claim, check_key, duration_ms, error_text
+from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, STEP_BYTES, UNREADABLE_DELAY
+from redbox.store.codec import CLAIM_BODY, CLAIM_EXHAUSTED, CLAIM_PARTS, decode_claim, pairs
+from redbox.store.durability import Durability
+from redbox.store.steps import STEP_COUNT, ack_work
+from redbox.store.store import Store
+from redbox.store.wire.multiplexer import Wait
+
+logger = logging.getLogger("redbox")
+
+ABOUT_LENGTH: Final = 16_384
+ABOUT_FIELDS: Final = 32
+MOST: Final = 2**53  # whole numbers that Lua tells apart
+
+Duration = float | timedelta
+Reason = str | BaseException
+Send = Callable[[str, list[Claim]], Awaitable[list[bytes]]]
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """What a claim brought, not yet unpacked; and in how many seconds there will be more: 0 for now, None when nothing
+    waits."""
+
+    relay: str
+    claimed_ms: int
+    lease_ms: int
+    suspect: bool
+    more_in: float | None
+    first: int  # the number of the first claim; the others follow
+    parts: list[Any]  # CLAIM_PARTS of them for each event
+
+    def __len__(self) -> int:
+        return len(self.parts) // CLAIM_PARTS
+
+    @property
+    def first_id(self) -> str:
+        """The id of its first event."""
+        return str(self.parts[0].decode())
+
+    @property
+    def size(self) -> int:
+        """Bytes of its events."""
+        return sum(map(len, self.parts[CLAIM_BODY::CLAIM_PARTS]))
+
+
+class Lifecycle:
+    """The part of a box that relays use."""
+
+    _store: Store
+    _durability: Durability
+
+    def _ensure_open(self) -> None:
+        raise AssertionError("a box says whether it is open")
+
+    async def claim(
+        self,
+        relay: str,
+        *,
+        limit: int = 100,
+        lease: Duration = LEASE,
+        attempts: int | None = None,
+        holding: int = 0,
+        beside: str = "",
+        max_bytes: int = BATCH_BYTES,
+    ) -> list[Claim]:
+        """Takes available events under a lease: at most `limit`, oldest first.
+
+        There may be fewer although more are available, so that no claim holds up the server: 1 MiB of events at most
+        (but at least one event), and 1,000 plain ones, or some hundreds that were tried before or have a unique_key.
+
+        With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
+        relay has in hand: an expiry in company proves nothing against an event. If it is one, `beside` is its event id:
+        it has company from now on.
+        """
+        return await self.unpack(
+            await self.claim_packed(
+                relay, limit=limit, lease=lease, attempts=attempts, holding=holding, beside=beside, max_bytes=max_bytes
+            )
+        )
+
+    async def claim_packed(
+        self,
+        relay: str,
+        *,
+        limit: int,
+        lease: Duration,
+        attempts: int | None,
+        holding: int,
+        beside: str = "",
+        max_bytes: int = BATCH_BYTES,
+        longest: float = 0.0,
+        wait: Wait | None = None,
+        spread: bool = False,
+    ) -> Packed:
+        """As `claim`, without taking the time to unpack it: so a relay can ask for more before it does.
+
+        With a `wait`, it first waits until something may have become available, at most `longest` seconds. `spread`:
+        not the oldest events, but a sample from the oldest to the newest that are available.
+        """
+        self._ensure_open()
+        check_relay(relay)
+        whole_number("limit", limit, 1, BATCH_COUNT)
+        if attempts is not None:
+            whole_number("attempts", attempts, 1, MOST)
+        whole_number("holding", holding, 0, MOST)
+        whole_number("max_bytes", max_bytes, 1, MOST)
+        lease_ms = _positive_ms(lease, "lease")
+        arguments = (relay, limit, lease_ms, attempts or 0, min(max_bytes, STEP_BYTES), holding, beside)
+        await self._store.confirmation(self._durability)  # nothing is claimed that could not be settled
+        if wait is None:
+            reply = await self._store.claim(*arguments, spread=spread)
+        else:
+            reply = await self._store.claim_when_hinted(longest, wait, *arguments)
+        now, suspect, next_due, first, *parts = reply
+        more_in = None if next_due < 0 else max(0, next_due - now) / 1000
+        return Packed(relay, now, lease_ms, suspect == 1, more_in, first, parts)
+
+    async def unpack(self, packed: Packed) -> list[Claim]:
+        """The claims; an event that cannot be read is set aside."""
+        claims = []
+        relay, number, now, lease, suspect = (
+            packed.relay, packed.first, packed.claimed_ms, packed.lease_ms, packed.suspect,
+        )  # fmt: skip
+        for each in zip(*[iter(packed.parts)] * CLAIM_PARTS, strict=True):
+            try:
+                claims.append(decode_claim(each, relay, number, now, lease, suspect))
+            except Exception as error:  # whatever is wrong with one event, the others are claimed
+                await self._set_aside(relay, each, number, error)
+            number += 1
+        return claims
+
+    async def can_end_wait(self) -> bool:
+        """Whether a wait can be ended early: then one exchange can wait and claim."""
+        self._ensure_open()
+        return await self._store.can_end_wait()
+
+    async def end_wait(self, wait: Wait) -> None:
+        """Ends the wait of a `claim_packed` early; its claim is then carried out and answered."""
+        wait.over = True
+        await self._store.end_wait(wait.name)
+
+    async def wait_for_hint(self, longest: float) -> bool:
+        """Until something may have become available, at most so many seconds; False without a hint. Hints may get
+        lost, and one hint wakes one waiter."""
+        self._ensure_open()
+        return await self._store.hint(longest)
+
+    async def beat(
+        self, relay: str, instance: str, about: Mapping[str, str], *, fresh: Duration, leaving: bool = False
+    ) -> dict[str, str]:
+        """Says that a relay is alive; what another living one of the same name says of itself, or nothing.
+
+        One that was not heard of for `fresh` counts as dead.
+        """
+        self._ensure_open()
+        check_relay(relay)
+        if not isinstance(about, Mapping):
+            raise UsageError("about must be a mapping of strings")
+        told = [(text("about", name), text("about", value)) for name, value in about.items()]
+        # Everyone who asks for stats reads it.
+        if len(told) > ABOUT_FIELDS or sum(len(part) for pair in told for part in pair) > ABOUT_LENGTH:
+            raise UsageError(f"about must have at most {ABOUT_FIELDS} fields and {ABOUT_LENGTH:,} characters in all")
+        return pairs(
+            await self._store.beat(
+                relay,
+                text("instance", instance),
+                duration_ms(fresh, "fresh"),
+                duration_ms(FORGET_RELAY, "forget"),
+                leaving=flag("leaving", leaving),
+                fields=told,
+            )
+        )
+
+    async def _set_aside(self, relay: str, parts: Sequence[Any], number: int, error: Exception) -> None:
+        """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
+        event_id, exhausted = parts[0].decode(errors="replace"), parts[CLAIM_EXHAUSTED] == 1
+        delay = int(UNREADABLE_DELAY * 1000)
+        logger.error("claimed, but set aside: event %s: %s", event_id, error)
+        try:
+            if isinstance(error, NewerEvent):
+                await self._store.release(relay, [(event_id, number)], delay=delay)
+            elif exhausted:
+                await self._store.kill(relay, [(event_id, number, error_text(error))])
+            else:
+                await self._store.retry(relay, [(event_id, number, delay, 0, error_text(error))])
+        except StoreError as trouble:  # it comes back when its lease ends; the others are claimed all the same
+            logger.warning("event %s could not be set aside: %s", event_id, trouble)
+
+    async def renew(
+        self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE, alone: bool = False
+    ) -> list[bool]:
+        """Makes leases end `lease` from now. False where the claim was gone.
+
+        `alone`: the relay holds nothing else any more, so that an expiry will count against the event.
+        """
+        lease_ms = _positive_ms(lease, "lease")
+        flag("alone", alone)
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            return await self._store.renew(relay, lease_ms, [_fence(claim) for claim in batch], alone=alone)
+
+        return await self._settle(claims, send)
+
+    async def ack(self, claims: Claim | Iterable[Claim], *, delete: bool = False) -> list[bool]:
+        """Published. False where the claim was gone: nothing was changed. `delete` removes them at once."""
+        flag("delete", delete)
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            fences, work = [_fence(claim) for claim in batch], map(ack_work, batch)
+            return await self._store.ack(relay, delete, fences, self._durability, work=work)
+
+        return await self._settle(claims, send)
+
+    async def retry(
+        self,
+        claims: Claim | Iterable[Claim],
+        *,
+        error: Reason | Sequence[Reason] = "",
+        delay: Duration | Sequence[Duration] = 0.0,
+        excuse: bool | Sequence[bool] = False,
+    ) -> list[bool]:
+        """Failed: PENDING again, available after the delay. One error and delay for all, or one for each.
+
+        `excuse`: the attempt proves nothing against the event, and does not use up its limit.
+        """
+        held = _claims(claims)
+        per_claim = zip(
+            held,
+            _per_claim(delay, held, "delay"),
+            _per_claim(excuse, held, "excuse"),
+            _per_claim(error, held, "error"),
+            strict=True,
+        )
+        told = {
+            id(claim): (duration_ms(d, "delay"), int(flag("excuse", x)), error_text(e)) for claim, d, x, e in per_claim
+        }
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            return await self._store.retry(
+                relay, [(*_fence(claim), *told[id(claim)]) for claim in batch], self._durability
+            )
+
+        return await self._settle(held, send)
+
+    async def kill(
+        self, claims: Claim | Iterable[Claim], *, reason: Reason | Sequence[Reason] = "", drop: bool = False
+    ) -> list[bool]:
+        """Dead: never tried again by itself. `drop` removes them at once."""
+        flag("drop", drop)
+        held = _claims(claims)
+        told = {id(claim): error_text(text)
+                for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            items = [(*_fence(claim), told[id(claim)]) for claim in batch]
+            return await self._store.kill(relay, items, drop=drop, durability=self._durability)
+
+        return await self._settle(held, send)
+
+    async def release(self, claims: Claim | Iterable[Claim], *, delay: Duration | None = None) -> list[bool]:
+        """Given back untried: the attempt does not count against the limit."""
+        wait = None if delay is None else duration_ms(delay, "delay")
+
+        async def send(relay: str, batch: list[Claim]) -> Any:
+            fences = [_fence(claim) for claim in batch]
+            return await self._store.release(relay, fences, delay=wait, durability=self._durability)
+
+        return await self._settle(claims, send)
+
+    async def reap(self, *, limit: int = 100, delay: Duration = 0.0) -> list[str]:
+        """Gives back claims whose lease has ended; returns their ids, at most `limit`."""
+        self._ensure_open()
+        whole_number("limit", limit, 1, BATCH_COUNT)
+        delay_ms = duration_ms(delay, "delay")
+        ids: list[str] = []
+        for step in range(0, limit, STEP_COUNT):
+            more, *found = await self._store.reap(min(limit - step, STEP_COUNT), delay_ms)
+            ids += [raw.decode(errors="replace") for raw in found]
+            if not more:
+                break
+        return ids
+
+    async def _settle(self, claims: Claim | Iterable[Claim], send: Send) -> list[bool]:
+        """Sends claims in batches of one relay each; the results come in the order of the claims."""
+        self._ensure_open()
+        held = _claims(claims)
+        if len(held) <= BATCH_COUNT and len({claim.claimed_by for claim in held}) == 1:  # a relay settles its own
+            return [word == b"OK" for word in await send(held[0].claimed_by, held)]
+        results: dict[int, bool] = {}
+        by_relay: dict[str, list[tuple[int, Claim]]] = {}
+        for position, claim in enumerate(held):
+            by_relay.setdefault(claim.claimed_by, []).append((position, claim))
+        for relay, mine in by_relay.items():
+            for batch in bulk.batches(mine):
+                words = await send(relay, [claim for _, claim in batch])
+                results.update({position: word == b"OK" for (position, _), word in zip(batch, words, strict=True)})
+        return [results[position] for position in range(len(held))]
+
+
+def check_relay(relay: str) -> None:
+    try:
+        check_key("relay", relay)
+    except InvalidEvent:
+        raise UsageError("relay: give this relay a name of 1 to 255 printable characters, such as 'relay-1'") from None
+
+
+def _fence(claim: Claim) -> tuple[str, int]:
+    return claim.event_id, claim.number
+
+
+def _claims(claims: Claim | Iterable[Claim]) -> list[Claim]:
+    held = [claims] if isinstance(claims, Claim) else list(claims or ()) if isinstance(claims, Iterable) else [None]
+    if not all(isinstance(claim, Claim) for claim in held):
+        raise UsageError("give the claims that box.claim returned; by id, an operator acts with box.operate")
+    return held
+
+
+def _per_claim(value: Any, claims: list[Claim], name: str) -> list[Any]:
+    """One value for all claims, or one for each."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return [value] * len(claims)
+    if len(value) != len(claims):
+        raise UsageError(f"{name}: {len(value)} values for {len(claims)} claims; give one, or one for each")
+    return list(value)
+
+
+def _positive_ms(value: Duration, name: str) -> int:
+    try:
+        milliseconds = duration_ms(value, name)
+    except InvalidEvent as error:
+        raise UsageError(str(error)) from None
+    if milliseconds < 1:
+        raise UsageError(f"{name} must be positive")
+    return milliseconds

@@ -1,0 +1,47 @@
+"""`redbox demo`: orders, a relay, a service that fails some of the time, and a dead letter, told as it happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from redbox.cli.session import Session, pass_session
+
+
+@click.command("demo")
+@pass_session
+def demo_command(session: Session, /) -> None:
+    """Show what redbox does: puts, a relay that delivers over HTTP, retries, a dead letter, and its replay.
+
+    It runs on an embedded server in a temporary directory, which it removes afterwards; no other store is touched,
+    whatever --url says. It ends with 1 if the numbers at the end do not add up.
+
+    \b
+    Examples:
+      redbox demo
+      redbox --json demo | jq .totals
+    """
+    import logging
+    import tempfile
+
+    from redbox.cli.demo import play as demo_play
+    from redbox.cli.demo.story import Story
+    from redbox.publishers.registry import open_publisher
+    from redbox.store.embedded import server as embedded
+
+    embedded.find_binary()  # these two say what to install before anything is promised
+    open_publisher("http://127.0.0.1/")
+    story = Story(session.output)
+    with tempfile.TemporaryDirectory(prefix="redbox-demo-") as directory:
+        data = str(Path(directory) / "data")
+        story.begin(data)
+        log = logging.getLogger("redbox")
+        level = log.level
+        log.setLevel(logging.CRITICAL)  # the story tells it
+        try:
+            session.run(demo_play.play(data, story))
+        finally:
+            log.setLevel(level)
+            embedded.wait_stopped(data)
+    story.end(directory)

@@ -1,0 +1,156 @@
+"""redbox.toml: several relays in one process."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from redbox.cli.placeholders import expand, expand_url
+from redbox.cli.relay.settings import RelaySettings, SettingError
+from redbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redbox.relay import Relay
+
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
+_MISSING: Final = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
+_AT: Final = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+_TABLE: Final = re.compile(r"\.relay\[(?P<number>\d+)\]\.?(?P<field>.*)")
+#: What a field takes, where msgspec's own words are those of a programmer.
+_WANTED: Final = {
+    "relay": "write each relay under a line [[relay]]",
+    "attempts": 'a whole number from 1 on, or "unlimited"',
+    "options": "a table of text and numbers: options = { timeout = 5 }",
+    "dead_options": "a table of text and numbers: dead_options = { timeout = 5 }",
+    "on_success": '"keep" or "delete"',
+    "on_dead": '"keep" or "drop"',
+    "log": '"text" or "json"',
+    "breaker": "true or false",
+    **dict.fromkeys(("concurrency", "batch", "metrics_port"), "a whole number, without quotes"),
+    **dict.fromkeys(("to", "box", "url", "name", "retry", "dead_to", "metrics_host"), "text in quotes"),
+    **dict.fromkeys(("lease", "max_age", "time_limit", "grace"), 'a duration: "10m", or a number of seconds'),
+}
+#: Where placeholders are replaced later, since what is written out there may be a secret.
+_LATER: Final = ("url", "to", "options", "dead_to", "dead_options")
+
+
+class ConfigError(UsageError):
+    """The configuration file is wrong."""
+
+
+class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The file. `url` is for every relay that names none."""
+
+    relay: list[RelaySettings]
+    url: str | None = None
+    log: Literal["text", "json"] | None = None
+    metrics_port: int | None = None
+    metrics_host: str | None = None
+
+    def __repr__(self) -> str:  # the fields may hold secrets
+        return f"Config({self.relay!r})"
+
+
+def load(path: Path) -> Config:
+    """The file's contents, each value of the right kind; ConfigError says where it is wrong."""
+    data: Any = None
+    try:
+        with path.open("rb") as file:
+            data = _expanded(tomllib.load(file))
+        config = msgspec.convert(data, Config)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: this is not TOML: {error}") from None
+    except SettingError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(str(error), data)}") from None
+    if not config.relay:
+        raise ConfigError(f"{path}: there is no relay in it; begin one with a line [[relay]]")
+    if config.metrics_port is not None and not 0 <= config.metrics_port <= 65535:
+        raise ConfigError(f"{path}: metrics_port: a port is between 0 and 65535")
+    return config
+
+
+def open_relays(path: Path, config: Config, default_url: Callable[[], str]) -> list[Relay]:
+    """The relays of the file; each error names the file, the table and the field."""
+    relays: list[Relay] = []
+    for number, settings in enumerate(config.relay, 1):
+        try:
+            url = _url(settings, config) or default_url()
+            relay = settings.open(url, path.parent)
+            if any((relay.box.name, relay.box.where) == (other.box.name, other.box.where) for other in relays):
+                raise SettingError("box", f"{relay.box.name!r} on {relay.box.where} has a relay above; one serves it")
+            if any((relay.box.name, relay.name) == (other.box.name, other.name) for other in relays):
+                raise SettingError("name", f"{relay.name!r} is the name of another relay of a box of that name")
+        except UsageError as error:
+            if isinstance(error, ImportError):  # an extra is missing, which is not the file's fault
+                raise
+            raise ConfigError(f"{path}: relay {number} (box {settings.box}): {error}") from error
+        relays.append(relay)
+    return relays
+
+
+def _url(settings: RelaySettings, config: Config) -> str | None:
+    text = config.url if settings.url is None else settings.url
+    if text is None:
+        return None
+    try:
+        return expand_url(text)
+    except ValueError as error:
+        raise SettingError("url", str(error)) from None
+
+
+def _expanded(data: dict[str, Any]) -> dict[str, Any]:
+    """The file's contents with the placeholders in plain settings replaced."""
+    tables = data.get("relay")
+    if isinstance(tables, list):
+        data = {
+            **data,
+            "relay": [_expanded_table(table, f"{_describe(at, data)}: ") for at, table in enumerate(tables)],
+        }
+    return {**data, **_expanded_table(data, "")}
+
+
+def _expanded_table(table: Any, where: str) -> Any:
+    if not isinstance(table, dict):
+        return table
+    found = dict(table)
+    for name, value in table.items():
+        if isinstance(value, str) and name not in _LATER:
+            try:
+                found[name] = expand(value)
+            except ValueError as error:
+                raise SettingError(f"{where}{name}", str(error)) from None
+    return found
+
+
+def _explain(message: str, data: Any) -> str:
+    """msgspec's sentence in the words of the file."""
+    found = _AT.search(message)
+    path = found["path"] if found else ""
+    problem = message[: found.start()] if found else message
+    table = _TABLE.fullmatch(path)
+    field = table["field"] if table else path.removeprefix(".")
+    known: type[msgspec.Struct] = RelaySettings if table else Config
+    where = f"{_describe(int(table['number']), data)}: " if table else ""
+    if unknown := _UNKNOWN.fullmatch(problem):
+        names = ", ".join(known.__struct_fields__)
+        return f"{where}{unknown['field']}: there is no such field; there are {names}"
+    if missing := _MISSING.fullmatch(problem):
+        how = "say where to publish to" if table else _WANTED[missing["field"]]
+        return f"{where}{missing['field']}: it is missing; {how}"
+    wanted = _WANTED.get(field.partition("[")[0])
+    field = field.replace("[...]", "")
+    return f"{where}{field}: {wanted or problem[:1].lower() + problem[1:]}"
+
+
+def _describe(index: int, data: Any) -> str:
+    table = data["relay"][index] if isinstance(data, dict) else {}
+    box = table.get("box") if isinstance(table, dict) else None
+    return f"relay {index + 1}" + (f" (box {box})" if isinstance(box, str) else "")

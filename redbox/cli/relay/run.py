@@ -1,0 +1,207 @@
+"""The relays of one process: from the first contact with the store to the last word about what became of the events."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import anyio
+import msgspec
+
+from redbox.cli import logs, process
+from redbox.cli.durations import in_words
+from redbox.cli.relay.leftovers import Leftovers, leftovers
+from redbox.errors import BoxPaused, StoreError
+
+if TYPE_CHECKING:
+    from redbox.relay import Relay, Summary
+
+logger = logging.getLogger("redbox.cli")
+
+LAST_SECONDS: Final = 9.0  # to settle, to give back, to say goodbye
+PROGRESS_SECONDS: Final = 10.0
+PROGRESS_SECONDS_UNWATCHED: Final = 60.0
+OUTCOMES: Final = {
+    "published": "published",
+    "retried": "retried",
+    "dead": "dead",
+    "released": "given back untried",
+    "fenced": "lost to another relay",
+    "unsettled": "not settled in time",
+}
+
+
+class Watch(NamedTuple):
+    """Where metrics and health are served."""
+
+    host: str
+    port: int
+
+
+class Ended(NamedTuple):
+    """A relay that has ended, what kept it from emptying the box, if something did, and what `--once` left there."""
+
+    relay: Relay
+    summary: Summary
+    problem: str
+    left: Leftovers | None = None
+
+
+class RelayRun:
+    """Runs relays until a signal or, `once`, until nothing is available. `policies` are for the log, one per relay."""
+
+    def __init__(self, relays: Sequence[Relay], policies: Sequence[str], *, once: bool, watch: Watch | None) -> None:
+        self._relays = relays
+        self._policies = policies
+        self._once = once
+        self._watch = watch
+        self._stopping = False
+        self._starting: anyio.CancelScope | None = None
+        self._ended: dict[Relay, Ended] = {}
+        self._began = time.monotonic()
+
+    async def run(self) -> list[Ended]:
+        """What became of each; raises what ended one of them, and then all."""
+        try:
+            with process.on_signal(self._stop):
+                async with AsyncExitStack() as stack:
+                    with anyio.CancelScope() as self._starting:
+                        await self._start(stack)
+                    if not self._stopping:
+                        await self._run()
+        except BaseExceptionGroup as group:
+            raise _cause(group) from group
+        return [self._ended.get(relay) or Ended(relay, relay.summary(), "") for relay in self._relays]
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return time.monotonic() - self._began
+
+    def _stop(self, which: signal.Signals) -> None:
+        logger.info("%s: ending what is under way; a second signal exits at once", which.name)
+        self._stopping = True
+        if self._starting is not None:
+            self._starting.cancel()
+        for relay in self._relays:
+            relay.stop()
+        grace = max(relay.grace for relay in self._relays)
+        process.exit_after(
+            grace + LAST_SECONDS,
+            1,
+            f"error: a publisher did not end within {grace:g} s, nor when it was told to; "
+            "its event comes back when its lease ends",
+        )
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        """Whether the store answers, and the port is free, before anything is claimed."""
+        for relay in self._relays:
+            box = await stack.enter_async_context(relay.box)
+            await box.settings()
+        if self._watch is not None:
+            from redbox.relay.monitor import Monitor
+
+            monitor = await stack.enter_async_context(Monitor(self._relays, self._watch.port, self._watch.host))
+            logger.info("metrics on %s/metrics, health on %s/livez and /readyz", monitor.url, monitor.url)
+
+    async def _run(self) -> None:
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(self._progress)
+            async with anyio.create_task_group() as group:
+                for relay, policy in zip(self._relays, self._policies, strict=True):
+                    group.start_soon(self._one, relay, policy)
+            beside.cancel_scope.cancel()
+
+    async def _one(self, relay: Relay, policy: str) -> None:
+        logs.about.set({"box": relay.box.name, "relay": relay.name})
+        logger.info("relay %s: from box %s on %s to %s", relay.name, relay.box.name, relay.box.where, relay.target)
+        logger.info("policy: %s", policy)
+        problem = ""
+        try:
+            await (relay.drain() if self._once else relay.run())
+        except* BoxPaused as paused:  # only to drain; the other relays go on
+            problem = str(_cause(paused))
+        summary = relay.summary()
+        if self._once and not self._stopping and summary.open:
+            problem = f"the breaker is open: {summary.open}"
+        elif self._once and not self._stopping and summary.stuck:
+            problem = summary.stuck
+        left = await _leftovers(relay) if self._once else None
+        self._ended[relay] = Ended(relay, summary, problem, left)
+        took = in_words(timedelta(seconds=self.seconds))
+        logger.info("ended after %s: %s", took, in_counts(summary), extra=counts(summary))
+        if left is not None and left.count:
+            logger.info(left.in_words(problem))
+        if problem:
+            logger.error("not drained: %s", problem)
+
+    # --- meanwhile -----------------------------------------------------------------------------------------------
+
+    async def _progress(self) -> None:
+        """From time to time, what was done since the last time."""
+        every = PROGRESS_SECONDS if sys.stderr.isatty() else PROGRESS_SECONDS_UNWATCHED
+        before = {relay: counts(relay.summary()) for relay in self._relays}
+        while True:
+            await anyio.sleep(every)
+            for relay in self._relays:
+                now = counts(relay.summary())
+                if now != before[relay]:
+                    self._tell(relay, {name: now[name] - before[relay][name] for name in now}, every)
+                    before[relay] = now
+
+    def _tell(self, relay: Relay, done: dict[str, int], every: float) -> None:
+        token = logs.about.set({"box": relay.box.name, "relay": relay.name})
+        words = f"in the last {every:g} s: {in_counts(done)}; in flight {relay.in_flight:,}"
+        logger.info(words, extra={**done, "in_flight": relay.in_flight})
+        logs.about.reset(token)
+
+
+def counts(summary: Summary) -> dict[str, int]:
+    """The numbers of a summary."""
+    return {name: getattr(summary, name) for name in ("claimed", *OUTCOMES)}
+
+
+def in_counts(summary: Summary | dict[str, int]) -> str:
+    """`3 published, 1 dead`."""
+    numbers = summary if isinstance(summary, dict) else counts(summary)
+    return ", ".join(
+        f"{numbers[name]:,} {words}" for name, words in OUTCOMES.items() if numbers[name] or name == "published"
+    )
+
+
+def as_json(ended: Sequence[Ended], seconds: float) -> dict[str, Any]:
+    """The last word as one document: all together, then each relay."""
+    relays = [
+        {
+            "box": each.relay.box.name,
+            "relay": each.relay.name,
+            "target": each.relay.target,
+            **counts(each.summary),
+            "problem": each.problem or None,
+            **({} if each.left is None else {"left": msgspec.to_builtins(each.left)}),
+        }
+        for each in ended
+    ]
+    total = {name: sum(getattr(each.summary, name) for each in ended) for name in ("claimed", *OUTCOMES)}
+    return {**total, "seconds": round(seconds, 3), "relays": relays}
+
+
+async def _leftovers(relay: Relay) -> Leftovers | None:
+    try:
+        return leftovers(await relay.box.stats())
+    except StoreError as error:
+        logger.warning("what is left in the box is not known: %s", error)
+        return None
+
+
+def _cause(group: BaseException) -> BaseException:
+    """What happened first, of what happened together."""
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group

@@ -1,0 +1,1 @@
+"""The archive of a box: terminal events as Parquet files."""

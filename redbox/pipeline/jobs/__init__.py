@@ -1,0 +1,1 @@
+"""The jobs of `redbox pipeline`, except archive and report."""

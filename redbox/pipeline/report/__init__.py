@@ -1,0 +1,1 @@
+"""The report about a box: tables, and a page with plots."""

@@ -1,0 +1,365 @@
+"""The one process that drives a stream: it cuts batches, keeps their leases, and settles what Spark has committed.
+
+Spark keeps one Python process per query for this. It may die at any line and be started again, and Spark may ask the
+same thing twice; every step here can be repeated, and a process that was replaced is fenced by the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from redbox.box.bulk import batches
+from redbox.errors import BoxPaused, Refused, StreamLost, StreamTaken, UsageError
+from redbox.pipeline.source.options import Address
+from redbox.pipeline.source.patience import patiently
+from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.store import connect
+from redbox.store.store import Batch, Fence, Store
+
+logger = logging.getLogger("redbox")
+
+T = TypeVar("T")
+ASK_AGAIN: Final = 1.0  # seconds between two attempts to take back what is not available
+TELL_AGAIN: Final = 60.0  # seconds between two reports of them
+
+
+class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream that drains a box: its name, how much a batch takes, and how long claims hold without a sign of life.
+
+    `patience`: how many seconds the query waits, before it fails, for a store that is away, and for events of a batch
+    that it has to repeat and that are not available yet. `owner`: the name by which the driver holds the stream, unique
+    to it; made up when it is empty.
+    """
+
+    at: Address
+    stream: str
+    batch: int = 100_000
+    lease: float = 60.0
+    patience: float = 60.0
+    on_lost: str = "fail"
+    on_unreadable: str = "fail"
+    partition_size: int = 10_000
+    columns: tuple[str, ...] | None = None
+    owner: str = ""
+
+
+def relay_of(stream: str) -> str:
+    """The name under which a stream claims."""
+    return f"stream:{stream}"
+
+
+def new_owner() -> str:
+    """A name that no other holder of a stream has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+class StreamDriver:
+    """Cuts, holds and settles, for one process."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._relay = relay_of(options.stream)
+        self._owner = options.owner or new_owner()
+        self._store = Store(connect.from_url(options.at.url), options.at.box)
+        self._lease = int(options.lease * 1000)
+        self._cut = self._settled = self._goal = 0
+        self._settling: Future[None] | None = None
+        self._filling: Future[int] | None = None
+        self._away: dict[int, list[str]] = {}  # members of each batch that are still to be taken back
+        self._in_hand = 0  # how many events it had when it took the stream over
+        self._asked = 0.0  # when taking back was last tried
+        self._told = -TELL_AGAIN  # when it was last reported that some are away
+        self._leased: dict[int, float] = {}  # when the leases of a batch were begun or renewed
+        self._loop = asyncio.new_event_loop()
+        self._parent = os.getppid()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="redbox-stream", daemon=True)
+        self._thread.start()
+        self._holding: Future[None] | None = None  # from when the stream is ours
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Lets go of the connections; the leases stay as they are. Spark never asks for it."""
+        if self._holding is not None:
+            self._holding.cancel()
+        self._run(self._store.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # --- what Spark asks for -------------------------------------------------------------------------------------
+
+    def time(self) -> int:
+        return self._run(self._patiently(self._store.time))
+
+    def next_batch(self, start: int, limit: int, until: int | None) -> int:
+        """The number of the batch after `start`: the one that was cut already, or a new one; `start` when there is
+        nothing to claim, or when a batch that was cut earlier cannot be taken back yet."""
+        self._begin(start)
+        if not self._is_whole(self._cut + 1):
+            return start
+        settled = self._settled
+        batch = start + 1 if start < self._cut else self._cut_next(limit, until)
+        self.settle(start)  # after the cut: so it is done while Spark works on the batch
+        if batch == start:
+            self.finish()  # the query may end here
+            if self._settled > settled:  # this may have let others forward in their lines
+                batch = self._cut_next(limit, until)
+        return batch
+
+    def _cut_next(self, limit: int, until: int | None) -> int:
+        """Fills the batch that is open, and closes it if there is anything in it. When it is full there is more to
+        come, and the next one is filled while Spark works on this one."""
+        if self._filling is not None:
+            filling, self._filling = self._filling, None
+            filling.result()
+        size = self._run(self._fill(limit, until))
+        self._run(self._move("cut", self._cut + 1))
+        if size >= limit:
+            self._filling = asyncio.run_coroutine_threadsafe(self._fill(limit, until), self._loop)
+        return self._cut
+
+    def settle(self, upto: int) -> None:
+        """Everything up to a batch is in the sink for good. It is settled beside what Spark does next; while a paused
+        box keeps back some of its events, not yet."""
+        self._begin(upto)
+        self._goal = max(self._goal, upto)
+        if not self._is_whole(upto):
+            return
+        if self._settling is not None and self._settling.done():
+            self.finish()
+        if self._settling is None and self._settled < self._goal:
+            self._settling = asyncio.run_coroutine_threadsafe(self._settle(), self._loop)
+
+    def finish(self) -> None:
+        """Waits until what was to be settled is; raises what went wrong with it."""
+        while self._settling is not None:
+            settling, self._settling = self._settling, None
+            settling.result()
+            if self._settled < self._goal:
+                self._settling = asyncio.run_coroutine_threadsafe(self._settle(), self._loop)
+
+    def settle_finally(self, upto: int, before: str = "") -> None:
+        """Takes over a stream whose query has ended, settles everything up to a batch, and holds nothing further.
+
+        With `before`, raises StreamTaken unless that owner still holds the stream.
+        """
+
+        async def settle_all() -> None:
+            await self._own(upto, before)
+            await self._take_stock(upto)
+            await self._wait_for(upto)
+            await self._settle()
+
+        self._run(settle_all())
+
+    def sizes(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Batches with the numbers of their members, all of which are claimed by this stream. Waits, as long as the
+        patience lasts, for those that are not available yet."""
+        self._run(self._wait_for(last))
+        self.settle(first - 1)  # it may have had to wait for the same
+
+        async def count_all() -> list[tuple[int, int]]:
+            return [(batch, await self._size(batch)) for batch in range(first, last + 1)]
+
+        return self._run(count_all())
+
+    def _begin(self, position: int) -> None:
+        """Takes the stream over when it is first needed, with a checkpoint that fits: whoever has another must not
+        disturb the one who has the right one. Later calls try again to take back what is not in hand yet."""
+        if self._holding is None:
+            self._run(self._adopt(position))
+            self._holding = asyncio.run_coroutine_threadsafe(self._hold(), self._loop)
+        self._check(position)
+        if self._away and time.monotonic() - self._asked >= ASK_AGAIN:
+            self._run(self._take_back())
+
+    def _is_whole(self, upto: int) -> bool:
+        """Whether all members of the batches up to this one are in hand."""
+        return not any(batch <= upto for batch in self._away)
+
+    def _check(self, position: int) -> None:
+        """A checkpoint and a box that belong together are at most one batch apart."""
+        if not self._settled <= position <= self._cut:
+            where = f"stream {self._options.stream!r} of box {self._options.at.box!r}"
+            raise UsageError(
+                f"this checkpoint does not fit: it stands at batch {position}, and {where} has cut {self._cut} and "
+                f"settled {self._settled}; use the checkpoint that the stream was begun with, or another stream name"
+            )
+
+    # --- how it is done ------------------------------------------------------------------------------------------
+
+    def _batch(self, number: int) -> Batch:
+        return self._options.stream, self._owner, number
+
+    async def _fill(self, limit: int, until: int | None) -> int:
+        """Claims into the batch that is open, until it is full or there is no more; how many it has."""
+        batch = self._cut + 1
+        size, before = await self._size(batch), -1
+        self._leased.setdefault(batch, time.monotonic())
+        while before < size < limit:
+            await self._claim(batch, min(limit - size, BATCH_COUNT), until)
+            size, before = await self._size(batch), size
+        return size
+
+    async def _size(self, batch: int) -> int:
+        return await self._patiently(lambda: self._store.member_count(self._options.stream, batch))
+
+    async def _claim(self, batch: int, room: int, until: int | None) -> None:
+        """Claims into the batch. A reply that is lost does no harm: the batch tells what was claimed."""
+        with suppress(BoxPaused):
+            await self._patiently(
+                lambda: self._store.cut(self._batch(batch), self._relay, room, self._lease, BATCH_BYTES, until)
+            )
+
+    async def _settle(self) -> None:
+        while self._settled < self._goal:
+            batch, lost = self._settled + 1, 0
+            while (gone := await self._patiently(lambda: self._settle_some(batch))) is not None:  # noqa: B023 - awaited
+                lost += gone
+            await self._move("settle", batch)
+            self._leased.pop(batch, None)
+            self._report(lost, f"when batch {batch} was settled: they are in the sink, and may come again")
+
+    async def _settle_some(self, batch: int) -> int | None:
+        """Settles up to a thousand members, which leave the batch; how many were lost, or None when none is left."""
+        members = await self._slice(batch, 0)
+        if not members:
+            return None
+        words: list[bytes] = await self._store.ack(self._relay, False, members, batch=self._batch(batch))
+        return sum(word != b"OK" for word in words)
+
+    async def _slice(self, batch: int, first: int) -> list[Fence]:
+        return await self._store.members(self._options.stream, batch, first, first + BATCH_COUNT - 1)
+
+    async def _adopt(self, position: int) -> None:
+        """Takes the stream over, and takes stock of what it has in hand."""
+        await self._own(position)
+        await self._take_stock(self._cut + 1)  # the last one may be open: its cut was interrupted
+
+    async def _own(self, position: int, before: str = "") -> None:
+        await self._move("own", position, before)
+        self._check(position)
+        self._goal = max(self._goal, position)
+
+    async def _take_stock(self, last: int) -> None:
+        """Renews the claims of the batches up to the last one, and takes back those whose leases have ended."""
+        self._away, self._in_hand = {}, 0
+        for batch in range(self._settled + 1, last + 1):
+            first = 0
+            while members := await self._patiently(lambda: self._slice(batch, first)):  # noqa: B023 - awaited
+                first += len(members)
+                self._in_hand += len(members)
+                if gone := await self._renew(members):
+                    self._away.setdefault(batch, []).extend(event_id for event_id, _ in gone)
+        if self._away:
+            await self._take_back()
+
+    async def _take_back(self) -> None:
+        """Claims again what was only given back. What is not available yet stays away: a batch that Spark may have read
+        must come again as it was, so it waits. Of a batch that is in the sink already nothing is waited for but the
+        end of a pause."""
+        self._asked = time.monotonic()
+        back = lost = 0
+        for batch, ids in list(self._away.items()):
+            later: list[str] = []
+            for some in batches(ids):
+                words = await self._reclaim(batch, some)
+                back, lost = back + words.count(b"OK"), lost + words.count(b"LEASELOST")
+                waits = (b"PAUSED",) if batch <= self._goal else (b"PAUSED", b"NOTDUE")
+                later += [event_id for event_id, word in zip(some, words, strict=True) if word in waits]
+            self._away[batch] = later
+            if not later:
+                del self._away[batch]
+        if back:
+            logger.warning("stream %s took back %d events whose leases had ended", self._options.stream, back)
+        self._report(
+            lost, f"of {self._in_hand:,} that it had in hand: others claimed them after their leases had ended"
+        )
+        if self._away and self._asked - self._told >= TELL_AGAIN:
+            self._told = self._asked
+            logger.warning("%s", self._why_waiting())
+
+    def _why_waiting(self) -> str:
+        count, batch = sum(map(len, self._away.values())), min(self._away)
+        return (
+            f"stream {self._options.stream!r} waits for {count:,} events of batch {batch} and later ones: they were "
+            "released, and the box is paused or they are available only later; resume the box, or reschedule them"
+        )
+
+    async def _wait_for(self, upto: int) -> None:
+        deadline = time.monotonic() + self._options.patience
+        while not self._is_whole(upto):
+            if time.monotonic() + ASK_AGAIN > deadline:
+                raise Refused(f"{self._why_waiting()}. The query can be started again at any time")
+            await asyncio.sleep(ASK_AGAIN)
+            await self._take_back()
+
+    async def _renew(self, members: list[Fence]) -> list[Fence]:
+        """Those that were not ours any more."""
+        words = await self._patiently(lambda: self._store.renew(self._relay, self._lease, members))
+        return [member for member, word in zip(members, words, strict=True) if word != b"OK"]
+
+    async def _reclaim(self, batch: int, ids: list[str]) -> list[bytes]:
+        """What became of each: OK, LEASELOST, NOTDUE, LEFT or PAUSED."""
+        try:
+            words: list[bytes] = await self._patiently(
+                lambda: self._store.reclaim(self._batch(batch), self._relay, self._lease, ids)
+            )
+        except BoxPaused:
+            return [b"PAUSED"] * len(ids)
+        return words
+
+    async def _move(self, action: str, batch: int, before: str = "") -> None:
+        cut, settled = await self._patiently(
+            lambda: self._store.stream(action, self._options.stream, self._owner, batch, before)
+        )
+        self._cut, self._settled = max(self._cut, cut), max(self._settled, settled)  # one may overtake the other
+
+    def _report(self, lost: int, how: str) -> None:
+        if not lost:
+            return
+        sentence = f"stream {self._options.stream!r} lost {lost:,} events {how}"
+        if self._options.on_lost == "fail":
+            raise StreamLost(f"{sentence}; to go on without them set onLost to continue")
+        logger.warning(sentence)
+
+    async def _hold(self) -> None:
+        """Renews what is in hand, also while Spark is busy or idle; ends with the process that started this one, and
+        when another has taken over."""
+        while os.getppid() == self._parent:
+            await asyncio.sleep(self._options.lease / 3)
+            try:
+                await self._store.stream("look", self._options.stream, self._owner)
+                for batch in range(self._settled + 1, self._cut + 2):
+                    await self._renew_batch(batch)
+            except StreamTaken:
+                return
+            except Exception as error:  # whatever it is, the next turn may succeed, and the fence decides in the end
+                logger.warning("the leases of stream %s were not renewed: %s", self._options.stream, error)
+
+    async def _renew_batch(self, batch: int) -> None:
+        """Not one that is young: most are settled before they need it."""
+        now, first, leased = time.monotonic(), 0, self._leased.get(batch)
+        if leased is not None and now - leased < self._options.lease / 3:
+            return
+        while members := await self._slice(batch, first):
+            await self._store.renew(self._relay, self._lease, members)
+            first += len(members)
+        self._leased[batch] = now
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return await patiently(self._options.patience, ask)

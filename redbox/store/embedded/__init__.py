@@ -1,0 +1,1 @@
+"""The embedded server: a Valkey of this machine, started on demand."""

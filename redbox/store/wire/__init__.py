@@ -1,0 +1,1 @@
+"""Connections to the server that holds a box."""
