@@ -29,7 +29,7 @@
 --- @include "erase"
 --- @include "count"
 --- @include "hint"
---- @include "stream"
+--- @include "batch_members"
 --- @include "whole"
 
 local relay = ARGV[1]
@@ -37,7 +37,7 @@ local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local members, taken_over = stream(ARGV[3], ARGV[4], ARGV[5])
+local members, taken_over = batch_members(ARGV[3], ARGV[4], ARGV[5])
 if taken_over then
   return taken_over
 end

@@ -39,7 +39,7 @@
 --- @include "in_chunks"
 --- @include "hint"
 --- @include "next_due"
---- @include "stream"
+--- @include "batch_members"
 --- @include "end_alone"
 --- @include "whole"
 --- @include "choose_events"
@@ -50,7 +50,7 @@ local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local members, taken_over = stream(ARGV[8], ARGV[9], ARGV[10])
+local members, taken_over = batch_members(ARGV[8], ARGV[9], ARGV[10])
 if settings.paused or taken_over then
   return taken_over or redis.error_reply("PAUSED the box is paused; resume it to claim again")
 end

@@ -22,7 +22,7 @@
 --- @include "open_box"
 --- @include "touch"
 --- @include "in_chunks"
---- @include "stream"
+--- @include "batch_members"
 --- @include "whole"
 --- @include "as_number"
 --- @include "note_lease"
@@ -32,7 +32,7 @@ local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local members, taken_over = stream(ARGV[3], ARGV[4], ARGV[5])
+local members, taken_over = batch_members(ARGV[3], ARGV[4], ARGV[5])
 if taken_over then
   return taken_over
 end

@@ -52,7 +52,7 @@ class Examiner:
         found: list[Range] = []
         after, full = START, True
         while full:
-            _, _, count, *flat = await self._store.bounds(index, "", "", *after, size, BATCH_COUNT)
+            _, _, count, *flat = await self._store.split_index(index, "", "", *after, size, BATCH_COUNT)
             full = count == size * BATCH_COUNT
             for last in zip(flat[::2], flat[1::2], strict=True):
                 found.append(Range(index, after, last, min(size, count)))
@@ -61,7 +61,7 @@ class Examiner:
 
     async def slice(self, part: Range) -> tuple[Range | None, list[Name]]:
         """The first names of a range, and what is left of it."""
-        more, score, member, *found = await self._store.slice(part.index, *part.after, *part.last, "", SCAN, "")
+        more, score, member, *found = await self._store.list_ids(part.index, *part.after, *part.last, "", SCAN, "")
         names = [(NAMING[part.index], raw) for raw in found]
         return (Range(part.index, (score, member), part.last, part.count - len(names)) if more else None), names
 

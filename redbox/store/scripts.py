@@ -51,7 +51,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "ack": Signature(
         ("relay", "delete", "stream", "owner", "batch"), ("id", "number"), errors=("NEWERLAYOUT", "STREAMTAKEN")
     ),
-    "stream": Signature(("action", "name", "owner", "batch", "before"), errors=("NEWERLAYOUT", "STREAMTAKEN")),
+    "track_stream": Signature(("action", "name", "owner", "batch", "before"), errors=("NEWERLAYOUT", "STREAMTAKEN")),
     "reclaim": Signature(
         ("relay", "lease", "stream", "owner", "batch"), ("id",), errors=("NEWERLAYOUT", "PAUSED", "STREAMTAKEN")
     ),
@@ -62,8 +62,8 @@ REGISTRY: Final[dict[str, Signature]] = {
     "replay": Signature(("reset", "available", "force", "dry", "who", "why"), ("id", "number"), flag=None),
     "reschedule": Signature(("available", "who", "why"), ("id",)),
     "drop": Signature(("who", "why", "heads"), ("id", "number")),
-    "mark": Signature(("field",), ("id", "number", "value")),
-    "note": Signature(("action", "who", "why", "count", "detail", "token"), ("id",)),
+    "mark_event": Signature(("field",), ("id", "number", "value")),
+    "write_log": Signature(("action", "who", "why", "count", "detail", "token"), ("id",)),
     "lock": Signature(("job", "action", "token", "holds")),
     "end_wait": Signature(("wait", "keep")),
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
@@ -79,11 +79,11 @@ REGISTRY: Final[dict[str, Signature]] = {
         flag=NO_WRITES,
     ),
     "stats": Signature(flag=NO_WRITES),
-    "bounds": Signature(("index", "since", "until", "score", "id", "size", "ranges"), flag=NO_WRITES),
-    "slice": Signature(
+    "split_index": Signature(("index", "since", "until", "score", "id", "size", "ranges"), flag=NO_WRITES),
+    "list_ids": Signature(
         ("index", "score", "id", "last", "last_id", "since", "limit", "event_type"), flag=NO_WRITES
     ),
-    "pick": Signature((), ("id",), flag=NO_WRITES),
+    "read_states": Signature((), ("id",), flag=NO_WRITES),
     "examine": Signature((), ("id",), flag=NO_WRITES),
     "examine_keys": Signature(("limit",), ("kind", "name", "score", "id"), flag=NO_WRITES),
 }  # fmt: skip

@@ -192,11 +192,13 @@ class Store:
         weighed = zip(claims, repeat(UNKNOWN) if work is None else work, strict=work is not None)
         return await self._in_steps("ack", head, by_work(weighed), durability)
 
-    async def stream(self, action: str, name: str, owner: str, batch: int = 0, before: str = "") -> tuple[int, int]:
+    async def track_stream(
+        self, action: str, name: str, owner: str, batch: int = 0, before: str = ""
+    ) -> tuple[int, int]:
         """Where a stream stands: the last batch that was cut, and the last that is settled. With `before`, `own`
         raises StreamTaken unless that owner holds the stream."""
         arguments = (action, keys.check_stream_name(name), owner, batch, before)
-        cut, settled = await self._run("stream", arguments, repeat=True)
+        cut, settled = await self._run("track_stream", arguments, repeat=True)
         return int(cut), int(settled)
 
     async def reclaim(self, batch: Batch, relay: str, lease: int, ids: Iterable[str]) -> Replies:
@@ -257,14 +259,14 @@ class Store:
         """`heads=False` leaves dead events that block their lines."""
         return await self._in_steps("drop", (who, why, int(heads)), by_count(items))
 
-    async def mark(self, field: Mark, items: Iterable[tuple[str, int, str]]) -> Replies:
-        return await self._in_steps("mark", (field,), by_count(items, MARK_COUNT), repeat=True)
+    async def mark_event(self, field: Mark, items: Iterable[tuple[str, int, str]]) -> Replies:
+        return await self._in_steps("mark_event", (field,), by_count(items, MARK_COUNT), repeat=True)
 
-    async def note(
+    async def write_log(
         self, action: str, *, who: str, why: str, count: int, ids: Iterable[str] = (), detail: str = "", token: str = ""
     ) -> None:
         """Adds an entry to the box's log. With a `token` it may be sent again: it is written once."""
-        await self._run("note", (action, who, why, count, detail, token, *ids), repeat=bool(token))
+        await self._run("write_log", (action, who, why, count, detail, token, *ids), repeat=bool(token))
 
     async def lock(self, action: LockAction, job: str, token: str, holds: float = 0) -> str:
         """Takes, keeps or frees the lock of a job, for so many seconds; the token of who holds it, or nothing."""
@@ -309,14 +311,14 @@ class Store:
     async def stats(self) -> Replies:
         return await self._run("stats", (), repeat=True)
 
-    async def bounds(self, *arguments: Any) -> Replies:
-        return await self._run("bounds", arguments, repeat=True)
+    async def split_index(self, *arguments: Any) -> Replies:
+        return await self._run("split_index", arguments, repeat=True)
 
-    async def slice(self, *arguments: Any) -> Replies:
-        return await self._run("slice", arguments, repeat=True)
+    async def list_ids(self, *arguments: Any) -> Replies:
+        return await self._run("list_ids", arguments, repeat=True)
 
-    async def pick(self, ids: Iterable[str]) -> Replies:
-        return await self._in_steps("pick", (), by_count((each,) for each in ids), repeat=True)
+    async def read_states(self, ids: Iterable[str]) -> Replies:
+        return await self._in_steps("read_states", (), by_count((each,) for each in ids), repeat=True)
 
     async def examine(self, ids: Iterable[str | bytes]) -> Replies:
         return await self._run("examine", tuple(ids), repeat=True)

@@ -179,7 +179,7 @@ async def test_a_stream_whose_batch_has_moved_writes_nothing(
 ):
     store, batch, relay = box._store, ("lake", "me", 1), "stream:lake"
     await box.put_many([Event("user.created", {"id": number}) for number in range(6)])
-    await store.stream("own", "lake", "me")
+    await store.track_stream("own", "lake", "me")
     await store.cut(batch, relay, 3, 60_000, 1_000_000, None)
     members = await store.members("lake", 1, 0, -1)
     await store.release(relay, members[:1])

@@ -287,7 +287,7 @@ async def a_claim_of_events_without_bodies(box: Box) -> Act:
 
 @scene
 async def a_batch_of_a_stream(box: Box) -> Act:
-    await box._store.stream("own", "lake", "me")
+    await box._store.track_stream("own", "lake", "me")
     await box.put_many(wide())
     return lambda: box._store.cut(("lake", "me", 1), "stream", BATCH_COUNT, 30_000, BATCH_BYTES, None)
 
@@ -456,15 +456,15 @@ async def a_mark(box: Box) -> Act:
     claims = await claimed(box)
     await box.ack(claims)
     items = [(claim.event_id, claim.number, "n" * 128) for claim in claims]
-    return lambda: box._store.mark("superseded_by", items)
+    return lambda: box._store.mark_event("superseded_by", items)
 
 
 @scene
 async def a_note_in_a_long_log(box: Box) -> Act:
     about: dict[str, Any] = {"who": "w" * WIDE, "why": SMILE * ERROR, "count": 1, "ids": ["i" * 128] * 20}
     for n in range(300):
-        await box._store.note("patch", **about, token=str(n))
-    return lambda: box._store.note("patch", **about, token="new")
+        await box._store.write_log("patch", **about, token=str(n))
+    return lambda: box._store.write_log("patch", **about, token="new")
 
 
 @scene
@@ -493,21 +493,21 @@ async def an_audit(box: Box) -> Act:
 @scene
 async def a_pick(box: Box) -> Act:
     ids = await blocked(box)
-    return lambda: box._store.pick(ids)
+    return lambda: box._store.read_states(ids)
 
 
 @scene
 async def bounds_of_many_ranges(box: Box) -> Act:
     await box.put_many([Event("t") for _ in range(BATCH_COUNT)])
-    return lambda: box._store.bounds("pending", "", "", "", "", 1, 1000)
+    return lambda: box._store.split_index("pending", "", "", "", "", 1, 1000)
 
 
 @scene
 async def a_slice_of_many(box: Box) -> Act:
     for _ in range(10):
         await box.put_many([Event("t" * WIDE) for _ in range(BATCH_COUNT)])
-    _, _, _, *last = await box._store.bounds("pending", "", "", "", "", 10_000, 1)
-    return lambda: box._store.slice("pending", "", "", *last, "", LOOK, "*" + "t" * 127 + "b")
+    _, _, _, *last = await box._store.split_index("pending", "", "", "", "", 10_000, 1)
+    return lambda: box._store.list_ids("pending", "", "", *last, "", LOOK, "*" + "t" * 127 + "b")
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -95,7 +95,7 @@ def test_what_is_put_behind_the_look_at_its_hash_is_not_there_yet(
     real = connection.run
 
     def run(ask: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
-        if ask == connection.store.pick:
+        if ask == connection.store.read_states:
             redis_played.run(redis_played.box.put(Event("n", event_id="b")))
         return real(ask, *arguments, **options)
 

@@ -25,7 +25,7 @@ def test_a_job_is_logged_once_although_the_reply_was_lost(redis_played: Played, 
         if lost:
             raise lost.pop()
 
-    monkeypatch.setattr(Store, "note", note_and_lose_the_reply)
+    monkeypatch.setattr(Store, "write_log", note_and_lose_the_reply)
     job = Noted(at=Address(redis_played.url, redis_played.name), action="replay", who="ada", why="", detail="d")
     job.note(2, ["a", "b"])
     assert lost == []

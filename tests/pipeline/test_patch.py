@@ -256,7 +256,7 @@ def test_one_that_was_ended_between_put_and_mark_is_completed(redis_played: Play
         return {"number": next(numbers)}
 
     with stepping(redis_played) as connection:
-        monkeypatch.setattr(connection.store, "mark", None)
+        monkeypatch.setattr(connection.store, "mark_event", None)
         with pytest.raises(TypeError):
             run_step(connection, unsteady, rows, dry_run=False)
         monkeypatch.undo()

@@ -173,7 +173,7 @@ def test_a_renewal_while_claims_are_planned_is_no_change(redis_played: Played, m
             await store.renew("relay-1", 600_000, left.pop())
         return reply
 
-    monkeypatch.setattr(Store, "slice", renewing)
+    monkeypatch.setattr(Store, "list_ids", renewing)
     monkeypatch.setattr(reader, "SLICE", 5)
     read = direct(redis_played)
     (ids,) = ids_of(read, read.partitions())

@@ -110,7 +110,7 @@ def test_what_was_superseded_after_it_was_archived_is_refused(
     box, lake, at = redis_played.box, str(tmp_path), address(redis_played)
     redis_played.run(bury(box, Event("n", event_id="a")))
     archive(spark, at, lake, keep=True)
-    redis_played.run(box._store.mark("superseded_by", [("a", redis_played.run(known(box, "a")).number, "new")]))
+    redis_played.run(box._store.mark_event("superseded_by", [("a", redis_played.run(known(box, "a")).number, "new")]))
     done = archive(spark, at, lake)
     assert (done.rows, done.removed, done.left) == (1, 1, 0)
     assert redis_played.run(box.get("a")) is None
@@ -186,7 +186,7 @@ def test_what_was_superseded_is_refused(redis_played: Played, spark: SparkSessio
     box, lake = redis_played.box, str(tmp_path)
     redis_played.run(bury(box, Event("n", event_id="a"), Event("n", event_id="b")))
     number = redis_played.run(known(box, "a")).number
-    redis_played.run(box._store.mark("superseded_by", [("a", number, "new")]))
+    redis_played.run(box._store.mark_event("superseded_by", [("a", number, "new")]))
     archive(spark, address(redis_played), lake, keep=keep)
     done = replay(spark, address(redis_played), lake)
     assert (done.refused, done.replayed + done.restored) == (1, 1)

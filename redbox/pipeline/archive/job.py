@@ -263,7 +263,7 @@ def _settle_task(wanted: _Wanted, run: str, keep: bool, parts: Iterator[pa.Recor
             pairs = zip(part.column("event_id").to_pylist(), part.column("claim").to_pylist(), strict=True)
             for items in batches(pairs, STEP):
                 if keep:
-                    words = connection.run(store.mark, "archived", [(*item, run) for item in items])
+                    words = connection.run(store.mark_event, "archived", [(*item, run) for item in items])
                 else:
                     words = connection.run(store.drop, items, who="", why="", heads=False)
                 # UNKNOWN: an earlier try of this task removed it, or someone else; either way it is not there.

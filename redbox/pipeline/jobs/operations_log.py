@@ -30,7 +30,7 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
         token = token_hex(8)  # the call may be repeated: its line is written once
         with connected(self.at, PATIENCE) as connection:
             connection.run(
-                connection.store.note,
+                connection.store.write_log,
                 self.action,
                 who=self.who,
                 why=self.why,

@@ -130,7 +130,7 @@ class Reissue:
         """Notes at the old ones what supersedes them, if they still are what was seen."""
         new = {old_id: event.event_id for old_id, event in self._new.items() if old_id not in self._done}
         items = [(old_id, self._old[old_id][1], new_id) for old_id, new_id in new.items()]
-        replies = self._connection.run(self._connection.store.mark, "superseded_by", items) if items else []
+        replies = self._connection.run(self._connection.store.mark_event, "superseded_by", items) if items else []
         for (event_id, _, new_id), word in zip(items, replies, strict=True):
             if word != b"OK":
                 reason = f"it was replayed or removed while {new_id} was put in its place; both may be delivered"

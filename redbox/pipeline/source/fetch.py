@@ -98,7 +98,7 @@ class Fetch:
     def _pick(self, ids: Sequence[str]) -> list[Found]:
         return [
             Found(event_id.decode(), as_fields(fields), None, index.decode(), float(score), history)
-            for event_id, fields, index, score, history in self._connection.run(self._connection.store.pick, ids)
+            for event_id, fields, index, score, history in self._connection.run(self._connection.store.read_states, ids)
         ]
 
     def _with_history(self, events: list[Found], told: set[str]) -> list[Found]:

@@ -102,7 +102,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with connected(self._options.at, self._options.patience) as connection:
             for index, place in start.items():
                 _, _, _, *last = connection.run(
-                    connection.store.bounds, index, "", until, place["time"], place["id"], size, 1
+                    connection.store.split_index, index, "", until, place["time"], place["id"], size, 1
                 )
                 end[index] = {"time": last[0].decode(), "id": last[1].decode()} if last else place
         return end

@@ -121,7 +121,7 @@ def ranges(
     places = [b""] * 2 * RANGES_AT_ONCE
     while len(places) == 2 * RANGES_AT_ONCE:  # fewer: the end, and what came behind it meanwhile is left
         _, claims, _, *places = connection.run(
-            connection.store.bounds, index, _or_any(since), _or_any(until), *after, size, RANGES_AT_ONCE
+            connection.store.split_index, index, _or_any(since), _or_any(until), *after, size, RANGES_AT_ONCE
         )
         texts = [part.decode() for part in places]
         for last in zip(texts[::2], texts[1::2], strict=True):
@@ -132,7 +132,7 @@ def ranges(
 def _claimed(connection: Connection, options: ReadOptions, moment: int) -> Iterator[Claimed]:
     """The claimed events, in parts. They are gathered upwards: one that is renewed meanwhile moves to a later place, so
     it is met, perhaps twice. Only one whose lease is made shorter in that time may be missed."""
-    _, claims, *_ = connection.run(connection.store.bounds, "claimed", "", "", *START, 1, 0)
+    _, claims, *_ = connection.run(connection.store.split_index, "claimed", "", "", *START, 1, 0)
     last = END if options.until is None else (str(options.until), BEHIND_ALL)
     slices = _slices(connection, "claimed", START, last, options, SLICE)
     found = dict.fromkeys(event_id for some in slices for event_id in some)
@@ -148,7 +148,7 @@ def _slices(
     more = 1
     while more:
         more, score, event_id, *ids = connection.run(
-            connection.store.slice,
+            connection.store.list_ids,
             index,
             score,
             event_id,

@@ -325,7 +325,7 @@ class StreamDriver:
 
     async def _move(self, action: str, batch: int, before: str = "") -> None:
         cut, settled = await self._patiently(
-            lambda: self._store.stream(action, self._options.stream, self._owner, batch, before)
+            lambda: self._store.track_stream(action, self._options.stream, self._owner, batch, before)
         )
         self._cut, self._settled = max(self._cut, cut), max(self._settled, settled)  # one may overtake the other
 
@@ -343,7 +343,7 @@ class StreamDriver:
         while os.getppid() == self._parent:
             await asyncio.sleep(self._options.lease / 3)
             try:
-                await self._store.stream("look", self._options.stream, self._owner)
+                await self._store.track_stream("look", self._options.stream, self._owner)
                 for batch in range(self._settled + 1, self._cut + 2):
                     await self._renew_batch(batch)
             except StreamTaken:

@@ -17,7 +17,7 @@ BYTES = 1_000_000
 
 
 async def own(box: Box, owner: str = "me") -> tuple[int, int]:
-    return await box._store.stream("own", "lake", owner)
+    return await box._store.track_stream("own", "lake", owner)
 
 
 async def cut(box: Box, batch: int, limit: int = 100, owner: str = "me", until: int | None = None, **more: Any) -> int:
@@ -50,18 +50,18 @@ async def test_a_batch_is_cut_closed_and_settled(box: Box):
     assert await own(box) == (0, 0)
     assert await cut(box, 1, limit=2) == 2
     assert await cut(box, 1, limit=1) == 3
-    assert await box._store.stream("cut", "lake", "me", 1) == (1, 0)
+    assert await box._store.track_stream("cut", "lake", "me", 1) == (1, 0)
     held = await members(box, 1)
     assert [event_id for event_id, _ in held] == ids[:3]
     records = [await known(box, event_id) for event_id in ids[:3]]
     assert [(record.state, record.claimed_by, record.number) for record in records] == [
         (State.CLAIMED, RELAY, number) for _, number in held
     ]
-    assert await box._store.stream("settle", "lake", "me", 1) == (1, 0)  # not before its members are
+    assert await box._store.track_stream("settle", "lake", "me", 1) == (1, 0)  # not before its members are
     assert await settle(box, 1, held[:2]) == [b"OK", b"OK"]
     assert await members(box, 1) == held[2:]
     assert await settle(box, 1, held[2:]) == [b"OK"]
-    assert await box._store.stream("settle", "lake", "me", 1) == (1, 1)
+    assert await box._store.track_stream("settle", "lake", "me", 1) == (1, 1)
     assert [(await known(box, event_id)).state for event_id in ids] == [*[State.PUBLISHED] * 3, *[State.PENDING] * 2]
     assert await check_invariants(box) == []
 
@@ -71,26 +71,26 @@ async def test_no_stream_has_the_name_of_a_batch(box: Box, name: str):
     await filled(box)
     for action, batch in (("own", 0), ("look", 0), ("cut", 1), ("settle", 1)):
         with pytest.raises(InvalidSetting, match=r"stream name .*: use 1 to 64 letters, digits"):
-            await box._store.stream(action, name, "other", batch)
+            await box._store.track_stream(action, name, "other", batch)
     with pytest.raises(InvalidSetting, match="stream name"):
         await box._store.member_count(name, 1)
     await own(box)
     assert await cut(box, 1) == 5  # nothing is in the place of its key
-    assert await box._store.stream("cut", "lake", "me", 1) == (1, 0)
+    assert await box._store.track_stream("cut", "lake", "me", 1) == (1, 0)
 
 
 @pytest.mark.req("SP-3")
 async def test_a_batch_is_closed_only_once_in_turn_and_not_empty(box: Box):
     await filled(box)
     await own(box)
-    assert await box._store.stream("cut", "lake", "me", 1) == (0, 0)
+    assert await box._store.track_stream("cut", "lake", "me", 1) == (0, 0)
     await cut(box, 1, limit=1)
     await cut(box, 2, limit=1)
-    assert await box._store.stream("cut", "lake", "me", 2) == (0, 0)
-    assert await box._store.stream("cut", "lake", "me", 1) == (1, 0)
-    assert await box._store.stream("cut", "lake", "me", 1) == (1, 0)
-    assert await box._store.stream("settle", "lake", "me", 2) == (1, 0)
-    assert await box._store.stream("look", "lake", "me") == (1, 0)
+    assert await box._store.track_stream("cut", "lake", "me", 2) == (0, 0)
+    assert await box._store.track_stream("cut", "lake", "me", 1) == (1, 0)
+    assert await box._store.track_stream("cut", "lake", "me", 1) == (1, 0)
+    assert await box._store.track_stream("settle", "lake", "me", 2) == (1, 0)
+    assert await box._store.track_stream("look", "lake", "me") == (1, 0)
 
 
 @pytest.mark.req("SP-3")
@@ -110,17 +110,17 @@ async def test_only_who_stands_where_the_stream_does_can_take_it(box: Box):
     await filled(box)
     await own(box)
     await cut(box, 1)
-    await box._store.stream("cut", "lake", "me", 1)
+    await box._store.track_stream("cut", "lake", "me", 1)
     await settle(box, 1, await members(box, 1))
-    await box._store.stream("settle", "lake", "me", 1)
+    await box._store.track_stream("settle", "lake", "me", 1)
     before = await contents(box)
     for position in (0, 2):
-        assert await box._store.stream("own", "lake", "other", position) == (1, 1)
+        assert await box._store.track_stream("own", "lake", "other", position) == (1, 1)
     assert await contents(box) == before
-    assert await box._store.stream("look", "lake", "me") == (1, 1)
-    assert await box._store.stream("own", "lake", "other", 1) == (1, 1)
+    assert await box._store.track_stream("look", "lake", "me") == (1, 1)
+    assert await box._store.track_stream("own", "lake", "other", 1) == (1, 1)
     with pytest.raises(StreamTaken):
-        await box._store.stream("look", "lake", "me")
+        await box._store.track_stream("look", "lake", "me")
 
 
 @pytest.mark.req("SP-3", "PL-6")
@@ -129,14 +129,14 @@ async def test_a_stream_is_taken_from_a_named_owner_only_while_that_one_holds_it
     await own(box)
     before = await contents(box)
     with pytest.raises(StreamTaken):
-        await box._store.stream("own", "lake", "other", 0, "somebody")
+        await box._store.track_stream("own", "lake", "other", 0, "somebody")
     assert await contents(box) == before
     for _ in range(2):  # it may be repeated
-        assert await box._store.stream("own", "lake", "other", 0, "me") == (0, 0)
-        assert await box._store.stream("look", "lake", "other") == (0, 0)
+        assert await box._store.track_stream("own", "lake", "other", 0, "me") == (0, 0)
+        assert await box._store.track_stream("look", "lake", "other") == (0, 0)
     with pytest.raises(StreamTaken):
-        await box._store.stream("own", "lake", "third", 0, "me")
-    assert await box._store.stream("look", "lake", "other") == (0, 0)
+        await box._store.track_stream("own", "lake", "third", 0, "me")
+    assert await box._store.track_stream("look", "lake", "other") == (0, 0)
 
 
 @pytest.mark.req("SP-3", "PL-6")
@@ -150,9 +150,9 @@ async def test_whoever_takes_a_stream_over_fences_the_others(box: Box):
     refused = [
         lambda: cut(box, 1),
         lambda: settle(box, 1, held),
-        lambda: box._store.stream("cut", "lake", "me", 1),
-        lambda: box._store.stream("settle", "lake", "me", 1),
-        lambda: box._store.stream("look", "lake", "me"),
+        lambda: box._store.track_stream("cut", "lake", "me", 1),
+        lambda: box._store.track_stream("settle", "lake", "me", 1),
+        lambda: box._store.track_stream("look", "lake", "me"),
         lambda: box._store.reclaim(("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]),
     ]
     for act in refused:
@@ -203,7 +203,7 @@ async def test_what_was_given_back_is_taken_back_and_what_others_took_is_not(box
     await box._store.release(RELAY, [("released", held["released"])])
     await advance(box, minutes=2)
     assert await box.reap() == ["reaped"]
-    await box._store.stream("cut", "lake", "me", 1)
+    await box._store.track_stream("cut", "lake", "me", 1)
     words = dict(zip(every, await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, every), strict=True))
     assert words == {"taken": b"LEASELOST", "reaped": b"OK", "released": b"OK", "held": b"OK"}
     again = dict(await members(box, 1))
@@ -250,7 +250,7 @@ async def test_what_is_due_later_is_not_taken_back_before(box: Box):
     await box.put_many([Event("n", event_id=each) for each in ("delayed", "suspect", "released")])
     await own(box)
     await cut(box, 1)
-    await box._store.stream("cut", "lake", "me", 1)
+    await box._store.track_stream("cut", "lake", "me", 1)
     before = await members(box, 1)
     await box._store.exchange([("HSET", keys.event(box.name, "suspect"), "expiries", "2")])
     assert {*await box.operate.release(["delayed", "suspect"], delay=3600, who="ada", why="a test")} == {Outcome.OK}
@@ -283,7 +283,7 @@ async def test_from_a_paused_box_nothing_is_taken_back(box: Box):
     await filled(box, 2)
     await own(box)
     await cut(box, 1)
-    await box._store.stream("cut", "lake", "me", 1)
+    await box._store.track_stream("cut", "lake", "me", 1)
     await box.operate.release(["e0"], who="ada", why="a test")
     await box.operate.pause(who="ada", why="a test")
     before = await contents(box)
@@ -317,7 +317,7 @@ async def test_only_what_is_pending_is_taken_back(box: Box, state: State):
     await box.put(Event("n", event_id="a"))
     await own(box)
     await cut(box, 1)
-    await box._store.stream("cut", "lake", "me", 1)
+    await box._store.track_stream("cut", "lake", "me", 1)
     (fence,) = await members(box, 1)
     if state is State.PUBLISHED:
         await box._store.ack(RELAY, False, [fence])
@@ -343,13 +343,13 @@ async def test_only_what_is_pending_is_taken_back(box: Box, state: State):
 @pytest.mark.req("SP-1")
 async def test_bounds_cut_an_index_into_ranges_that_slices_read_whole(box: Box):
     ids = await filled(box, 7)
-    _, claims, count, *places = await box._store.bounds("pending", "", "", "", "", 3, 100)
+    _, claims, count, *places = await box._store.split_index("pending", "", "", "", "", 3, 100)
     assert (claims, count, len(places)) == (0, 7, 6)
     found, after = [], ("", "")
     for last in zip(places[::2], places[1::2], strict=True):
         more: Any = 1
         while more:
-            more, *rest = await box._store.slice("pending", *after, *last, "", 2, "")
+            more, *rest = await box._store.list_ids("pending", *after, *last, "", 2, "")
             after = (rest[0], rest[1])
             found += [raw.decode() for raw in rest[2:]]
         after = last
@@ -365,25 +365,25 @@ async def test_bounds_are_narrowed_by_time_place_and_number(box: Box):
     half = now - 1_800_000
 
     async def ids(*narrowed: Any) -> list[str]:
-        _, _, _, *places = await box._store.bounds("published", *narrowed)
+        _, _, _, *places = await box._store.split_index("published", *narrowed)
         return [raw.decode() for raw in places[1::2]]
 
     assert await ids("", "", "", "", 1, 100) == ["old", "new"]
     assert await ids(half, "", "", "", 1, 100) == ["new"]
     assert await ids("", half, "", "", 1, 100) == ["old"]
     assert await ids("", "", "", "", 1, 1) == ["old"]
-    _, _, _, score, first, *_ = await box._store.bounds("published", "", "", "", "", 1, 100)
+    _, _, _, score, first, *_ = await box._store.split_index("published", "", "", "", "", 1, 100)
     assert await ids("", "", score, first, 1, 100) == ["new"]
-    assert (await box._store.bounds("published", "", "", "", "", 1, 100))[1] == 2
+    assert (await box._store.split_index("published", "", "", "", "", 1, 100))[1] == 2
 
 
 @pytest.mark.req("SP-1")
 async def test_slices_are_narrowed_by_type_and_time(box: Box):
     await box.put_many([Event("user.created", event_id="a"), Event("invoice.paid", event_id="b")])
-    _, _, _, *last = await box._store.bounds("pending", "", "", "", "", 10, 10)
-    assert (await box._store.slice("pending", "", "", *last, "", 10, "user.*"))[3:] == [b"a"]
+    _, _, _, *last = await box._store.split_index("pending", "", "", "", "", 10, 10)
+    assert (await box._store.list_ids("pending", "", "", *last, "", 10, "user.*"))[3:] == [b"a"]
     later = await box._store.time() + 1
-    assert await box._store.slice("pending", "", "", *last, later, 10, "") == [0, b"", b""]
+    assert await box._store.list_ids("pending", "", "", *last, later, 10, "") == [0, b"", b""]
 
 
 @pytest.mark.req("SP-1")
@@ -391,10 +391,10 @@ async def test_a_slice_by_a_hostile_type_ends_early_and_goes_on(box: Box):
     glob = "*?" + "a" * 127 + "b"
     types = ["a" * 255] * 10 + ["a" * 128 + "b"]
     await box.put_many([Event(each, event_id=f"e{n:02}") for n, each in enumerate(types)])
-    _, _, _, *last = await box._store.bounds("pending", "", "", "", "", 100, 1)
+    _, _, _, *last = await box._store.split_index("pending", "", "", "", "", 100, 1)
     steps, found, after, more = 0, [], ["", ""], 1
     while more:
-        more, *rest = await box._store.slice("pending", *after, *last, "", 100, glob)
+        more, *rest = await box._store.list_ids("pending", *after, *last, "", 100, glob)
         after, steps = rest[:2], steps + 1
         found += rest[2:]
     assert found == [b"e10"]
@@ -406,7 +406,9 @@ async def test_events_are_picked_with_their_place_and_history(box: Box):
     await bury(box, Event("n", event_id="dead"))
     await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("head", "behind")])
     await box.retry(await claim_one(box), error="again", delay=60)
-    picked = {event_id.decode(): rest for event_id, *rest in await box._store.pick(["dead", "gone", "head", "behind"])}
+    picked = {
+        event_id.decode(): rest for event_id, *rest in await box._store.read_states(["dead", "gone", "head", "behind"])
+    }
     assert {event_id: rest[1] for event_id, rest in picked.items()} == {
         "dead": b"dead",
         "head": b"pending",

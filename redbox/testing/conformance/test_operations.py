@@ -722,7 +722,7 @@ async def test_an_action_on_many_events_is_made_in_steps_and_all_of_it_is_record
 async def test_a_long_log_is_read_in_steps_newest_first(box: Box, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store_module, "LOG_COUNT", 3)
     for n in range(10):
-        await box._store.note("patch", who="ada", why=str(n), count=1)
+        await box._store.write_log("patch", who="ada", why=str(n), count=1)
     for limit in (1, 3, 5, 9, 10, 100):
         assert [entry.why for entry in await box.operate.log(limit)] == [str(n) for n in range(9, -1, -1)][:limit]
 
@@ -899,7 +899,7 @@ async def test_a_replay_may_be_fenced_by_the_claim_number_that_was_seen(box: Box
 async def test_a_box_may_be_set_to_sweep_only_what_is_archived(box: Box):
     await publish(box, *named("archived", "not"))
     number = (await known(box, "archived")).number
-    assert await box._store.mark("archived", [("archived", number, "run-1")]) == [b"OK"]
+    assert await box._store.mark_event("archived", [("archived", number, "run-1")]) == [b"OK"]
     await box.operate.configure(sweep="archived", **ADA)
     assert (await box.sweep(keep_published=0)).published == 1
     assert await listed(box) == ["not"]
@@ -917,22 +917,24 @@ async def test_a_mark_is_for_terminal_events_and_fenced_by_the_claim_number_that
     await box.replay(["again"])
     before = await contents(box)
     items = [(name, seen[name], "x") for name in ("again", "claimed", "pending")]
-    assert await box._store.mark("superseded_by", [*items, ("unknown", 1, "x")]) == [b"NOTTERMINAL"] * 3 + [b"UNKNOWN"]
+    assert await box._store.mark_event("superseded_by", [*items, ("unknown", 1, "x")]) == [b"NOTTERMINAL"] * 3 + [
+        b"UNKNOWN"
+    ]
     await box.operate.kill(["again"], **ADA)
     between = await contents(box)
     wrong = [("again", seen["again"], "x"), ("dead", seen["dead"] + 1, "x")]
-    assert await box._store.mark("archived", wrong) == [b"CHANGED"] * 2
+    assert await box._store.mark_event("archived", wrong) == [b"CHANGED"] * 2
     assert await contents(box) == between != before
     marks = [
         ("dead", seen["dead"], "new-1"),
         ("dead", seen["dead"], "new-2"),
         ("published", seen["published"], "new-3"),
     ]
-    assert await box._store.mark("archived", [("dead", seen["dead"], "here")]) == [b"OK"]
-    assert await box._store.mark("superseded_by", marks) == [b"OK"] * 3
+    assert await box._store.mark_event("archived", [("dead", seen["dead"], "here")]) == [b"OK"]
+    assert await box._store.mark_event("superseded_by", marks) == [b"OK"] * 3
     assert "archived" not in await fields_of(box, "dead")
-    assert await box._store.mark("archived", [("dead", seen["dead"], "there")]) == [b"CHANGED"]
-    assert await box._store.mark("archived", [("dead", (await known(box, "dead")).number, "there")]) == [b"OK"]
+    assert await box._store.mark_event("archived", [("dead", seen["dead"], "there")]) == [b"CHANGED"]
+    assert await box._store.mark_event("archived", [("dead", (await known(box, "dead")).number, "there")]) == [b"OK"]
     fields = await fields_of(box, "dead")
     assert (fields["superseded_by"], fields["archived"], fields["state"]) == ("new-2", "there", "DEAD")
     assert [(await known(box, name)).superseded_by for name in ("dead", "published", "again")] == [
@@ -950,7 +952,7 @@ async def test_a_mark_is_for_terminal_events_and_fenced_by_the_claim_number_that
 @pytest.mark.parametrize("field", ["superseded_by", "archived"])
 async def test_a_replay_takes_the_marks_away(box: Box, field: Any):
     await bury(box, *named("dead"))
-    assert await box._store.mark(field, [("dead", (await known(box, "dead")).number, "x")]) == [b"OK"]
+    assert await box._store.mark_event(field, [("dead", (await known(box, "dead")).number, "x")]) == [b"OK"]
     assert field in await fields_of(box, "dead")
     await box.replay(["dead"], force=True)
     assert field not in await fields_of(box, "dead")
@@ -961,7 +963,7 @@ async def test_a_replay_takes_the_marks_away(box: Box, field: Any):
 @pytest.mark.req("RO-2", "RF-3")
 async def test_what_was_superseded_is_replayed_only_by_force(box: Box):
     await bury(box, *named("old", "other"))
-    await box._store.mark("superseded_by", [("old", (await known(box, "old")).number, "new")])
+    await box._store.mark_event("superseded_by", [("old", (await known(box, "old")).number, "new")])
     before = await contents(box)
     for choice in ({"ids": ["old"]}, {"state": "DEAD", "dry_run": True}):
         report = await box.replay(**choice)
@@ -977,10 +979,10 @@ async def test_being_superseded_takes_a_number_so_that_a_copy_made_before_does_n
     await bury(box, *named("old"))
     seen = (await known(box, "old")).number
     for _ in range(2):  # the reply to the first may be lost
-        assert await box._store.mark("superseded_by", [("old", seen, "new")]) == [b"OK"]
+        assert await box._store.mark_event("superseded_by", [("old", seen, "new")]) == [b"OK"]
         assert (await known(box, "old")).number == seen + 1
     assert await box._store.drop([("old", seen)], who="", why="", heads=False) == [b"CHANGED"]
-    assert await box._store.mark("superseded_by", [("old", seen, "newer")]) == [b"CHANGED"]
+    assert await box._store.mark_event("superseded_by", [("old", seen, "newer")]) == [b"CHANGED"]
     assert (await put_and_claim(box, Event("n"))).number == seen + 2
     assert await check_invariants(box) == []
 
@@ -989,9 +991,11 @@ async def test_being_superseded_takes_a_number_so_that_a_copy_made_before_does_n
 async def test_a_job_leaves_one_line_in_the_log(box: Box):
     await box.put(Event("n"))
     before = await store_time(box)
-    await box._store.note("patch", who="ada", why="typo", count=12_345, ids=[f"e{n:02}" for n in range(25)], detail="d")
-    await box._store.note("archive", who="bob", why="", count=0)
-    await box._store.note("archive", who="", why="nobody did it", count=1, ids=["x"])
+    await box._store.write_log(
+        "patch", who="ada", why="typo", count=12_345, ids=[f"e{n:02}" for n in range(25)], detail="d"
+    )
+    await box._store.write_log("archive", who="bob", why="", count=0)
+    await box._store.write_log("archive", who="", why="nobody did it", count=1, ids=["x"])
     archived, patched = await box.operate.log()
     assert (patched.action, patched.who, patched.why, patched.count, patched.detail) == (
         "patch", "ada", "typo", 12_345, "d",
@@ -1007,7 +1011,7 @@ async def test_a_line_in_the_log_that_is_sent_again_is_not_written_again(box: Bo
     """As after a reply that was lost. Another job that did the same has a token of its own."""
     await box.put(Event("n"))
     for token in ("a", "a", "b", "a", "", ""):
-        await box._store.note("patch", who="ada", why="typo", count=2, ids=["e1", "e2"], token=token)
+        await box._store.write_log("patch", who="ada", why="typo", count=2, ids=["e1", "e2"], token=token)
     assert len(await box.operate.log()) == 4
     assert {(entry.count, entry.ids, entry.detail) for entry in await box.operate.log()} == {(2, ("e1", "e2"), "")}
 

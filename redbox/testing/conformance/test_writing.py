@@ -31,9 +31,9 @@ async def scene(box: Box) -> Held:
     await publish(box, Event("n", event_id="published"))
     await bury(box, Event("n", event_id="dead", ordering_key="d", unique_key="d"))
     await box.put_many([Event("n", event_id=each, unique_key=each) for each in ("member", "released")])
-    await store.stream("own", "lake", "me")
+    await store.track_stream("own", "lake", "me")
     await store.cut(("lake", "me", 1), STREAM, 2, LEASE, 1_000_000, None)
-    await store.stream("cut", "lake", "me", 1)
+    await store.track_stream("cut", "lake", "me", 1)
     held = {"members": dict(await store.members("lake", 1, 0, -1))}
     claims = [
         await put_and_claim(box, Event("n", event_id="claimed", ordering_key="o", unique_key="c")),
@@ -78,7 +78,7 @@ CALLS: Final[dict[str, Call]] = {
     "ack for a stream": lambda box, held: box._store.ack(
         STREAM, False, held["members"].items(), batch=("lake", "me", 1)
     ),
-    "stream own": lambda box, _: box._store.stream("own", "lake", "another", 0),
+    "stream own": lambda box, _: box._store.track_stream("own", "lake", "another", 0),
     "reclaim": lambda box, held: box._store.reclaim(("lake", "me", 1), STREAM, LEASE, held["members"]),
     "end_wait": lambda box, _: box._store.end_wait("wait"),
     "retry": lambda box, held: box.retry(held["claimed"], error="503", excuse=True),
@@ -91,9 +91,9 @@ CALLS: Final[dict[str, Call]] = {
     "replay": lambda box, _: box.replay(["dead", "published"], **ADA),
     "reschedule": lambda box, _: box.operate.reschedule(["pending", "released"], delay=60, **ADA),
     "drop": lambda box, _: box.operate.drop(["dead", "published"], **ADA),
-    "mark archived": lambda box, _: box._store.mark("archived", [("published", 1, "there")]),
-    "mark superseded_by": lambda box, _: box._store.mark("superseded_by", [("dead", 2, "new")]),
-    "note": lambda box, _: box._store.note("patch", count=1, **ADA),
+    "mark archived": lambda box, _: box._store.mark_event("archived", [("published", 1, "there")]),
+    "mark superseded_by": lambda box, _: box._store.mark_event("superseded_by", [("dead", 2, "new")]),
+    "write_log": lambda box, _: box._store.write_log("patch", count=1, **ADA),
     "lock take": lambda box, _: box._store.lock("take", "replay", "token", 60),
     "lock free": lambda box, _: box._store.lock("free", "archive", "token"),
     "sweep": lambda box, _: box.sweep(keep_published=0, keep_dead=0),
@@ -104,9 +104,9 @@ CALLS: Final[dict[str, Call]] = {
     "get": lambda box, _: box.get("pending"),
     "page": lambda box, _: box.page(),
     "stats": lambda box, _: box.stats(),
-    "bounds": lambda box, _: box._store.bounds("pending", "", "", "", "", 3, 100),
-    "slice": lambda box, _: box._store.slice("pending", "", "", 1, "x", "", 2, ""),
-    "pick": lambda box, _: box._store.pick(["pending"]),
+    "split_index": lambda box, _: box._store.split_index("pending", "", "", "", "", 3, 100),
+    "list_ids": lambda box, _: box._store.list_ids("pending", "", "", 1, "x", "", 2, ""),
+    "read_states": lambda box, _: box._store.read_states(["pending"]),
     "examine": lambda box, _: box._store.examine(["pending"]),
     "examine_keys": lambda box, _: box._store.examine_keys(10, [("line", b"o", b"", b"")]),
 }

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- mark: a PUBLISHED or DEAD event gets a note of what became of it elsewhere. It stays what it is.
+-- mark_event: a PUBLISHED or DEAD event gets a note of what became of it elsewhere. It stays what it is.
 --
 -- Guarantee: fenced by the claim number that the caller saw: what was replayed meanwhile is not marked, however it ended
 -- then. A replay clears the marks. Being superseded takes a claim number of its own and ends the mark of the archive, so

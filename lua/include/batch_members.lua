@@ -2,7 +2,7 @@
 -- The key of a batch of a stream, or nothing without a name or a batch. The second result is the error to return when
 -- another process has taken the stream over. Looks at the key, which is about to be written: a foreign type, or a cluster
 -- slot that is moving away, then fails here, before the first write.
-local function stream(name, owner, batch)
+local function batch_members(name, owner, batch)
   if name == "" then
     return nil
   end

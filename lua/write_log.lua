@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- note: writes one line into the box's log, for what was done in many steps. No event changes.
+-- write_log: writes one line into the box's log, for what was done in many steps. No event changes.
 --
 -- Guarantee: all that a job did is in one line, with how many events it concerned and the first of their ids. A token
 -- that is among the newest 250 lines of the log is not written again, so a call with a token can be repeated.

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- bounds: cuts an index into ranges of values that can be read side by side.
+-- split_index: cuts an index into ranges of values that can be read side by side.
 --
 -- Guarantee: changes nothing. The ranges together hold everything that is in the index now, within since and until.
 --

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- pick: events by id with their place and history, but without their bodies, which never change.
+-- read_states: events by id with their place and history, but without their bodies, which never change.
 --
 -- Guarantee: changes nothing. Each event is consistent in itself. Ids without an event are left out.
 --

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- slice: the ids of a range of an index, in order, a step at a time.
+-- list_ids: the ids of a range of an index, in order, a step at a time.
 --
 -- Guarantee: changes nothing; bounded in work.
 --

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- stream: where a stream that drains the box stands: who holds it, how many batches were cut, and how many are settled.
+-- track_stream: where a stream that drains the box stands: who holds it, how many batches were cut, and how many are settled.
 --
 -- Guarantee: whoever takes a stream fences everyone who held it before, and only who stands between what is settled and
 -- what was cut can take it; with a predecessor, only while that one still holds it. A batch that is cut never changes;
@@ -17,7 +17,7 @@
 
 --- @include "keys"
 --- @include "open_box"
---- @include "stream"
+--- @include "batch_members"
 
 local action, name, owner, batch, before = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local _, refusal = open_box()
@@ -36,7 +36,7 @@ if action == "own" then
     return { cut, settled }
   end
 end
-local members, taken_over = stream(name, owner, action ~= "look" and ARGV[4])
+local members, taken_over = batch_members(name, owner, action ~= "look" and ARGV[4])
 if taken_over then
   return taken_over
 end
