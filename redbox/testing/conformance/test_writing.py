@@ -78,7 +78,7 @@ CALLS: Final[dict[str, Call]] = {
     "ack for a stream": lambda box, held: box._store.ack(
         STREAM, False, held["members"].items(), batch=("lake", "me", 1)
     ),
-    "stream own": lambda box, _: box._store.track_stream("own", "lake", "another", 0),
+    "track_stream own": lambda box, _: box._store.track_stream("own", "lake", "another", 0),
     "reclaim": lambda box, held: box._store.reclaim(("lake", "me", 1), STREAM, LEASE, held["members"]),
     "end_wait": lambda box, _: box._store.end_wait("wait"),
     "retry": lambda box, held: box.retry(held["claimed"], error="503", excuse=True),
@@ -91,8 +91,8 @@ CALLS: Final[dict[str, Call]] = {
     "replay": lambda box, _: box.replay(["dead", "published"], **ADA),
     "reschedule": lambda box, _: box.operate.reschedule(["pending", "released"], delay=60, **ADA),
     "drop": lambda box, _: box.operate.drop(["dead", "published"], **ADA),
-    "mark archived": lambda box, _: box._store.mark_event("archived", [("published", 1, "there")]),
-    "mark superseded_by": lambda box, _: box._store.mark_event("superseded_by", [("dead", 2, "new")]),
+    "mark_event archived": lambda box, _: box._store.mark_event("archived", [("published", 1, "there")]),
+    "mark_event superseded_by": lambda box, _: box._store.mark_event("superseded_by", [("dead", 2, "new")]),
     "write_log": lambda box, _: box._store.write_log("patch", count=1, **ADA),
     "lock take": lambda box, _: box._store.lock("take", "replay", "token", 60),
     "lock free": lambda box, _: box._store.lock("free", "archive", "token"),
