@@ -113,24 +113,25 @@ def _silence_stdout() -> None:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
-    "--url", envvar="REDBOX_URL", show_envvar=True, metavar="URL", help="The store, such as redis://host:6379/0."
+    "--url", envvar="REDBOX_URL", show_envvar=True, metavar="URL", help="URL of the store, such as redis://host:6379/0."
 )
 @click.option(
     "--box", "box_name", envvar="REDBOX_BOX", show_envvar=True, default="default", show_default=True, metavar="NAME",
-    help="The box.",
+    help="Name of the box.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document, or one per line for lists.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one per line for lists.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
 @click.option("--version", is_flag=True, help="Show the version and exit.")
 @click.pass_context
 def cli(ctx: click.Context, url: str | None, box_name: str, as_json: bool, debug: bool, version: bool) -> None:
-    """A Redis-backed outbox: put events, and have each delivered at least once.
+    """Deliver events at least once through a Redis-backed outbox.
 
-    The options here go before the command. Without --url and $REDBOX_URL, the directory ./.redbox is used if there is
-    one. URLs: redis://, rediss://, unix://, redis+cluster://, redis+sentinel://, embedded:DIRECTORY.
+    Global options go before the command. If neither --url nor $REDBOX_URL is set, the directory ./.redbox is used if
+    it exists. URLs: redis://, rediss://, unix://, redis+cluster://, redis+sentinel://, embedded:DIRECTORY.
 
-    Durations are seconds or carry a unit (250ms, 10m, 7d); times are ISO 8601 with a zone. Exit codes: 0 done, 1
-    failed, 2 wrong usage, 3 store not reachable.
+    Durations are seconds, or numbers with units: 250ms, 10m, 1h30m, 7d. Times are ISO 8601 with a zone.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 store not reachable.
 
     \b
     Examples:

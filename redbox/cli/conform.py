@@ -24,10 +24,10 @@ PLUGIN: Final = "redbox.testing.plugin"
 @click.argument("pytest_args", metavar="[-- PYTEST_ARGS]", nargs=-1, type=click.UNPROCESSED)
 @pass_session
 def conform_command(session: Session, /, pytest_args: tuple[str, ...]) -> None:
-    """Run the conformance suite against the store, and print each requirement with what proves it.
+    """Run the conformance suite against the store.
 
-    The tests use boxes of their own, named test-..., and remove them; no other box is touched. It needs the extra
-    `testing`. Whatever follows goes to pytest.
+    Prints each requirement with the tests that prove it. The tests create and remove their own boxes, named test-...;
+    other boxes are not touched. Requires `pip install 'redbox-outbox[testing]'`. PYTEST_ARGS are passed to pytest.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.group("dead", invoke_without_command=True)
 @click.pass_context
 def dead_command(ctx: click.Context) -> None:
-    """Look at dead events, and replay them.
+    """List and replay dead events.
 
     \b
     Examples:
@@ -43,9 +43,11 @@ def dead_command(ctx: click.Context) -> None:
 @cursor_option
 @pass_session
 def list_dead(session: Session, /, limit: int | None, cursor: str | None, **filters: Any) -> None:
-    """List dead events, those that died first at the top; --since and --until are about died_at.
+    """List dead events, oldest first.
 
-    With --json each line is a whole event, payload included, and all events are printed unless --limit is given.
+    --since and --until compare died_at. Relative times: `1h` is an hour ago, `+1h` an hour from now.
+
+    With --json each line is a whole event, payload included; all events are printed unless --limit is given.
 
     \b
     Examples:
@@ -80,15 +82,17 @@ def list_dead(session: Session, /, limit: int | None, cursor: str | None, **filt
 
 @dead_command.command("replay")
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All dead events.")
+@click.option("--all", "everything", is_flag=True, help="Replay all dead events.")
 @filter_options
-@click.option("--dry-run", is_flag=True, help="Only tell how many there are.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most so many per second.")
-@click.option("--delay", type=DURATION, help="Not to be claimed before so long from now.")
-@click.option("--keep-attempts", is_flag=True, help="Keep the last error, and count earlier attempts to the limit.")
-@click.option("--force", is_flag=True, help="Also where another event holds the unique key, or was put in its place.")
-@click.option("--yes", is_flag=True, help="Do not ask before replaying what --all or filters select.")
-@click.option("--why", default="", metavar="TEXT", help="The reason, for the box's log.")
+@click.option("--dry-run", is_flag=True, help="Only report how many events would be replayed.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Maximum events per second.")
+@click.option("--delay", type=DURATION, help="Delay before the events are due, such as 10m.")
+@click.option(
+    "--keep-attempts", is_flag=True, help="Keep the last error, and count earlier attempts against the limit."
+)
+@click.option("--force", is_flag=True, help="Also replay events whose unique key is held, or that were superseded.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@click.option("--why", default="", metavar="TEXT", help="Reason, for the log of the box.")
 @pass_session
 def replay_dead(
     session: Session,
@@ -99,13 +103,16 @@ def replay_dead(
     yes: bool,
     **options: Any,
 ) -> None:
-    """Send dead events back to be delivered: those with these IDs, --all, or those that the filters find.
+    """Return dead events to PENDING, to be delivered again.
 
-    It stops at what is dead when it starts, so it ends also beside a running relay. The box's log keeps who did it.
-    Ends with 1 if any was refused.
+    Select them by ID, by filters, or with --all. Only events that are dead at the start are replayed, so the command
+    ends even while relays are running. The log of the box records who replayed them. The exit code is 1 if an event
+    was refused.
 
-    Events that --all or filters select are replayed after a confirmation, also if it is one event; without a terminal
-    --yes is required. Events that are given by ID are replayed without a question.
+    Replays by --all or by filters ask for confirmation; without a terminal they require --yes. Replays by ID do not
+    ask.
+
+    --since and --until compare died_at. Relative times: `1h` is an hour ago, `+1h` an hour from now.
 
     \b
     Examples:

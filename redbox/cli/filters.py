@@ -20,11 +20,11 @@ NAMES = ("event_type", "key", "error", "since", "until")
 def filter_options(function: F) -> F:
     for option in reversed(
         (
-            click.option("--type", "event_type", metavar="GLOB", help="Only this event type, such as 'user.*'."),
-            click.option("--key", metavar="KEY", help="Only with this ordering key or unique key."),
-            click.option("--error", metavar="TEXT", help="Only where the last error contains this, in any case."),
-            click.option("--since", type=MOMENT, help="Only since this time, or since so long ago: 1h."),
-            click.option("--until", type=MOMENT, help="Only up to this time, or up to so long ago; +1h: from now."),
+            click.option("--type", "event_type", metavar="GLOB", help="Event type, or a pattern such as 'user.*'."),
+            click.option("--key", metavar="KEY", help="Ordering key or unique key."),
+            click.option("--error", metavar="TEXT", help="Text in the last error, ignoring case."),
+            click.option("--since", type=MOMENT, help="Earliest time, in ISO 8601 or relative, such as 1h."),
+            click.option("--until", type=MOMENT, help="Latest time, in ISO 8601 or relative, such as 1h."),
         )
     ):
         function = option(function)

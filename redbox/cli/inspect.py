@@ -24,9 +24,10 @@ HEX_BYTES: Final = 256
 TABLE_ROWS: Final = 50
 PAGE: Final = 100  # payloads are read too, and only one page is held in memory
 limit_option = click.option(
-    "--limit", type=click.IntRange(min=1), help=f"Maximum number of events.  [default: {TABLE_ROWS}; with --json: all]"
-)
-cursor_option = click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+    "--limit", type=click.IntRange(min=1), metavar="N",
+    help=f"Maximum number of events.  [default: {TABLE_ROWS}, or all with --json]",
+)  # fmt: skip
+cursor_option = click.option("--cursor", metavar="CURSOR", help="Cursor printed by the previous listing.")
 
 
 def read_table(session: Session, limit: int | None, cursor: str | None, filters: dict[str, Any]) -> Page:
@@ -68,17 +69,18 @@ def tell_rest(session: Session, page: Page) -> None:
 
 
 @click.command("list")
-@click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only in this state.")
+@click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="State of the events.  [default: all]")
 @filter_options
 @limit_option
 @cursor_option
 @pass_session
 def list_command(session: Session, /, limit: int | None, cursor: str | None, **filters: Any) -> None:
-    """List events by state, and within a state by time.
+    """List the events of the box by state and time.
 
-    The time is available_at for PENDING, the end of the lease for CLAIMED, published_at and died_at; --since and
-    --until are about the same. With --json each line is a whole event, payload included, and all events are printed
-    unless --limit is given.
+    TIME is available_at of a PENDING event, the end of the lease of a CLAIMED one, published_at or died_at. --since and
+    --until compare the same time. Relative times: `1h` is an hour ago, `+1h` an hour from now.
+
+    With --json each line is a whole event, payload included; all events are printed unless --limit is given.
 
     \b
     Examples:
@@ -114,10 +116,10 @@ def list_command(session: Session, /, limit: int | None, cursor: str | None, **f
 
 @click.command("show")
 @click.argument("event_id", metavar="ID")
-@click.option("--payload", "payload_only", is_flag=True, help="Write the payload's bytes to stdout, and nothing else.")
+@click.option("--payload", "payload_only", is_flag=True, help="Write only the payload to stdout, byte for byte.")
 @pass_session
 def show_command(session: Session, /, event_id: str, payload_only: bool) -> None:
-    """Show everything the box knows of one event.
+    """Show one event with its payload and history.
 
     \b
     Examples:

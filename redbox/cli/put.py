@@ -26,25 +26,38 @@ _HOW: Final = ("many", "on_conflict", "durability", "event_type", "payload")
 @click.command("put")
 @click.argument("event_type", metavar="TYPE", required=False)
 @click.argument("payload", metavar="[JSON|-|@FILE]", required=False)
-@click.option("--id", "event_id", metavar="ID", help="The event's id; repeating a put with the same id is safe.")
-@click.option("--header", "headers", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE", help="Repeatable.")
-@click.option("--metadata", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE", help="Repeatable.")
-@click.option("--partition-key", metavar="KEY", help="Passed on to publishers that partition.")
-@click.option("--ordering-key", metavar="KEY", help="Events with the same key are delivered in the order of puts.")
-@click.option("--delay", type=DURATION, help="Not before so long from now.")
-@click.option("--at", "available_at", type=ABSOLUTE, help="Not before this time: ISO 8601 with a zone.")
-@click.option("--unique-key", metavar="KEY", help="Refused while another event holds the key.")
+@click.option(
+    "--id", "event_id", metavar="ID",
+    help="Event id; repeating a put with the same id is safe.  [default: a new UUIDv7]",
+)  # fmt: skip
+@click.option(
+    "--header", "headers", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
+    help="Header of the event; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--metadata", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
+    help="Metadata of the event; repeatable.",
+)  # fmt: skip
+@click.option("--partition-key", metavar="KEY", help="Partition key, for targets that have partitions.")
+@click.option(
+    "--ordering-key", metavar="KEY", help="Ordering key; events with the same key are delivered in put order."
+)
+@click.option("--delay", type=DURATION, help="Delay before the event is due, such as 10m.")
+@click.option("--at", "available_at", type=ABSOLUTE, help="Time when the event is due: ISO 8601 with a zone.")
+@click.option("--unique-key", metavar="KEY", help="Unique key; the event is refused while another event holds it.")
 @click.option(
     "--unique-scope", type=click.Choice(["ALL_LIVE", "UNTOUCHED"], case_sensitive=False),
-    help="Which events hold it: all live ones (the default), or those nobody has picked up yet.",
+    help="Phases that hold the key: all live ones, or only SCHEDULED and AVAILABLE.  [default: all_live]",
 )  # fmt: skip
-@click.option("--content-type", metavar="TYPE/SUBTYPE", help="What the payload is; application/json by default.")
+@click.option("--content-type", metavar="TYPE/SUBTYPE", help="Media type of the payload.  [default: application/json]")
 @click.option(
     "--on-conflict", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
-    help="When the event is refused: fail, or tell and go on.",
+    help="Reaction to a refused event: fail, or report it and continue.",
 )  # fmt: skip
-@click.option("--durability", metavar="LEVEL", help="What to wait for: server (the default), fsync, replicas=N.")
-@click.option("--many", is_flag=True, help="Read NDJSON, one event object per line, from stdin or @FILE.")
+@click.option(
+    "--durability", metavar="LEVEL", help="Durability to wait for: server, fsync or replicas=N.  [default: server]"
+)
+@click.option("--many", is_flag=True, help="Read NDJSON from stdin or @FILE: one event per line.")
 @pass_session
 def put_command(
     session: Session,
@@ -56,17 +69,18 @@ def put_command(
     many: bool,
     **fields: Any,
 ) -> None:
-    """Put an event of TYPE into the box, and print its id.
+    """Put an event into the box and print its id.
 
-    The payload is JSON text, `-` for stdin or @FILE; with another --content-type it is taken as it is. It returns
-    when the event is stored.
+    The payload is JSON text, `-` for stdin, or @FILE. If --content-type is not JSON, it is stored unchanged. The
+    command returns once the event is stored.
 
-    With --many there is no TYPE: each line is an object with event_type, payload and any of event_id, headers,
-    metadata, partition_key, ordering_key, available_at, delay, unique_key, unique_scope, content_type; payload_base64
-    instead of payload holds any bytes. Lines that `redbox --json list` and `dead list` print can be put as they are:
-    id and payload are kept, and what the other box knew of the event is ignored. To change the payload of such a
-    line, remove its payload_base64. It stops at the first line that is wrong or refused; the lines before it are in
-    the box.
+    With --many there is no TYPE. Each line is an object with event_type, payload and any of event_id, headers,
+    metadata, partition_key, ordering_key, available_at, delay, unique_key, unique_scope and content_type. Use
+    payload_base64 instead of payload for arbitrary bytes. The first line that is invalid or refused stops the command;
+    the lines before it are in the box.
+
+    Lines printed by `redbox --json list` and `redbox --json dead list` can be put unchanged: the id and the payload are
+    kept, and the state in the other box is ignored. To change the payload of such a line, remove its payload_base64.
 
     \b
     Examples:

@@ -24,11 +24,11 @@ SILENT: Final = timedelta(seconds=15)  # three heartbeats
 @click.command("stats")
 @pass_session
 def stats_command(session: Session, /) -> None:
-    """Count the events of the box by phase, with ages, lifetime totals, and the relays that serve it.
+    """Count the events of the box by phase, and show its relays.
 
-    The phases add up to all events. Those that wait behind another event of their ordering key are counted in their
-    phase. A relay that has not been heard of for 15 s is silent: it may be dead, and its claims then come back when
-    their leases end. With --json, ages are seconds.
+    Every event is in one phase; events that wait behind another event of their ordering key are counted in theirs.
+    Ages, lifetime totals and the relays of the box follow. A relay is silent if its last heartbeat is more than 15 s
+    old: if it is down, its events return to PENDING when their leases end. With --json, ages are in seconds.
 
     \b
     Examples:
@@ -177,7 +177,9 @@ COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEA
 @pass_session
 @click.pass_context
 def boxes_command(ctx: click.Context, session: Session, /) -> None:
-    """List the boxes of the store with their counts. Exits with 1 when one of them cannot be read.
+    """List the boxes of the store with their counts.
+
+    The exit code is 1 if a box cannot be read.
 
     \b
     Examples:

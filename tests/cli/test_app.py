@@ -39,6 +39,28 @@ def test_every_command_has_help_with_examples(path: tuple[str, ...]):
     assert CliRunner().invoke(cli, [*path, "-h"]).stdout == result.stdout
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in commands() if path[0] not in ("relay", "pipeline")],
+    ids=" ".join,
+)
+def test_the_list_of_commands_cuts_no_first_line(path: tuple[str, ...]):
+    command: click.Command | None = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
+    assert command is not None
+    first, _, _ = (command.help or "").partition("\n")
+    assert len(first) < 60
+    assert command.get_short_help_str(60) == first
+
+
+def test_relative_times_are_explained_where_they_are_taken():
+    for path in (("list",), ("dead", "list"), ("dead", "replay")):
+        shown = " ".join(CliRunner().invoke(cli, [*path, "--help"]).stdout.split())
+        assert "Relative times: `1h` is an hour ago, `+1h` an hour from now." in shown
+
+
 def test_the_commands_are_listed_in_their_order():
     listed = CliRunner().invoke(cli, ["--help"]).stdout.partition("Commands:\n")[2]
     assert [line.split()[0] for line in listed.splitlines()] == list(COMMANDS)

@@ -12,10 +12,11 @@ from redbox.cli.session import Session, pass_session
 @click.command("demo")
 @pass_session
 def demo_command(session: Session, /) -> None:
-    """Show what redbox does: puts, a relay that delivers over HTTP, retries, a dead letter, and its replay.
+    """Show deliveries, retries, a dead event and its replay.
 
-    It runs on an embedded server in a temporary directory, which it removes afterwards; no other store is touched,
-    whatever --url says. It ends with 1 if the numbers at the end do not add up.
+    A relay delivers over HTTP to a local service that sometimes fails. The demo runs on an embedded server in a
+    temporary directory and removes it at the end. It ignores --url and touches no other store. The exit code is 1 if
+    the numbers at the end do not add up.
 
     \b
     Examples:
