@@ -1,4 +1,4 @@
-"""What a user names as `module:name`."""
+"""Objects that a user names as `module:name`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redbox.errors import UsageError
 
 
 def look_up(module_name: str, path: str) -> Any:
-    """Imports the module, which may be a file of the current directory, and finds what the dotted path names in it."""
+    """Imports the module, which may be a file in the current directory, and returns the object at the dotted path."""
     found = _module(module_name)
     for name in path.split("."):
         try:
@@ -24,7 +24,7 @@ def look_up(module_name: str, path: str) -> Any:
 def _module(name: str) -> Any:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does; a command line that was installed begins elsewhere
+        sys.path.insert(0, here)  # as `python -m` does; the installed command does not
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)

@@ -1,12 +1,12 @@
-"""The box for code that is not async: scripts, Django views, notebooks.
+"""A blocking box for code that is not async: scripts, Django views, notebooks.
 
     from redbox.sync import Box
 
     with Box.open("redis://localhost:6379/0", name="orders") as box:
         box.put(Event("user.created", {"id": 42}))
 
-One background thread runs the event loop; the box may be used from any number of threads, and their puts coalesce. A
-process that was forked from one that used the box gets a loop and connections of its own.
+One background thread runs the event loop. Any number of threads may share the box, and their puts coalesce. A forked
+process gets its own loop and connections.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from redbox.settings import PAGE_LIMIT
 
 
 class _Loop:
-    """An event loop in a thread that does not keep the interpreter from ending."""
+    """An event loop in a daemon thread, which does not keep the interpreter alive."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -54,9 +54,9 @@ class Box:
         self._options = options
         self._box = AsyncBox.open(self._url, **options)
         self._closed = False
-        self._fresh()
+        self._reset()
 
-    def _fresh(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._loop: _Loop | None = None
         self._process = os.getpid()
@@ -79,7 +79,7 @@ class Box:
         self.close()
 
     def close(self) -> None:
-        """Waits for what is under way and closes the connections. Happens by itself when the interpreter ends."""
+        """Waits for calls in flight and closes the connections. Runs by itself when the interpreter exits."""
         with self._lock:
             self._closed = True
             if self._loop is not None and self._process == os.getpid():
@@ -125,7 +125,7 @@ class Box:
         if self._process != os.getpid():  # forked: the thread and the sockets stayed with the parent
             if self._url is None:
                 raise UsageError("a box on a client of your own does not survive a fork; open it in the child")
-            self._fresh()
+            self._reset()
             self._box = AsyncBox.open(self._url, **self._options)
         with self._lock:
             if self._closed:

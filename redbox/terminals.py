@@ -1,11 +1,11 @@
-"""JSON for a terminal: it must not carry out what others have written."""
+"""JSON for a terminal, which must not obey control characters in text that others wrote."""
 
 from __future__ import annotations
 
 
 def escape_json(text: str) -> str:
-    """JSON that means the same, with everything escaped that a terminal obeys or shows in another order: control
-    characters, DEL and C1 included, and bidirectional ones. Lines stay lines."""
+    """Equivalent JSON without control characters (DEL and C1 included) or bidirectional characters: a terminal would
+    obey them, or reorder the text. Line feeds stay."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else _escape(char) for char in text)

@@ -1,4 +1,4 @@
-"""The command line: `redbox`. One file per command family; what is slow to import is imported when a command runs."""
+"""The command line: `redbox`. One module per command family; slow imports happen when a command runs."""
 
 from redbox.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The group that all commands hang on: global options, errors as sentences, exit codes."""
+"""The root command: global options, errors as sentences, exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redbox.cli.output import echo_json, printable
 from redbox.cli.session import Session
 from redbox.errors import RedboxError
 
-#: Command → the module that holds it, in the order in which `redbox --help` shows them.
+#: Command → its module, in the order of `redbox --help`.
 COMMANDS: Final = {
     "put": "put",
     "relay": "relay.command",
@@ -35,7 +35,7 @@ GLOBAL_OPTIONS: Final = ("--url", "--box", "--json", "--debug", "--version")
 
 
 class Group(click.Group):
-    """Imports a command when it is asked for, and ends every failure with one sentence and its exit code."""
+    """Imports each command on demand, and reports every failure as one sentence with an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
         return list(COMMANDS)
@@ -63,11 +63,11 @@ class Group(click.Group):
         try:
             code = super().main(typed, prog_name or "redbox", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
-        except BrokenPipeError:  # whoever read our output has seen enough
+        except BrokenPipeError:  # the reader closed the pipe
             _silence_stdout()
             sys.exit(1)
         except Exception as error:
-            if isinstance(error, OSError) and _is_of_stdout(error):
+            if isinstance(error, OSError) and _stdout_is_full(error):
                 _silence_stdout()
                 error = RedboxError(f"cannot write to standard output: {error.strerror}")
             _fail(error, typed)
@@ -77,7 +77,7 @@ class Group(click.Group):
 
 
 def _fail(error: Exception, typed: list[str]) -> NoReturn:
-    """Say what went wrong, and end. `typed` tells how to say it also when it was not parsed to its end."""
+    """Reports the error on stderr and exits. Searches `typed` for --debug and --json, since parsing may have failed."""
     if "--debug" in typed and not isinstance(error, click.ClickException | click.Abort):
         import traceback
 
@@ -93,8 +93,8 @@ def _fail(error: Exception, typed: list[str]) -> NoReturn:
     sys.exit(failure.exit_code)
 
 
-def _is_of_stdout(error: OSError) -> bool:
-    """Whether writing results failed: there is no room, and it was the command line that wrote."""
+def _stdout_is_full(error: OSError) -> bool:
+    """Whether the command line failed to write its results because the device is full."""
     if error.errno not in NO_ROOM or error.filename is not None or error.__traceback__ is None:
         return False
     *_, (frame, _) = walk_tb(error.__traceback__)
@@ -152,8 +152,8 @@ def cli(ctx: click.Context, url: str | None, box_name: str, as_json: bool, debug
 
 
 def main() -> None:
-    """The entry point."""
+    """The entry point of the command `redbox`."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that knows no arrows is no reason to fail
+            stream.reconfigure(errors="replace")  # an encoding without arrows must not make a command fail
     cli()

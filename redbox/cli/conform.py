@@ -39,13 +39,13 @@ def conform_command(session: Session, /, pytest_args: tuple[str, ...]) -> None:
         import pytest
     except ImportError as error:
         raise MissingExtra("redbox conform", "testing") from error
-    session.run(_reach(session))  # a store that is not there should be told once, not once per test
+    session.run(_reach(session))  # reports an unreachable store once, not once per test
     suite = _directory()
     results = _Results()
     arguments = [
         suite, "--redbox-url", session.url, "--redbox-table=proven", "-p", "no:cacheprovider",
-        "-W", "ignore::pytest.PytestAssertRewriteWarning",  # of redbox itself, which is running already
-        # whatever settings and conftest.py the current directory holds are not for this suite
+        "-W", "ignore::pytest.PytestAssertRewriteWarning",  # redbox itself is imported already
+        # ignores the pytest settings and conftest.py of the current directory
         "-c", os.devnull, "--rootdir", suite, "--confcutdir", suite,
         *(("-p", PLUGIN) if not _plugin_is_installed() else ()),
         *pytest_args,
@@ -65,7 +65,7 @@ async def _reach(session: Session) -> None:
 
 
 def _directory() -> str:
-    """Where the suite is. It is not imported here: pytest wants to be first, for its asserts."""
+    """The directory of the suite. pytest must be the first to import it, to rewrite its asserts."""
     from importlib.util import find_spec
 
     spec = find_spec(SUITE)
@@ -75,14 +75,14 @@ def _directory() -> str:
 
 
 def _plugin_is_installed() -> bool:
-    """Not so in a checkout that was never installed."""
+    """Whether pytest finds the plugin by itself; it does not in a checkout that was never installed."""
     from importlib.metadata import entry_points
 
     return any(point.value == PLUGIN for point in entry_points(group="pytest11"))
 
 
 class _Results:
-    """A pytest plugin that counts."""
+    """A pytest plugin that counts outcomes and collects the failed tests."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

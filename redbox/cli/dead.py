@@ -1,4 +1,4 @@
-"""`redbox dead`: the events that were given up, and how they come back."""
+"""`redbox dead`: dead events, and their replay."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 
 from redbox.cli.durations import DURATION
 from redbox.cli.filters import NAMES, filter_options, resolved
-from redbox.cli.inspect import cursor_option, limit_option, print_lines, read_table, tell_rest
-from redbox.cli.output import can_ask
+from redbox.cli.inspect import cursor_option, limit_option, note_cursor, print_json_lines, read_page
+from redbox.cli.output import can_ask, counted
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
 
@@ -57,9 +57,9 @@ def list_dead(session: Session, /, limit: int | None, cursor: str | None, **filt
     """
     selected = {"state": "DEAD", **filters}
     if session.output.as_json:
-        print_lines(session, limit, cursor, selected)
+        print_json_lines(session, limit, cursor, selected)
         return
-    page = read_table(session, limit, cursor, selected)
+    page = read_page(session, limit, cursor, selected)
     from redbox.cli import records
 
     if page.records:
@@ -76,8 +76,8 @@ def list_dead(session: Session, /, limit: int | None, cursor: str | None, **filt
         ]
         session.output.table(("ID", "TYPE", "DIED", "ATTEMPTS", "KEY", "LAST ERROR"), rows, right=("ATTEMPTS",))
     else:
-        session.output.note("no dead event matches" if any(filters.values()) else "no event is dead")
-    tell_rest(session, page)
+        session.output.note("no dead events match the filters" if any(filters.values()) else "there are no dead events")
+    note_cursor(session, page)
 
 
 @dead_command.command("replay")
@@ -124,19 +124,19 @@ def replay_dead(
     filters = {name: options.pop(name) for name in NAMES}
     ways = sum((bool(ids), everything, any(value is not None for value in filters.values())))
     if ways != 1:
-        raise click.UsageError("say which: either IDs, or --all, or filters such as --type", ctx)
+        raise click.UsageError("select events in one way: by ID, with --all, or with filters such as --type", ctx)
     asks = not (yes or dry_run or ids)
     if asks and not can_ask():
-        raise click.UsageError("this is not a terminal, so nobody can be asked; add --yes or --dry-run", ctx)
+        raise click.UsageError("confirmation needs a terminal; add --yes or --dry-run", ctx)
     replay = _Replay(session, ids, filters, **options)
     report = session.run(replay.run(dry_run, asks))
-    _tell(session, report)
+    _print_report(session, report)
     if report.refused:
         ctx.exit(1)
 
 
 class _Replay:
-    """One replay: what to do, and the two passes of it, counting and doing."""
+    """One replay: counts the selected events, then replays them."""
 
     def __init__(
         self,
@@ -161,17 +161,17 @@ class _Replay:
         async with self._session.existing() as box:
             if self._ids:
                 return await self._by_ids(box, dry_run)
-            which = {"state": "DEAD", **await resolved(box, self._filters)}
-            counted = await box.replay(**which, dry_run=True)
-            counted.dry_run = dry_run
-            if dry_run or not counted.matched:
-                return counted
+            selection = {"state": "DEAD", **await resolved(box, self._filters)}
+            report = await box.replay(**selection, dry_run=True)
+            report.dry_run = dry_run
+            if dry_run or not report.matched:
+                return report
             if asks:
-                self._ask(counted.matched)
-            return await self._do(box, counted.matched, which)
+                self._ask(report.matched)
+            return await self._replay(box, report.matched, selection)
 
     async def _by_ids(self, box: Box, dry_run: bool) -> Replayed:
-        """Only dead ones: what was published is not sent again by a command that speaks of the dead."""
+        """Replays the dead events among the ids; refuses the others, so that no published event is sent again."""
         from redbox import Outcome, State
         from redbox.box.reports import Replayed
 
@@ -187,29 +187,29 @@ class _Replay:
                 dead.append(event_id)
         report = Replayed(matched=len(dead), dry_run=dry_run)
         if dead and not dry_run:
-            report = await self._do(box, len(dead), {"ids": dead})
+            report = await self._replay(box, len(dead), {"ids": dead})
         report.matched = len(self._ids)
         report.refused = refused + report.refused
         return report
 
     def _ask(self, count: int) -> None:
-        if not click.confirm(f"Replay {_events(count)} of box {self._session.box_name!r}?", err=True):
+        if not click.confirm(f"Replay {counted(count, 'event')} of box {self._session.box_name!r}?", err=True):
             raise RedboxError("nothing was replayed")
 
-    async def _do(self, box: Box, count: int, which: dict[str, Any]) -> Replayed:
+    async def _replay(self, box: Box, count: int, selection: dict[str, Any]) -> Replayed:
         with self._session.output.progress("replaying", count) as progress:
-            return await box.replay(**which, **self._options, progress=progress)
+            return await box.replay(**selection, **self._options, progress=progress)
 
 
 def _operator() -> str:
-    """Who does this, by the operating system's word and not by $USER."""
+    """The name of the user who runs the command, from the operating system and not from $USER."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container with a number for a user
+    except KeyError:  # a container whose user has only a number
         return f"uid {os.getuid()}"
 
 
-def _tell(session: Session, report: Replayed) -> None:
+def _print_report(session: Session, report: Replayed) -> None:
     from redbox.events import Outcome
 
     def reason(outcome: Outcome, detail: str) -> str:
@@ -232,12 +232,10 @@ def _tell(session: Session, report: Replayed) -> None:
         )
         return
     if report.dry_run:
-        output.text(f"{_events(report.matched - len(refused))} would be replayed")
+        output.text(f"{counted(report.matched - len(refused), 'event')} would be replayed")
     else:
-        output.text(f"{_events(report.replayed)} replayed" + (f", {len(refused):,} refused" if refused else ""))
+        output.text(
+            f"{counted(report.replayed, 'event')} replayed" + (f", {len(refused):,} refused" if refused else "")
+        )
     if refused:
         output.table(("REFUSED", "REASON"), [(event_id, words) for event_id, _, words in refused])
-
-
-def _events(count: int) -> str:
-    return f"{count:,} event{'' if count == 1 else 's'}"

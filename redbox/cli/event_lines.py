@@ -1,4 +1,4 @@
-"""Lines of NDJSON as events: those written for `redbox put --many`, and records that `redbox --json` printed."""
+"""Events from lines of NDJSON: written for `redbox put --many`, or printed by `redbox --json list`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from redbox.settings import MAX_PAYLOAD
 
 PAYLOAD_BASE64: Final = "payload_base64"
 KNOWN: Final = (*Event.__struct_fields__, PAYLOAD_BASE64)
-#: Fields that a printed record has and an event has not.
+#: Fields of a printed record that are not fields of an event.
 _OF_RECORDS: Final = frozenset(Record.__struct_fields__) - frozenset(KNOWN)
 
 
 def event_from_line(line: bytes) -> Event:
-    """The event of one line; ValueError says what is wrong with it.
+    """The event of one line. Raises ValueError with the reason if the line is invalid.
 
-    A JSON payload is stored as it is written there. `payload_base64` holds the bytes of any payload; if both are given
-    they must hold the same value, and the bytes are stored. Of a record only the event is read; its state in the other
-    box is ignored.
+    A JSON payload is stored as it is written in the line. `payload_base64` holds the bytes of any payload; if both are
+    given they must have the same value, and the bytes are stored. Of a printed record only the event is read; its state
+    in the other box is ignored.
     """
     try:
         raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
@@ -35,7 +35,7 @@ def event_from_line(line: bytes) -> Event:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not a JSON object with the fields of an event ({error})") from None
     if _OF_RECORDS & fields.keys():
-        _leave_event(fields)
+        _keep_event_fields(fields)
     for name in fields:
         if name not in KNOWN:
             raise InvalidEvent(name, f"an event has no such field; it has {', '.join(KNOWN)}")
@@ -45,7 +45,7 @@ def event_from_line(line: bytes) -> Event:
         payload = _decoded(encoded)
         if "payload" in fields and not _holds(payload, content_type, fields["payload"]):
             raise ValueError(
-                f"payload and {PAYLOAD_BASE64} hold different values: remove {PAYLOAD_BASE64} to put payload, or "
+                f"payload and {PAYLOAD_BASE64} differ: remove {PAYLOAD_BASE64} to put payload, or "
                 f"payload to put the bytes"
             )
         fields["payload"] = payload
@@ -63,18 +63,18 @@ def event_from_line(line: bytes) -> Event:
         except ValueError:
             raise InvalidEvent("available_at", f"{shown(fields['available_at'])} is not a time in ISO 8601") from None
     event = Event(**{name: value for name, value in fields.items() if value is not None or name == "payload"})
-    size = len(event.encode()[0])  # checked here, where the line is known
+    size = len(event.encode()[0])  # checked here, where the line number is known
     if size > MAX_PAYLOAD:
-        raise InvalidEvent("payload", f"is {size:,} bytes, and a box takes at most {MAX_PAYLOAD:,}")
+        raise InvalidEvent("payload", f"is {size:,} bytes long; the limit is {MAX_PAYLOAD:,} bytes")
     return event
 
 
-def _leave_event(fields: dict[str, Any]) -> None:
-    """Removes everything of a record that is not part of its event."""
+def _keep_event_fields(fields: dict[str, Any]) -> None:
+    """Removes the fields of a record that are not part of its event."""
     if fields.get("problem") is not None:
         raise ValueError(f"this event cannot be put: {fields['problem']}")
     if fields.get("state") != State.PENDING:
-        fields.pop("available_at", None)  # its time has passed, and an age limit would count from it
+        fields.pop("available_at", None)  # this time has passed, and a relay's --max-age would count from it
     for name in _OF_RECORDS & fields.keys():
         del fields[name]
 

@@ -1,4 +1,4 @@
-"""From any exception to a sentence and an exit code."""
+"""Exceptions as a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_REACHABLE: Final = 3
 
 @dataclass(frozen=True)
 class Failure:
-    """What is told of an error: its class, a sentence, and what the process ends with."""
+    """An error as it is reported: its class, a sentence, and the exit code of the process."""
 
     error: str
     message: str
@@ -28,20 +28,19 @@ class Failure:
 
 
 def describe_failure(error: Exception) -> Failure:
+    """The report of any exception; an unexpected one names --debug."""
     name = type(error).__name__
     if isinstance(error, click.Abort):
-        return Failure("Stopped", "stopped before it was done", FAILED)
+        return Failure("Stopped", "stopped before it finished", FAILED)
     if isinstance(error, click.UsageError):
         return Failure("UsageError", _with_hint(error), WRONG_USAGE)
     if isinstance(error, click.ClickException):
         return Failure(name, error.format_message(), error.exit_code)
-    if isinstance(error, NotPermitted):  # reached, and nothing that the URL or a running server would mend
+    if isinstance(error, NotPermitted):  # the server was reached: another URL would not help
         return Failure(name, str(error), FAILED)
     if isinstance(error, StoreUnavailable | EmbeddedServerFailed):
-        hint = (
-            "" if isinstance(error, EmbeddedServerFailed) else "; check --url or $REDBOX_URL, and that the server runs"
-        )
-        return Failure(name, f"{error}{hint}", NOT_REACHABLE)
+        hint = "; check --url or $REDBOX_URL, and that the server is running"
+        return Failure(name, f"{error}{'' if isinstance(error, EmbeddedServerFailed) else hint}", NOT_REACHABLE)
     if isinstance(error, UsageError) and not isinstance(error, MissingExtra):
         return Failure(name, str(error), WRONG_USAGE)
     if isinstance(error, RedboxError):
@@ -49,7 +48,9 @@ def describe_failure(error: Exception) -> Failure:
     if isinstance(error, OSError) and error.filename is not None:
         return Failure(name, f"{error.filename}: {error.strerror}", FAILED)
     return Failure(
-        name, f"unexpected {name}: {error}; run it again with --debug before the command, and report it", FAILED
+        name,
+        f"unexpected {name}: {error}; run it again with --debug before the command, and report the traceback",
+        FAILED,
     )
 
 

@@ -1,4 +1,4 @@
-"""The options that say which events, shared by all commands that look at several."""
+"""Options that select events, shared by all commands that take several."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ NAMES = ("event_type", "key", "error", "since", "until")
 
 
 def filter_options(function: F) -> F:
+    """Adds --type, --key, --error, --since and --until to a command."""
     for option in reversed(
         (
             click.option("--type", "event_type", metavar="GLOB", help="Event type, or a pattern such as 'user.*'."),
@@ -32,7 +33,7 @@ def filter_options(function: F) -> F:
 
 
 async def resolved(box: Box, filters: dict[str, Any]) -> dict[str, Any]:
-    """The filters that were given, with "so long ago" counted from the store's time."""
+    """The filters that were given; relative times are added to the store's time."""
     given = {name: value for name, value in filters.items() if value is not None}
     if any(isinstance(value, timedelta) for value in given.values()):
         now: datetime = (await box.stats()).at

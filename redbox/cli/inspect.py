@@ -1,4 +1,4 @@
-"""`redbox list` and `redbox show`: what is in a box."""
+"""`redbox list` and `redbox show`: the events of a box."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from redbox.cli.filters import filter_options, resolved
-from redbox.cli.output import printable
+from redbox.cli.output import counted, printable
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STATES: Final = ("PENDING", "CLAIMED", "PUBLISHED", "DEAD")
 HEX_BYTES: Final = 256
 TABLE_ROWS: Final = 50
-PAGE: Final = 100  # payloads are read too, and only one page is held in memory
+PAGE: Final = 100  # pages include payloads, and one page at a time is in memory
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), metavar="N",
     help=f"Maximum number of events.  [default: {TABLE_ROWS}, or all with --json]",
@@ -30,8 +30,8 @@ limit_option = click.option(
 cursor_option = click.option("--cursor", metavar="CURSOR", help="Cursor printed by the previous listing.")
 
 
-def read_table(session: Session, limit: int | None, cursor: str | None, filters: dict[str, Any]) -> Page:
-    """The events of a table."""
+def read_page(session: Session, limit: int | None, cursor: str | None, filters: dict[str, Any]) -> Page:
+    """The events of one table."""
 
     async def read() -> Page:
         async with session.existing() as box:
@@ -40,7 +40,7 @@ def read_table(session: Session, limit: int | None, cursor: str | None, filters:
     return session.run(read())
 
 
-def print_lines(session: Session, limit: int | None, cursor: str | None, filters: dict[str, Any]) -> None:
+def print_json_lines(session: Session, limit: int | None, cursor: str | None, filters: dict[str, Any]) -> None:
     """Prints one line of JSON per event, page by page; without a limit, all events."""
 
     async def print_pages() -> Page:
@@ -57,11 +57,11 @@ def print_lines(session: Session, limit: int | None, cursor: str | None, filters
                 if after is None or left == 0:
                     return page
 
-    tell_rest(session, session.run(print_pages()))
+    note_cursor(session, session.run(print_pages()))
 
 
-def tell_rest(session: Session, page: Page) -> None:
-    """That there is more, and how to go on."""
+def note_cursor(session: Session, page: Page) -> None:
+    """If there may be more events, prints the cursor to continue with."""
     if page.cursor is not None:
         session.output.note(
             f"there may be more: repeat the command with --cursor {shlex.quote(page.cursor)}", cursor=page.cursor
@@ -90,9 +90,9 @@ def list_command(session: Session, /, limit: int | None, cursor: str | None, **f
       redbox --json list --state dead --error timeout | jq -r .event_id
     """
     if session.output.as_json:
-        print_lines(session, limit, cursor, filters)
+        print_json_lines(session, limit, cursor, filters)
         return
-    page = read_table(session, limit, cursor, filters)
+    page = read_page(session, limit, cursor, filters)
     from redbox.cli import records
 
     if page.records:
@@ -110,8 +110,8 @@ def list_command(session: Session, /, limit: int | None, cursor: str | None, **f
         ]
         session.output.table(("ID", "TYPE", "PHASE", "ATTEMPTS", "TIME", "KEY", "ERROR"), rows, right=("ATTEMPTS",))
     else:
-        session.output.note("no event matches" if any(filters.values()) else "the box is empty")
-    tell_rest(session, page)
+        session.output.note("no events match the filters" if any(filters.values()) else "the box is empty")
+    note_cursor(session, page)
 
 
 @click.command("show")
@@ -138,7 +138,7 @@ def show_command(session: Session, /, event_id: str, payload_only: bool) -> None
 
     record, now, paused = session.run(read())
     if record is None:
-        raise RedboxError(f"there is no event {event_id} in box {session.box_name!r}; `redbox list` shows what is")
+        raise RedboxError(f"there is no event {event_id} in box {session.box_name!r}; `redbox list` shows its events")
     if payload_only and record.problem:
         raise RedboxError(record.problem)
     if payload_only:
@@ -164,10 +164,7 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
         "type": event.event_type,
         "phase": f"{phase}: {records.phase_in_words(record, now, paused)}",
         "state": record.state.value,
-        "attempts": f"{record.attempts}"
-        + (
-            f", of which {record.excused} {'does' if record.excused == 1 else 'do'} not count" if record.excused else ""
-        ),
+        "attempts": f"{record.attempts}{_excused(record)}",
         "last error": record.last_error,
         "created": records.iso(record.created_at),
         "available": records.iso(record.available_at),
@@ -181,7 +178,7 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
         "partition key": event.partition_key,
         "headers": "; ".join(f"{name}={value}" for name, value in event.headers.items()),
         "metadata": "; ".join(f"{name}={value}" for name, value in event.metadata.items()),
-        "payload": record.problem or f"{content_type}, {len(payload):,} bytes",
+        "payload": record.problem or f"{content_type}, {counted(len(payload), 'byte')}",
     }
     for name, value in lines.items():
         if value:
@@ -189,15 +186,22 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
     for line in _payload_lines(payload, content_type):
         output.text("  " + line)
     if record.history:
-        output.text("history (what did not simply succeed, oldest first)", "bold")
+        output.text("history (oldest first; a first publish that succeeds is not recorded)", "bold")
         rows = [
             (records.iso(entry.at), entry.outcome, str(entry.number), entry.by, entry.error) for entry in record.history
         ]
         output.table(("AT", "OUTCOME", "CLAIM", "BY", "ERROR"), rows, right=("CLAIM",))
 
 
+def _excused(record: Record) -> str:
+    """`, of which 1 does not count against the limit`; empty if all attempts count."""
+    if not record.excused:
+        return ""
+    return f", of which {record.excused} {'does' if record.excused == 1 else 'do'} not count against the limit"
+
+
 def _payload_lines(payload: bytes, content_type: str) -> list[str]:
-    """The payload for reading: JSON laid out, text as it is, anything else as the beginning of a hex dump."""
+    """The payload for people: JSON indented, text unchanged, anything else as the first bytes of a hex dump."""
     from redbox.cli.records import formatted
     from redbox.payloads import is_json
 
@@ -215,5 +219,5 @@ def _payload_lines(payload: bytes, content_type: str) -> list[str]:
         seen = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
         lines.append(f"{at:08x}  {part.hex(' '):47}  {seen}")
     if len(payload) > HEX_BYTES:
-        lines.append(f"... {len(payload) - HEX_BYTES:,} bytes more; --payload writes them all")
+        lines.append(f"... {counted(len(payload) - HEX_BYTES, 'more byte')}; --payload writes the whole payload")
     return lines

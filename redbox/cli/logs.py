@@ -1,4 +1,4 @@
-"""Logs of a process that stays: lines of text for people, or lines of JSON for machines, on stderr."""
+"""Logs of a long-running process on stderr: text for people, or one JSON object per record for machines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from redbox.terminals import escape_json
 
 Format = Literal["text", "json"]
 
-#: What every record of the current task is about, such as its box and relay.
+#: Fields that every record of the current task carries, such as its box and relay.
 about: ContextVar[dict[str, str] | None] = ContextVar("about", default=None)
 
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
 
 class JSONFormatter(logging.Formatter):
-    """One object per line: time, level, logger, message, what the record is about, and its `extra` fields."""
+    """One object per record: time, level, logger, message, the fields of `about`, and the `extra` fields."""
 
     def __init__(self, terminal: bool) -> None:
         super().__init__()
@@ -45,8 +45,8 @@ class JSONFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """`12:00:01 WARNING the breaker is open`; in a pipe with the date, and in UTC. What is logged may hold the words of
-    others: it never reaches a terminal unescaped."""
+    """`12:00:01 WARNING the breaker is open`; in a pipe with the date, and in UTC. Control characters are escaped: a
+    message may quote text that others wrote."""
 
     def __init__(self, terminal: bool, *, name_box: bool) -> None:
         super().__init__()
@@ -64,23 +64,24 @@ class TextFormatter(logging.Formatter):
 
 
 def moment(record: logging.LogRecord) -> datetime:
+    """The time of the record."""
     return datetime.fromtimestamp(record.created, UTC)
 
 
 def extra(record: logging.LogRecord) -> dict[str, Any]:
-    """What was given as `extra`."""
+    """The fields that the caller passed as `extra`."""
     return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
 
 
 class _Handler(logging.StreamHandler[Any]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging names it so
-        """Nobody reads the log any more: that must not disturb the work."""
+        """Ignores the error: a closed stderr must not disturb the relays."""
 
 
 @contextmanager
 def to_stderr(how: Format, level: int, *, name_box: bool = False) -> Iterator[None]:
-    """Logs of redbox from `level` on, and warnings of everything else, while the block runs. `name_box`: text lines
-    begin with the box they are about."""
+    """While the block runs, logs redbox at `level` and above, and other libraries at WARNING and above. With `name_box`
+    each text record begins with its box."""
     handler = _Handler(sys.stderr)
     terminal = sys.stderr.isatty()
     handler.setFormatter(JSONFormatter(terminal) if how == "json" else TextFormatter(terminal, name_box=name_box))

@@ -1,6 +1,6 @@
-"""Answers: tables and colours on a terminal, plain aligned text in a pipe, JSON where it was asked for.
+"""Results: tables and colours on a terminal, aligned plain text in a pipe, JSON with --json.
 
-What comes out of a box was written by others: it never reaches a terminal unescaped, nor as rich's markup.
+Text from a box was written by others: it never reaches a terminal unescaped, nor as markup of rich.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ STYLES: Final = {
     "PUBLISHED": "green",
     "DAMAGED": "bold red",
 }
-NARROWEST: Final = 12  # columns that give way keep so much
+NARROWEST: Final = 12  # minimum width of a column that is shortened
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with control characters escaped; those in `keep` stay."""
+    """The text with control characters escaped, except those in `keep`."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else _escape(char) for char in text)
@@ -47,8 +47,13 @@ def _escape(char: str) -> str:
     return " " if char in "\r\n\t" else char.encode("unicode_escape", "backslashreplace").decode()
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 event`, `2,000 events`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def echo_json(line: str, *, err: bool = False) -> None:
-    """One line of JSON: a program gets it as it is, and a terminal nothing that it would obey."""
+    """Prints one line of JSON; for a terminal, control characters are escaped."""
     stream = sys.stderr if err else sys.stdout
     click.echo(escape_json(line) if stream.isatty() else line, err=err)
 
@@ -59,33 +64,33 @@ def can_ask() -> bool:
 
 
 class Output:
-    """Where answers go. `stdout` gets results, `stderr` gets notes, questions and progress."""
+    """Prints results on stdout; notes, questions and progress on stderr."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
     @property
     def terminal(self) -> bool:
-        """Whether a person looks at the results."""
+        """Whether results are shown on a terminal, with colours."""
         return sys.stdout.isatty() and not self.as_json
 
     # --- results -------------------------------------------------------------------------------------------------
 
     def document(self, data: Any, text: str) -> None:
-        """One result: `data` with --json, else `text`."""
+        """Prints one result: `data` with --json, else `text`."""
         if self.as_json:
             self.json(data)
         else:
             click.echo(text)
 
     def json(self, data: Any) -> None:
-        """One line of JSON."""
+        """Prints one line of JSON."""
         import msgspec
 
         echo_json(msgspec.json.encode(data).decode())
 
     def text(self, text: str, style: str = "") -> None:
-        """A line; the style is for terminals."""
+        """Prints one line; `style` is for terminals."""
         if self.terminal:
             from rich.text import Text
 
@@ -94,7 +99,7 @@ class Output:
             click.echo(text)
 
     def field(self, name: str, value: str) -> None:
-        """One line of a form; a phase or state at the beginning of the value has its colour."""
+        """Prints a name and its value; a phase or state at the beginning of the value gets its colour."""
         if not self.terminal:
             click.echo(f"{name:14}{value}")
             return
@@ -105,7 +110,7 @@ class Output:
         self.console.print(line, soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-        """A table; the first column is never cut, and in a pipe nothing is."""
+        """Prints a table. The first column is never shortened; in a pipe no column is."""
         cells = [[printable(cell) for cell in row] for row in rows]
         if self.terminal:
             self._rich_table(columns, cells, right)
@@ -119,7 +124,7 @@ class Output:
             click.echo("  ".join(parts).rstrip())
 
     def _rich_table(self, columns: Sequence[str], cells: list[list[str]], right: Sequence[str]) -> None:
-        """Columns that hold nothing are left out; where it is narrow, the last one gives way, then the second."""
+        """Leaves out empty columns. On a narrow terminal it shortens the last column, then the second."""
         from rich.text import Text
 
         used = [number for number, name in enumerate(columns) if not number or any(row[number] for row in cells)]
@@ -143,14 +148,14 @@ class Output:
             print_row(row, None)
 
     def styled(self, word: str) -> Text:
-        """A phase or state in its colour, and anything else without."""
+        """A phase or state in its colour; any other word without one."""
         from rich.text import Text
 
         return Text(word, style=STYLES.get(word, ""))
 
     @cached_property
     def console(self) -> Console:
-        """For terminals only."""
+        """The console of rich, for terminals only."""
         from rich.console import Console
 
         return Console(highlight=False, markup=False, emoji=False)
@@ -158,7 +163,7 @@ class Output:
     # --- beside the results --------------------------------------------------------------------------------------
 
     def note(self, text: str, **data: Any) -> None:
-        """Something worth knowing, on stderr; with --json an object with `note` and further fields."""
+        """Prints a remark on stderr; with --json an object with `note` and the fields of `data`."""
         if self.as_json:
             echo_json(json.dumps({"note": text, **data}, ensure_ascii=False), err=True)
         else:
@@ -166,8 +171,8 @@ class Output:
 
     @contextmanager
     def progress(self, label: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-        """A bar on a terminal, nothing in a pipe; what it yields takes how many are done, and of how many if that has
-        changed."""
+        """A progress bar on a terminal, nothing in a pipe. Yields a function of the number done and, optionally, a new
+        total."""
         if self.as_json or not sys.stderr.isatty():
             yield lambda done, of=None: None  # noqa: ARG005 - as below
             return

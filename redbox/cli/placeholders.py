@@ -1,4 +1,4 @@
-"""`${NAME}` and `file:PATH`: how secrets get into options without being written into files or command lines."""
+"""`${NAME}` and `file:PATH`: keep secrets out of configuration files and command lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 _PLACEHOLDER: Final = re.compile(r"\$\{([^}]*)\}?")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: A URL whose authority names somebody: what is before that, and what is after.
+#: A URL with user information, and the parts before and after it.
 _USERINFO: Final = re.compile(r"(?P<before>[^:/?#]*://)(?P<userinfo>[^/?#]*)(?P<after>@.*)", re.DOTALL)
 _SECRET_QUERY: Final = re.compile(r"(?i)[?&][^=&]*(?:password|secret|token)[^=&]*=([^&#]*)")
 FILE: Final = "file:"
@@ -19,12 +19,12 @@ INSTEAD: Final = "write ${NAME} to take it from the environment"
 
 
 def expand(text: str, *, quoted: bool = False) -> str:
-    """The text with each `${NAME}` replaced from the environment; ValueError names a variable that is not set."""
+    """The text with each `${NAME}` replaced from the environment. ValueError names a variable that is not set."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if not _NAME.fullmatch(name) or not match[0].endswith("}"):
-            raise ValueError("a placeholder is written ${NAME}, with the name of a variable")
+            raise ValueError("a placeholder is written ${NAME}, where NAME is an environment variable")
         if name not in os.environ:
             raise ValueError(f"the environment variable {name} is not set")
         return quote(os.environ[name], safe="") if quoted else os.environ[name]
@@ -33,8 +33,8 @@ def expand(text: str, *, quoted: bool = False) -> str:
 
 
 def expand_url(url: str) -> str:
-    """A URL with its placeholders replaced; in `user:${PASSWORD}@` the variable holds the password as it is, and what
-    means something in a URL is quoted. A password that is written out is refused."""
+    """The URL with its placeholders replaced. In `user:${PASSWORD}@` the variable holds the plain password, which is
+    quoted for the URL. Literal passwords are refused."""
     found = _USERINFO.fullmatch(url)
     if found is None:
         _refuse_literal_options(url)
@@ -53,7 +53,7 @@ def _refuse_literal_options(text: str) -> None:
 
 
 def expand_options(options: dict[str, Any], secrets: Iterable[str], directory: Path) -> dict[str, Any]:
-    """A publisher's options with placeholders replaced and files read; a secret that is written out is refused."""
+    """Options of a publisher with placeholders replaced and files read. Literal secrets are refused."""
     return {name: _option(name, value, name in secrets, directory) for name, value in options.items()}
 
 

@@ -1,4 +1,4 @@
-"""A process that stays until it is told to stop: its event loop, its signals, and an end that nothing holds up."""
+"""A long-running process: its event loop, its signals, and an exit that no thread can delay."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ _THREADS: Final = ("AnyIO worker thread", "asyncio_")
 
 
 def run(work: Coroutine[Any, Any, T], finish: Callable[[T], int]) -> int:
-    """Runs it on uvloop where that is installed; `finish` tells its result, and returns the exit code.
+    """Runs `work`, on uvloop if it is installed. `finish` reports the result and returns the exit code.
 
-    Threads in which something hangs do not keep the process: what they worked on has been given back, and the process
-    ends without them.
+    Threads that hang do not delay the exit: their events have been released by then.
     """
     runner = asyncio.Runner(loop_factory=_loop_factory())
     try:
@@ -49,7 +48,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _close(runner: asyncio.Runner, code: int, last_words: str = "") -> None:
-    """Closing waits for the loop's own threads, and Python's end waits for all: whoever hangs there is left behind."""
+    """Closes the loop. Exits at once if a thread hangs, since both the loop and the interpreter would wait for it."""
     watchdog = exit_after(CLOSE_SECONDS, code, last_words)
     runner.close()
     watchdog.cancel()
@@ -63,7 +62,7 @@ def _close(runner: asyncio.Runner, code: int, last_words: str = "") -> None:
 
 def exit_now(code: int, last_words: str = "") -> NoReturn:
     """Ends the process without waiting for anything."""
-    with suppress(OSError, ValueError, RuntimeError):  # closed, or just being written to by what was interrupted
+    with suppress(OSError, ValueError, RuntimeError):  # the stream is closed, or the interrupted code was writing to it
         if last_words:
             print(last_words, file=sys.stderr)
         sys.stderr.flush()
@@ -72,7 +71,7 @@ def exit_now(code: int, last_words: str = "") -> NoReturn:
 
 
 def exit_after(seconds: float, code: int, last_words: str) -> threading.Timer:
-    """Ends the process then, if it has not ended by itself."""
+    """Ends the process after `seconds`, unless it has ended by itself."""
     timer = threading.Timer(seconds, exit_now, [code, last_words])
     timer.daemon = True
     timer.start()
@@ -83,16 +82,16 @@ def exit_after(seconds: float, code: int, last_words: str) -> threading.Timer:
 def on_signal(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
     """While the block runs, the first SIGTERM or SIGINT calls `stop` on the event loop; the second exits at once.
 
-    The handlers are Python's and not the loop's, so that a publisher that blocks the loop cannot hold up the second.
+    The handlers are Python's and not the loop's, so that a publisher that blocks the loop cannot delay the second.
     """
     loop = asyncio.get_running_loop()
-    told = False
+    signalled = False
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        nonlocal told
-        if told:
+        nonlocal signalled
+        if signalled:
             exit_now(128 + number)
-        told = True
+        signalled = True
         loop.call_soon_threadsafe(stop, signal.Signals(number))
 
     before = {each: signal.signal(each, handle) for each in SIGNALS}

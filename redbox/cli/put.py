@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from redbox.box.box import OnConflict
 
 BATCH: Final = 1000
-#: Options that say how to put; all others say what, which with --many stands in the lines.
+#: Parameters that --many accepts; all others are fields of one event, which the lines contain.
 _HOW: Final = ("many", "on_conflict", "durability", "event_type", "payload")
 
 
@@ -98,7 +98,7 @@ def put_command(
     if many:
         given = [p for p in ctx.command.params if p.name not in _HOW and _was_typed(ctx, p)]
         if given:
-            raise click.UsageError(f"with --many the lines say it: leave out {given[0].opts[0]}", ctx)
+            raise click.UsageError(f"{given[0].opts[0]} cannot be combined with --many; set it in the lines", ctx)
         _put_many(session, _source(ctx, event_type, payload), on_conflict, durability)
         return
     if event_type is None:
@@ -136,11 +136,11 @@ def _put_one(
         async with session.open() as box:
             return await box.put(event, on_conflict=on_conflict, durability=durability)
 
-    _tell(session, session.run(put()))
+    _print_receipt(session, session.run(put()))
 
 
 def _payload(ctx: click.Context, text: str | None, content_type: str | None) -> tuple[Any, str | None]:
-    """The payload as it will be stored, and its content type; what should be JSON is checked to be."""
+    """The payload as it will be stored, and its content type. Invalid JSON is refused."""
     import msgspec
 
     from redbox.payloads import JSON, is_json
@@ -156,7 +156,7 @@ def _payload(ctx: click.Context, text: str | None, content_type: str | None) -> 
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             where = "stdin" if text == "-" else text[1:] if text.startswith("@") else "the payload"
             raise click.UsageError(
-                f"{where} is not JSON ({error}); quote it for the shell, or say what it is: --content-type text/plain",
+                f"{where} is not JSON ({error}); quote it for the shell, or set its type: --content-type text/plain",
                 ctx,
             ) from None
     return content, content_type or JSON
@@ -173,17 +173,17 @@ def _read(text: str) -> bytes:
     if text.startswith("@"):
         with open(text[1:], "rb") as file:
             return file.read()
-    return text.encode(errors="surrogateescape")  # as it was typed
+    return text.encode(errors="surrogateescape")  # the bytes that were typed
 
 
-def _tell(session: Session, receipt: Receipt) -> None:
+def _print_receipt(session: Session, receipt: Receipt) -> None:
     if receipt.refused is None and not receipt.created and not session.output.as_json:
-        session.output.note(f"event {receipt.event_id} was there already; nothing was changed")
-    _tell_id(session, receipt)
+        session.output.note(f"event {receipt.event_id} is already stored; nothing was changed")
+    _print_id(session, receipt)
 
 
-def _tell_id(session: Session, receipt: Receipt) -> None:
-    """The id on stdout; of an event that is not in the box, only the reason on stderr."""
+def _print_id(session: Session, receipt: Receipt) -> None:
+    """Prints the id on stdout; for a refused event, only the reason on stderr."""
     if session.output.as_json:
         session.output.json(receipt)
     elif receipt.refused is None:
@@ -213,6 +213,8 @@ def _opened(source: str) -> Iterator[IO[bytes]]:
 
 
 class _Tally:
+    """Counts of the lines put so far, by outcome."""
+
     def __init__(self) -> None:
         self.created = self.repeated = self.refused = 0
 
@@ -226,7 +228,7 @@ class _Tally:
 
     def __str__(self) -> str:
         parts = [f"{self.created:,} put"]
-        parts += [f"{self.repeated:,} there already"] if self.repeated else []
+        parts += [f"{self.repeated:,} already stored"] if self.repeated else []
         parts += [f"{self.refused:,} refused"] if self.refused else []
         return ", ".join(parts)
 
@@ -234,7 +236,7 @@ class _Tally:
 def _put_many(session: Session, source: str, on_conflict: OnConflict, durability: str | None) -> None:
     tally = _Tally()
 
-    def tell(receipts: Iterable[Receipt]) -> None:
+    def report(receipts: Iterable[Receipt]) -> None:
         for receipt in receipts:
             if receipt.refused is not None:
                 tally.refused += 1
@@ -242,17 +244,17 @@ def _put_many(session: Session, source: str, on_conflict: OnConflict, durability
                 tally.created += 1
             else:
                 tally.repeated += 1
-            if receipt.refused is not None or not session.output.terminal:  # a thousand ids are of no use to a reader
-                _tell_id(session, receipt)
+            if receipt.refused is not None or not session.output.terminal:  # a thousand ids do not help a person
+                _print_id(session, receipt)
 
     async def put() -> None:
         with _opened(source) as file, session.output.progress("putting") as progress:
             async with session.open() as box:
                 for numbers, events, bad_line in _batches(file):
                     try:
-                        tell(await box.put_many(events, on_conflict=on_conflict, durability=durability))
+                        report(await box.put_many(events, on_conflict=on_conflict, durability=durability))
                     except BatchRefused as refusal:
-                        tell(refusal.receipts)
+                        report(refusal.receipts)
                         raise RedboxError(f"line {numbers[refusal.index]}: {refusal.__cause__ or refusal}") from refusal
                     progress(tally.done)
                     if bad_line is not None:
@@ -262,13 +264,13 @@ def _put_many(session: Session, source: str, on_conflict: OnConflict, durability
         session.run(put())
     except RedboxError as error:
         if tally.done:
-            error.args = (f"{error}; the lines before it are done: {tally}", *error.args[1:])
+            error.args = (f"{error}; the lines before it were processed: {tally}", *error.args[1:])
         raise
     session.output.note(str(tally), created=tally.created, repeated=tally.repeated, refused=tally.refused)
 
 
 def _batches(file: IO[bytes]) -> Iterator[tuple[list[int], list[Any], RedboxError | None]]:
-    """Line numbers and events, a batch at a time; with the last one, the error that ended the reading."""
+    """Yields batches of line numbers and events; the last batch carries the error that ended the reading, if any."""
     from redbox.cli.event_lines import event_from_line
     from redbox.settings import BATCH_BYTES
 
@@ -280,7 +282,7 @@ def _batches(file: IO[bytes]) -> Iterator[tuple[list[int], list[Any], RedboxErro
             continue
         try:
             events.append(event_from_line(line))
-        except ValueError as error:  # redbox's UsageError and msgspec's errors are ValueErrors
+        except ValueError as error:  # UsageError and the errors of msgspec are ValueErrors
             yield numbers, events, RedboxError(f"line {number}: {error}")
             return
         numbers.append(number)

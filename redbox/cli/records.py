@@ -19,9 +19,9 @@ _EVENT_FIELDS: Final = ("headers", "metadata", "partition_key", "ordering_key", 
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """Everything in one flat object: specification names, times in ISO 8601, the payload as a value where it can be.
+    """The whole record as one flat object: specification names, times in ISO 8601, the payload decoded if possible.
 
-    `redbox put --many` reads it back: `payload_base64` is there whenever `payload` does not hold the exact bytes.
+    `redbox put --many` reads it: `payload_base64` is present whenever `payload` does not hold the exact bytes.
     """
     event = record.event
     payload, content_type = event.encode()
@@ -49,7 +49,7 @@ def _payload_json(payload: bytes, content_type: str) -> dict[str, Any]:
 
 
 def formatted(payload: bytes, *, indent: int) -> bytes | None:
-    """JSON laid out anew, with every number as it was written; None if it is not JSON."""
+    """The JSON text with other white space and every number unchanged; None if it is not JSON."""
     try:
         msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -58,13 +58,14 @@ def formatted(payload: bytes, *, indent: int) -> bytes | None:
 
 
 def iso(moment: datetime | None, *, brief: bool = False) -> str:
+    """The time in ISO 8601 and UTC, to milliseconds or, if brief, seconds; empty for None."""
     if moment is None:
         return ""
     return moment.astimezone(UTC).isoformat(timespec="seconds" if brief else "milliseconds").replace("+00:00", "Z")
 
 
 def phase_word(record: Record) -> str:
-    """The phase, as `stats` counts it, and whether the event waits behind the head of its line; or DAMAGED."""
+    """The phase, as `stats` counts it, with `waiting` for an event behind the head of its line; or DAMAGED."""
     if record.damaged:
         return "DAMAGED"
     return f"{record.phase.value} waiting" if record.waiting else record.phase.value
@@ -81,31 +82,32 @@ def entered(record: Record) -> datetime | None:
 
 
 def key_of(record: Record) -> str:
+    """The ordering key, else the unique key."""
     return record.event.ordering_key or record.event.unique_key or ""
 
 
 def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
-    """Where the event stands, and what comes next."""
+    """What the phase of the event means, and what happens next."""
 
     def since(moment: datetime | None) -> str:
         return in_words(_positive(now - (moment or now)))
 
     if record.damaged:
         published = record.phase is Phase.COMPLETED
-        remedy = "it cannot be delivered: put it again from its source or the archive, under another id"
+        remedy = "it cannot be delivered: put it again from its source or the archive, with another id"
         return f"{record.problem}; {'it was published before' if published else remedy}"
     ahead = in_words(_positive(record.available_at - now))
     if record.phase is Phase.COMPLETED:
-        return f"published {since(record.published_at)} ago by {record.published_by or 'someone'}"
+        return f"published {since(record.published_at)} ago by {record.published_by or 'an unknown relay'}"
     if record.phase is Phase.DEAD and record.superseded_by:
-        return f"died {since(record.died_at)} ago; event {record.superseded_by} was put in its place"
+        return f"died {since(record.died_at)} ago; superseded by event {record.superseded_by}"
     if record.phase is Phase.DEAD:
-        return f"died {since(record.died_at)} ago; `redbox dead replay {record.event_id}` sends it back"
+        return f"died {since(record.died_at)} ago; `redbox dead replay {record.event_id}` returns it to PENDING"
     if record.phase is Phase.IN_FLIGHT:
         assert record.lease_until is not None
         if record.lease_until > now:
             return f"claimed by {record.claimed_by}; the lease ends in {in_words(record.lease_until - now)}"
-        over = f"the lease ended {since(record.lease_until)} ago; the next reap gives it back"
+        over = f"the lease ended {since(record.lease_until)} ago; the next reap returns it to PENDING"
         return f"claimed by {record.claimed_by}, but {over}"
     if record.waiting:
         due = "" if record.phase is Phase.AVAILABLE else f"due in {ahead}, and "
@@ -113,10 +115,10 @@ def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
     if record.phase is Phase.SCHEDULED:
         return f"due in {ahead}"
     if record.phase is Phase.RETRY_SCHEDULED:
-        return f"failed, and is tried again in {ahead}"
+        return f"failed; the next attempt is in {ahead}"
     text = f"due for {since(record.available_at)}, and not claimed yet"
     if record.suspect:
-        text += "; alone, since two leases in a row ended while it was claimed"
+        text += "; it is claimed alone, since two leases in a row expired"
     return text + ("; but the box is paused" if paused else "")
 
 

@@ -1,4 +1,4 @@
-"""What the global options amount to: which store, which box, and how to answer."""
+"""The global options of one command: the store, the box, and the form of the output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOCAL_URL: Final = f"embedded:{LOCAL_DIRECTORY}"
 
 
 class Session:
-    """One run of the command line."""
+    """One run of a command."""
 
     def __init__(self, url: str | None, box_name: str, as_json: bool, debug: bool) -> None:
         self.box_name = box_name
@@ -32,7 +32,7 @@ class Session:
 
     @cached_property
     def url(self) -> str:
-        """The store that was named, or the one that lies in the current directory; never a guess beyond that."""
+        """The URL that was given, else ./.redbox if it exists; never any other store."""
         if self._given_url is not None:
             if self._given_url.startswith("memory:"):
                 self.output.note(f"{self.describe(self._given_url)} lasts only as long as this command")
@@ -47,39 +47,40 @@ class Session:
         )
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs the coroutine to its end."""
         import asyncio
 
         return asyncio.run(work)
 
     def open(self, name: str | None = None, **options: Any) -> Box:
-        """A box of the store, whether it exists or not."""
+        """A box of the store, which need not exist."""
         from redbox import Box
 
         return Box.open(self.url, name=name or self.box_name, **options)
 
     @asynccontextmanager
     async def existing(self) -> AsyncIterator[Box]:
-        """The box, for reading: one that does not exist is an error, and is not made."""
+        """The box, for reading. Raises UnknownBox if it does not exist, and never creates it."""
         self.require_directory()
         async with self.open() as box:
             if not await box.exists():
                 names = await box.names()
-                there = f"there are: {', '.join(names)}" if names else "there is none yet; `redbox put` makes one"
+                there = f"boxes: {', '.join(names)}" if names else "it has no boxes yet; `redbox put` creates one"
                 raise UnknownBox(f"there is no box {box.name!r} on {self.where}; {there}")
             yield box
 
     def require_directory(self) -> None:
-        """An embedded server would make its directory; a command that only reads must not."""
+        """Raises UnknownBox if the directory of an embedded server is missing; a reading command must not create it."""
         scheme, _, directory = self.url.partition(":")
         if scheme != "embedded":
             return
-        self.open()  # refuses a URL that cannot be right
+        self.open()  # refuses an invalid URL
         if not os.path.isdir(directory.removeprefix("//")):
-            raise UnknownBox(f"there is no directory {directory}, and so no box; `redbox put` makes both")
+            raise UnknownBox(f"there is no directory {directory}, and so no box; `redbox put` creates both")
 
     @property
     def where(self) -> str:
-        """The store in words, without secrets."""
+        """The URL of the store without secrets."""
         return self.describe(self.url)
 
     @staticmethod
@@ -90,12 +91,12 @@ class Session:
 
 
 def _check_local_directory() -> None:
-    """What lies in the current directory is used unasked, so a link there must be of this user's making, or root's."""
+    """Refuses a symbolic link of another user: ./.redbox is used without being asked for."""
     from redbox.store.embedded.private_directory import describe_user, is_trusted
 
     if os.path.islink(LOCAL_DIRECTORY) and not is_trusted(owner := os.lstat(LOCAL_DIRECTORY).st_uid):
         raise UntrustedStore(
-            f"{LOCAL_DIRECTORY} is a symbolic link of {describe_user(owner)}; give --url {LOCAL_URL} if it is meant"
+            f"{LOCAL_DIRECTORY} is a symbolic link of {describe_user(owner)}; give --url {LOCAL_URL} to use it"
         )
 
 

@@ -1,4 +1,4 @@
-"""`redbox stats` and `redbox boxes`: how much is where."""
+"""`redbox stats` and `redbox boxes`: counts by phase."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from redbox.cli.durations import in_words
 from redbox.cli.failures import FAILED
-from redbox.cli.output import printable
+from redbox.cli.output import counted, printable
 from redbox.cli.session import Session, pass_session
 from redbox.errors import NotPermitted, StoreUnavailable
 
@@ -64,7 +64,7 @@ def _show(session: Session, stats: Stats) -> None:
     output = session.output
     output.text(f"box {stats.box} on {session.where} at {records.iso(stats.at)}", "bold")
     if stats.paused:
-        output.text("PAUSED: nothing is claimed until it is resumed", "bold red")
+        output.text("PAUSED: no event is claimed until the box is resumed", "bold red")
     counts = {phase.value: count for phase, count in stats.phases.items()}
     counts = {"AVAILABLE": counts.pop("AVAILABLE"), **counts}
     remarks = _remarks(stats)
@@ -75,7 +75,7 @@ def _show(session: Session, stats: Stats) -> None:
         verb = "waits" if stats.waiting == 1 else "wait"
         output.text(f"of which {stats.waiting:,} {verb} behind another event of the same ordering key")
     if stats.next_due is not None:
-        output.text(f"next due in {in_words(stats.next_due)}")  # of SCHEDULED and RETRY_SCHEDULED together
+        output.text(f"next due in {in_words(stats.next_due)}")  # the first of SCHEDULED and RETRY_SCHEDULED
     for text in _no_relay(stats) + _alarms(stats):
         output.text(text, "red")
     if stats.totals:
@@ -138,36 +138,37 @@ def _remarks(stats: Stats) -> dict[str, str]:
 
 
 def _no_relay(stats: Stats) -> list[str]:
-    """Says so when events are pending and no relay is alive."""
+    """A warning if events are pending and no relay is alive."""
     pending = sum(count for phase, count in stats.phases.items() if phase.value in PENDING)
     if not pending or any(relay.seen <= SILENT for relay in stats.relays):
         return []
     if stats.relays:
         ago = in_words(min(relay.seen for relay in stats.relays))
-        return [f"no relay has been heard of for {ago}: pending events wait until one is running again"]
+        return [f"no relay has sent a heartbeat for {ago}: pending events wait until one is running again"]
     return ["no relay is running: pending events wait until one is started (redbox relay --to URL)"]
 
 
 def _alarms(stats: Stats) -> list[str]:
-    """What should be nothing, and is not."""
+    """Warnings about counts that should be 0."""
     found = (
-        (stats.overdue, "overdue: claims whose lease has ended and that nobody has reaped; is a relay running?"),
-        (stats.suspects, "suspect: two leases in a row ended while they were claimed; they are given out alone"),
-        (stats.blocked, "blocked: ordering keys that a dead event at the head stops; replay or drop it"),
+        (stats.overdue, "overdue claim", "the lease has expired, and no relay has reaped it; is a relay running?"),
+        (stats.suspects, "suspect event", "claimed alone, since two leases in a row expired"),
+        (stats.blocked, "blocked ordering key", "stopped by a dead event at the head of the line; replay or drop it"),
         (
             len(stats.unreadable),
-            f"unreadable: {', '.join(map(printable, stats.unreadable))}; something else wrote there",
+            "unreadable value",
+            f"{', '.join(map(printable, stats.unreadable))}; not written by redbox",
         ),
-        (stats.lost, f"lost: ids without a complete event, never to be delivered: {_lost_ids(stats)}"),
+        (stats.lost, "lost event", f"incomplete, and never delivered: {_lost_ids(stats)}"),
     )
-    return [f"{count:,} {words}" for count, words in found if count]
+    return [f"{counted(count, noun)}: {words}" for count, noun, words in found if count]
 
 
 def _lost_ids(stats: Stats) -> str:
-    """The first ids, and what to do about them."""
+    """The first ids, and the remedy."""
     more = ", ..." if stats.lost > len(stats.lost_ids) else ""
     named = ", ".join(printable(event_id) for event_id in stats.lost_ids)
-    return f"{named}{more}; `redbox show ID` tells what is left, put it again from its source or the archive"
+    return f"{named}{more}; `redbox show ID` shows the remains; put it again from its source or the archive"
 
 
 COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEAD", "COMPLETED", "OF WHICH WAITING")
@@ -190,7 +191,7 @@ def boxes_command(ctx: click.Context, session: Session, /) -> None:
     async def read() -> list[tuple[str, Stats | str]]:
         session.require_directory()
         found: list[tuple[str, Stats | str]] = []
-        async with session.open() as any_box:  # stays open, so that an embedded server does
+        async with session.open() as any_box:  # keeps an embedded server running
             for name in await any_box.names():
                 async with session.open(name) as box:
                     found.append((name, await _stats_or_reason(box)))
@@ -201,14 +202,14 @@ def boxes_command(ctx: click.Context, session: Session, /) -> None:
         for name, stats in found:
             session.output.json({"box": name, "error": stats} if isinstance(stats, str) else _as_json(stats))
     elif not found:
-        session.output.note(f"there is no box on {session.where} yet; `redbox put` makes one")
+        session.output.note(f"there are no boxes on {session.where} yet; `redbox put` creates one")
     else:
         session.output.table(("BOX", *COLUMNS, "REMARK"), [_row(name, stats) for name, stats in found], right=COLUMNS)
     ctx.exit(FAILED if any(isinstance(stats, str) for _, stats in found) else 0)
 
 
 async def _stats_or_reason(box: Any) -> Stats | str:
-    """One box that cannot be read, such as a newer one or one that is not permitted, does not hide the others."""
+    """The stats of the box, or the reason why it cannot be read; the other boxes are still listed."""
     from redbox.errors import StoreError
 
     try:

@@ -112,10 +112,10 @@ def test_reading_makes_no_directory(redbox: Redbox, path: tuple[str, ...]):
 )
 def test_reading_makes_no_box(redbox: Redbox, path: tuple[str, ...]):
     assert "there is no box 'default'" in (message := redbox.error(*path, code=1))
-    assert "there is none yet; `redbox put` makes one" in message
+    assert "it has no boxes yet; `redbox put` creates one" in message
     redbox.put(Event("a"), box="orders")
     redbox.put(Event("a"), box="users")
-    assert redbox.error(*path, code=1).endswith("there are: orders, users")
+    assert redbox.error(*path, code=1).endswith("boxes: orders, users")
     assert [box["box"] for box in redbox.lines("boxes")] == ["orders", "users"]
 
 
@@ -150,17 +150,17 @@ def test_a_url_that_cannot_be_right_is_wrong_usage(redbox: Redbox, url: str):
 def test_a_store_that_is_not_there(redbox: Redbox, path: tuple[str, ...]):
     message = redbox.error(*path, url=NOWHERE, code=3)
     assert message.startswith(f"{NOWHERE} cannot be reached")
-    assert "check --url or $REDBOX_URL, and that the server runs" in message
+    assert "check --url or $REDBOX_URL, and that the server is running" in message
 
 
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (StoreUnavailable("it is away"), 3, "it is away; check --url or $REDBOX_URL, and that the server runs"),
+        (StoreUnavailable("it is away"), 3, "it is away; check --url or $REDBOX_URL, and that the server is running"),
         (EmbeddedServerFailed("the disk is full; free some"), 3, "the disk is full; free some"),
         (ZeroDivisionError("oh"), 1, "unexpected ZeroDivisionError: oh; run it again with --debug"),
         (PermissionError(13, "Permission denied", "x.json"), 1, "x.json: Permission denied"),
-        (KeyboardInterrupt(), 1, "stopped before it was done"),
+        (KeyboardInterrupt(), 1, "stopped before it finished"),
     ],
 )
 def test_any_failure_is_a_sentence_and_a_code(

@@ -32,12 +32,12 @@ def test_list(graves: Redbox):
     assert [event["event_id"] for event in graves.lines("dead", "list", "--type", "user.*")] == ["d1", "d2"]
     assert [event["event_id"] for event in graves.lines("dead", "list", "--error", "TIMEOUT")] == ["d3"]
     assert "there may be more" in graves("dead", "list", "--limit", "1").stderr
-    assert "no dead event matches" in graves("dead", "list", "--until", "1h").stderr
+    assert "no dead events match the filters" in graves("dead", "list", "--until", "1h").stderr
 
 
 def test_none_is_dead(redbox: Redbox):
     redbox.put(Event("a"))
-    assert "no event is dead" in redbox("dead", "list").stderr
+    assert "there are no dead events" in redbox("dead", "list").stderr
 
 
 # --- which -----------------------------------------------------------------------------------------------------
@@ -69,7 +69,9 @@ def test_none_matches(graves: Redbox):
     "arguments", [(), ("--all", "--type", "x"), ("d1", "--all"), ("d1", "--since", "1h")], ids=" ".join
 )
 def test_exactly_one_way_to_say_which(graves: Redbox, arguments: tuple[str, ...]):
-    assert "either IDs, or --all, or filters" in graves.error("dead", "replay", *arguments, "--yes", code=2)
+    assert "select events in one way: by ID, with --all, or with filters" in graves.error(
+        "dead", "replay", *arguments, "--yes", code=2
+    )
     assert count(graves, Phase.DEAD) == 3
 
 

@@ -116,7 +116,7 @@ def test_a_repeated_put_changes_nothing_and_says_so(redbox: Redbox):
     redbox("put", "a", "1", "--id", "e1")
     again = redbox("put", "a", "1", "--id", "e1")
     assert again.stdout == "e1\n"
-    assert "event e1 was there already; nothing was changed" in again.stderr
+    assert "event e1 is already stored; nothing was changed" in again.stderr
     assert redbox.json("put", "a", "1", "--id", "e1")["created"] is False
     assert "with a different payload" in redbox.error("put", "a", "2", "--id", "e1", code=1)
 
@@ -171,7 +171,7 @@ def test_many_from_a_file_in_batches_and_in_order(redbox: Redbox):
     again = redbox("--json", "put", "--many", "@events.ndjson")
     assert not any(json.loads(line)["created"] for line in again.stdout.splitlines())
     note = json.loads(again.stderr.splitlines()[-1])
-    assert note == {"note": "0 put, 2,500 there already", "created": 0, "repeated": 2500, "refused": 0}
+    assert note == {"note": "0 put, 2,500 already stored", "created": 0, "repeated": 2500, "refused": 0}
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_wrong_line_is_named_and_those_before_it_are_put(redbox: Redbox, line:
     result = redbox("put", "--many", input=text, code=1)
     assert result.stdout == "before\n"
     assert f"error: line 2: {message}" in result.stderr
-    assert "the lines before it are done: 1 put" in result.stderr
+    assert "the lines before it were processed: 1 put" in result.stderr
     assert [event["event_id"] for event in redbox.lines("list")] == ["before"]
 
 
@@ -213,7 +213,7 @@ def test_a_refused_line_stops_or_is_skipped(redbox: Redbox):
     assert "error: line 3: event_id e1 already belongs" in stopped.stderr
     skipped = redbox("put", "--many", "--on-conflict", "skip", input=text)
     assert len(skipped.stdout.split()) == 2
-    assert "1 put, 1 there already, 1 refused" in skipped.stderr
+    assert "1 put, 1 already stored, 1 refused" in skipped.stderr
 
 
 PAYLOADS = {
@@ -255,7 +255,7 @@ def test_what_dead_list_prints_can_be_put(redbox: Redbox, where: str):
     result = redbox("--box", box, "put", "--many", input=printed)
     assert result.stdout.split() == list(PAYLOADS)
     if where == "the same box":
-        assert "0 put, 11 there already" in result.stderr  # the same content, byte for byte
+        assert "0 put, 11 already stored" in result.stderr  # the same content, byte for byte
         return
     for event in events:
         record = redbox.within(lambda opened, event=event: opened.get(event.event_id), box)
@@ -267,7 +267,7 @@ def test_what_dead_list_prints_can_be_put(redbox: Redbox, where: str):
                 assert getattr(record.event, field) == getattr(event, field), (event.event_id, field)
 
 
-CLASH = "line 1: payload and payload_base64 hold different values: remove payload_base64 to put payload, or payload"
+CLASH = "line 1: payload and payload_base64 differ: remove payload_base64 to put payload, or payload"
 
 
 @pytest.mark.req("EM-1")
@@ -329,7 +329,7 @@ def test_a_damaged_event_is_not_put_without_its_payload(redbox: Redbox):
 def test_many_wants_a_source_and_nothing_else(redbox: Redbox):
     assert "give - for stdin or @FILE" in redbox.error("put", "--many", "user.created", code=2)
     assert "give - for stdin or @FILE" in redbox.error("put", "--many", "@f", "x", code=2)
-    assert "leave out --delay" in redbox.error("put", "--many", "--delay", "1s", code=2)
+    assert "--delay cannot be combined with --many" in redbox.error("put", "--many", "--delay", "1s", code=2)
     assert redbox.error("put", "--many", "@nofile", code=1) == "nofile: No such file or directory"
 
 

@@ -37,7 +37,7 @@ def test_stats_as_text(redbox: Redbox):
     assert "of which 1 waits behind another event of the same ordering key" in lines
     assert "first lease ended 13" in text
     assert "next due in 59 min" in text
-    assert "1 overdue: claims whose lease has ended" in text
+    assert "1 overdue claim: the lease has expired" in text
     assert "totals  claimed 4, dead 1, published 1, put 6, retried 1" in text
     assert "█" not in text
 
@@ -60,7 +60,7 @@ def test_events_without_a_live_relay_are_pointed_out(redbox: Redbox):
     redbox.within(lambda box: box.beat("r1", "1", {"target": "null:"}, fresh=10))
     assert "no relay" not in redbox("stats").stdout
     redbox.within(lambda box: advance(box, seconds=20))
-    assert "no relay has been heard of for 2" in redbox("stats").stdout
+    assert "no relay has sent a heartbeat for 2" in redbox("stats").stdout
 
 
 def test_an_empty_box_needs_no_relay(redbox: Redbox):
@@ -75,7 +75,7 @@ def test_an_empty_box_needs_no_relay(redbox: Redbox):
 def test_a_paused_box_says_so(redbox: Redbox):
     redbox.put(Event("a"))
     redbox.within(lambda box: box.operate.pause(who="me", why="test"))
-    assert "PAUSED: nothing is claimed until it is resumed" in redbox("stats").stdout
+    assert "PAUSED: no event is claimed until the box is resumed" in redbox("stats").stdout
     assert redbox("boxes").stdout.splitlines()[1].endswith("paused")
 
 
@@ -86,7 +86,7 @@ def test_a_blocked_line_is_an_alarm(redbox: Redbox):
         await box.kill(await box.claim("relay-1"), reason="no")
 
     redbox.within(block)
-    assert "1 blocked: ordering keys that a dead event at the head stops" in redbox("stats").stdout
+    assert "1 blocked ordering key: stopped by a dead event at the head of the line" in redbox("stats").stdout
 
 
 def test_boxes(redbox: Redbox):
@@ -101,7 +101,7 @@ def test_boxes(redbox: Redbox):
 def test_no_boxes(redbox: Redbox):
     result = redbox("boxes")
     assert result.stdout == ""
-    assert f"there is no box on {redbox.url} yet; `redbox put` makes one" in result.stderr
+    assert f"there are no boxes on {redbox.url} yet; `redbox put` creates one" in result.stderr
 
 
 def test_a_box_that_cannot_be_read_does_not_hide_the_others(redbox: Redbox):
@@ -146,9 +146,9 @@ def test_lost_ids_are_named_with_what_to_do(redbox: Redbox):
     bodies = [keys.body("default", event_id) for event_id in ("e0", "e1")]
     redbox.within(lambda box: box._store.exchange([("DEL", *bodies)]))
     redbox.within(lambda box: box.claim("relay-1"))
-    (alarm,) = [line for line in redbox("stats").stdout.splitlines() if " lost: " in line]
+    (alarm,) = [line for line in redbox("stats").stdout.splitlines() if " lost events: " in line]
     assert alarm.startswith(
-        "2 lost: ids without a complete event, never to be delivered: e0, e1; `redbox show ID` tells"
+        "2 lost events: incomplete, and never delivered: e0, e1; `redbox show ID` shows the remains"
     )
     assert redbox.json("stats")["lost_ids"] == ["e0", "e1"]
     more = [("ZADD", keys.lost("default"), number, f"x{number}") for number in range(20)]
@@ -164,7 +164,7 @@ def test_a_heartbeat_that_cannot_be_read_is_pointed_out(redbox: Redbox):
 
     redbox.within(spoil)
     text = redbox("stats").stdout
-    assert "1 unreadable: the heartbeat of relay bad; something else wrote there" in text
+    assert "1 unreadable value: the heartbeat of relay bad; not written by redbox" in text
     assert "good" in text
     stats = redbox.json("stats")
     assert stats["unreadable"] == ["the heartbeat of relay bad"]

@@ -528,5 +528,5 @@ def test_a_local_link_of_another_user_is_refused(
     os.chown(shared, parent_owner, parent_owner)
     code, output = run("put", "order.paid", "1")
     assert code == 1
-    assert f"./.redbox is a symbolic link of user {SOMEBODY}; give --url embedded:./.redbox if it is meant" in output
+    assert f"./.redbox is a symbolic link of user {SOMEBODY}; give --url embedded:./.redbox to use it" in output
     assert not list(own.iterdir())

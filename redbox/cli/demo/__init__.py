@@ -1,1 +1,1 @@
-"""`redbox demo`."""
+"""`redbox demo`: the command, the script of the demo, its service and its narration."""

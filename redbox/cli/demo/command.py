@@ -1,4 +1,4 @@
-"""`redbox demo`: orders, a relay, a service that fails some of the time, and a dead letter, told as it happens."""
+"""`redbox demo`: orders, a relay, a service that sometimes fails, and a dead event, narrated as it happens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def demo_command(session: Session, /) -> None:
     from redbox.publishers.registry import open_publisher
     from redbox.store.embedded import server as embedded
 
-    embedded.find_binary()  # these two say what to install before anything is promised
+    embedded.find_binary()  # these two calls report a missing extra before the demo begins
     open_publisher("http://127.0.0.1/")
     story = Story(session.output)
     with tempfile.TemporaryDirectory(prefix="redbox-demo-") as directory:
@@ -39,7 +39,7 @@ def demo_command(session: Session, /) -> None:
         story.begin(data)
         log = logging.getLogger("redbox")
         level = log.level
-        log.setLevel(logging.CRITICAL)  # the story tells it
+        log.setLevel(logging.CRITICAL)  # the story reports the same
         try:
             session.run(demo_play.play(data, story))
         finally:

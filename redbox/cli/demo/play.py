@@ -1,4 +1,4 @@
-"""What happens in the demo: orders on their way to a service that fails some of the time."""
+"""The course of the demo: a relay delivers orders to a service that sometimes fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLL: Final = 0.05
 
 
 async def play(data: str, story: Story) -> None:
-    """From the first put to the account at the end."""
+    """Runs the demo on an embedded server in the directory `data`, and checks the numbers at the end."""
     service = Service()
     await service.start()
     async with Box.open(f"embedded:{data}", name="demo") as box:
@@ -34,7 +34,7 @@ async def play(data: str, story: Story) -> None:
 
 
 class _Demo:
-    """Orders on their way to a service that fails some of the time, and one that it will not take."""
+    """Puts orders, relays them, and replays the one order that the service rejects."""
 
     def __init__(self, box: Box, service: Service, story: Story) -> None:
         self._box = box
@@ -45,7 +45,7 @@ class _Demo:
         poison = await self._put()
         watched = watch(open_publisher(self._service.url), self._story)
         relay = Relay(self._box, watched, backoff=Backoff.exponential(RETRY, cap=4 * RETRY), concurrency=2, poll=0.5)
-        self._story.step(f"A relay posts them to {self._service.url}, which fails every third time")
+        self._story.step(f"A relay posts them to {self._service.url}, which fails every third request")
         async with relay:
             await self._until_settled("every order is delivered or dead")
             await self._dead_letter(poison)
@@ -53,29 +53,29 @@ class _Demo:
             await self._until_settled("the replayed order is delivered")
 
     async def _put(self) -> str:
-        self._story.step(f"An application puts {ORDERS} orders, one of which nobody can deliver")
+        self._story.step(f"An application puts {ORDERS} orders, one of which the service will reject")
         ids = []
         for number in range(1, ORDERS + 1):
             amount = -1 if number == POISON else 10 * number
             receipt = await self._box.put(Event("order.placed", {"order": number, "amount": amount}))
             ids.append(receipt.event_id)
-            self._story.tell("put", f"order {number}", "is stored, on disk")
+            self._story.tell("put", f"order {number}", "stored on disk")
             await asyncio.sleep(PACE)
         return ids[POISON - 1]
 
     async def _dead_letter(self, poison: str) -> None:
-        self._story.step("One was rejected for good: it is dead, and kept until somebody decides")
+        self._story.step("The service rejected one order: it is dead, and kept until an operator decides")
         record = await self._box.get(poison)
-        _expect(record is not None and record.state == "DEAD", "the order that cannot be delivered is dead")
+        _expect(record is not None and record.state == "DEAD", "the rejected order is dead")
         assert record is not None
-        self._story.tell("dead", f"order {POISON}", f"{record.last_error}", record.state)
+        self._story.tell("dead", f"order {POISON}", record.last_error or "", record.state)
 
     async def _replay(self, poison: str) -> None:
         self._story.step("The service is repaired, and an operator replays the dead order")
         self._service.repaired = True
         report = await self._box.replay([poison], who="demo", why="the service is repaired")
         _expect(report.replayed == 1, "a dead event can be replayed")
-        self._story.tell("replay", f"order {POISON}", "is to be delivered again; its attempts so far are excused")
+        self._story.tell("replay", f"order {POISON}", "is PENDING again; its earlier attempts do not count")
 
     async def _until_settled(self, what: str) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -85,11 +85,12 @@ class _Demo:
             if ended == ORDERS:
                 return
             if time.monotonic() > deadline:
-                raise RedboxError(f"the demo waited {PATIENCE:g} s in vain: {what}; please report it")
+                raise RedboxError(f"the demo waited {PATIENCE:g} s until {what}, without success; please report it")
             await asyncio.sleep(POLL)
 
 
 async def account(box: Box, service: Service, story: Story) -> None:
+    """Compares the counts of the box with each other and with those of the service."""
     story.step("The account")
     stats = await box.stats()
     total: Callable[[str], int] = lambda name: stats.totals.get(name, 0)  # noqa: E731 - read once per line below
@@ -111,4 +112,4 @@ async def account(box: Box, service: Service, story: Story) -> None:
 
 def _expect(holds: bool, what: str) -> None:
     if not holds:
-        raise RedboxError(f"the demo found something that must not be: not so: {what}; please report it")
+        raise RedboxError(f"the demo expected that {what}, which is not the case; please report it")

@@ -1,4 +1,4 @@
-"""The service that the demo's relay delivers to: a small HTTP server on this machine that fails some of the time."""
+"""The target of the demo: a small HTTP server on this machine that sometimes fails."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ANSWER_SECONDS: Final = 0.15
 
 
 class Service:
-    """Takes orders at /orders: every third request fails, and an order with a negative amount is refused until the
-    service is repaired."""
+    """Accepts orders at /orders. Until it is repaired, every third request fails, and orders with a negative amount are
+    rejected."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -36,8 +36,8 @@ class Service:
                 headers = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
                 body = await reader.readexactly(int(headers[b"content-length"]))
                 await asyncio.sleep(ANSWER_SECONDS)
-                status, said = self._answer(headers[b"ce-id"].decode(), json.loads(body))
-                writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(said)}\r\n\r\n{said}".encode())
+                status, text = self._answer(headers[b"ce-id"].decode(), json.loads(body))
+                writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode())
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

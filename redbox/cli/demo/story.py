@@ -1,4 +1,4 @@
-"""What the demo tells: lines for people as things happen, or one document at the end."""
+"""The narration of the demo: lines for people as things happen, or one JSON document at the end."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Story:
-    """The account of what happens."""
+    """Prints the steps of the demo, or collects them for --json."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
         self._steps = 0
-        self._told: list[dict[str, str]] = []
+        self._entries: list[dict[str, str]] = []
         self._summary: dict[str, Any] = {}
 
     def begin(self, data: str) -> None:
@@ -30,13 +30,13 @@ class Story:
 
     def step(self, title: str) -> None:
         self._steps += 1
-        self._told.append({"step": title})
+        self._entries.append({"step": title})
         if not self._output.as_json:
             self._output.text(f"\n{self._steps}. {title}", "bold")
 
     def tell(self, what: str, which: str, text: str, state: str = "") -> None:
-        """One thing that happened to an event, and the state it is in after it."""
-        self._told.append({"what": what, "event": which, "text": text} | ({"state": state} if state else {}))
+        """Reports something that happened to an event, and its state afterwards."""
+        self._entries.append({"what": what, "event": which, "text": text} | ({"state": state} if state else {}))
         if self._output.as_json:
             return
         if not self._output.terminal:
@@ -49,9 +49,9 @@ class Story:
         self._output.console.print(line, soft_wrap=True)
 
     def account(self, stats: Stats, sums: Sequence[tuple[str, int, int]]) -> None:
-        """The numbers, each sum with its two sides."""
+        """Reports the counts; each of `sums` has a text and two sides that must be equal."""
         self._summary |= {
-            "steps": self._told,
+            "steps": self._entries,
             "phases": stats.phases,
             "totals": stats.totals,
             "adds_up": all(left == right for _, left, right in sums),
@@ -72,7 +72,7 @@ _COLOURS = {"put": "cyan", "ok": "green", "failed": "yellow", "rejected": "red",
 
 
 def watch(publisher: Publisher, story: Story) -> Publisher:
-    """The same publisher, whose every attempt is told."""
+    """The publisher, with every attempt reported in the story."""
     from redbox.errors import Reject
     from redbox.publishers import Publisher
 
@@ -95,7 +95,7 @@ def watch(publisher: Publisher, story: Story) -> Publisher:
                 story.tell("rejected", which, f"attempt {claim.attempts}: {error}")
                 raise
             except Exception as error:
-                story.tell("failed", which, f"attempt {claim.attempts}: {error}; again later")
+                story.tell("failed", which, f"attempt {claim.attempts}: {error}; retried later")
                 raise
             story.tell("ok", which, f"attempt {claim.attempts}: acknowledged")
 
