@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any, Final
 
 from redbox.errors import UsageError
 
 SHOWN: Final = 100
 LONGEST_ID: Final = 1000  # more than any event has: a name that long only costs time
-LONGEST: Final = 365 * 86400.0
-SHORTEST: Final = 0.001
 _ARGUMENTS: Final = ", with args beginning with:"
 
 
@@ -43,32 +40,6 @@ def number(name: str, value: Any) -> float:
         if math.isfinite(found):
             return found
     raise UsageError(f"{name} must be a number, not {shown(value)}")
-
-
-def seconds(name: str, value: Any) -> float:
-    """Seconds or a timedelta as seconds; may be negative."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    try:
-        return number(name, value)
-    except UsageError:
-        raise UsageError(f"{name} must be seconds or a timedelta, not {shown(value)}") from None
-
-
-def duration(name: str, value: Any) -> float:
-    """Seconds or a timedelta as seconds, from 0 to a year."""
-    length = seconds(name, value)
-    if not 0 <= length <= LONGEST:
-        raise UsageError(f"{name} must be between 0 and {LONGEST:,.0f} seconds, not {length:g}")
-    return length
-
-
-def positive_duration(name: str, value: Any) -> float:
-    """Seconds or a timedelta as seconds, from a millisecond to a year."""
-    length = duration(name, value)
-    if length < SHORTEST:
-        raise UsageError(f"{name} must be at least a millisecond, not {length:g} seconds")
-    return length
 
 
 def text(name: str, value: Any) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Final
 
-from redbox.arguments import duration
+from redbox.durations import Duration, duration
 from redbox.errors import UsageError
 from redbox.events import Event
 
 BASE: Final = 1.0
 CAP: Final = 300.0
 
-Duration = float | timedelta
 #: (event, how many attempts have failed, with this one; the error) → seconds
 Delay = Callable[[Event, int, BaseException], Duration]
 

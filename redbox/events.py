@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 import msgspec
 
 from redbox import payloads
-from redbox.arguments import number, shown
+from redbox.arguments import shown
+from redbox.durations import Duration, to_timedelta
 from redbox.errors import InvalidEvent, UsageError
 from redbox.ids import new_id
 
@@ -142,12 +143,12 @@ def to_ms(moment: datetime) -> int:
     return -((_EPOCH - moment) // _MILLISECOND)
 
 
-def duration_ms(value: float | timedelta, field: str) -> int:
+def duration_ms(value: Duration, field: str) -> int:
     """Seconds or a timedelta as milliseconds; negative, endless or absurdly long ones are refused."""
     try:
-        length = value if isinstance(value, timedelta) else timedelta(seconds=number(field, value))
-    except (UsageError, OverflowError):
-        raise InvalidEvent(field, f"must be seconds or a timedelta, not {shown(value)}") from None
+        length = to_timedelta(value)
+    except ValueError as error:
+        raise InvalidEvent(field, str(error)) from None
     if length < timedelta(0):
         raise InvalidEvent(field, "must not be negative")
     if length > LONGEST_DELAY:

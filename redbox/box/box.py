@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
@@ -21,6 +21,7 @@ from redbox.box.receipts import Receipts, chunks, refused
 from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
 from redbox.box.transaction import Transaction
+from redbox.durations import Duration
 from redbox.errors import (
     BatchRefused,
     Conflict,
@@ -46,7 +47,6 @@ from redbox.telemetry import current_traceparent
 logger = logging.getLogger("redbox")
 
 T = TypeVar("T")
-Duration = float | timedelta
 Reason = str | BaseException
 OnConflict = Literal["raise", "skip"]
 OnBatchConflict = Literal["raise", "skip", "all_or_nothing"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Final
 
 import msgspec
 
 from redbox.arguments import flag, text, whole_number
 from redbox.box import bulk
+from redbox.durations import Duration
 from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, error_text
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, STEP_BYTES, UNREADABLE_DELAY
@@ -26,7 +26,6 @@ ABOUT_LENGTH: Final = 16_384
 ABOUT_FIELDS: Final = 32
 MOST: Final = 2**53  # whole numbers that Lua tells apart
 
-Duration = float | timedelta
 Reason = str | BaseException
 Send = Callable[[str, list[Claim]], Awaitable[list[bytes]]]
 

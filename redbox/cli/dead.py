@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from redbox.cli.durations import DURATION
 from redbox.cli.filters import NAMES, filter_options, resolved
 from redbox.cli.inspect import cursor_option, limit_option, note_cursor, print_json_lines, read_page
 from redbox.cli.output import can_ask, counted
+from redbox.cli.parameters import DURATION
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from redbox.arguments import shown
-from redbox.cli.durations import parse_duration
+from redbox.durations import parse_duration
 from redbox.errors import InvalidEvent
 from redbox.events import Event, Record, State
 from redbox.payloads import JSON, is_json

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from redbox.cli.durations import MOMENT
+from redbox.cli.parameters import MOMENT
 
 if TYPE_CHECKING:
     from redbox import Box

@@ -9,8 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from redbox.cli.durations import ABSOLUTE, DURATION
-from redbox.cli.pairs import name_value_pairs
+from redbox.cli.parameters import ABSOLUTE_MOMENT, DURATION, name_value_pairs
 from redbox.cli.session import Session, pass_session
 from redbox.errors import BatchRefused, RedboxError
 
@@ -43,7 +42,7 @@ _HOW: Final = ("many", "on_conflict", "durability", "event_type", "payload")
     "--ordering-key", metavar="KEY", help="Ordering key; events with the same key are delivered in put order."
 )
 @click.option("--delay", type=DURATION, help="Delay before the event is due, such as 10m.")
-@click.option("--at", "available_at", type=ABSOLUTE, help="Time when the event is due: ISO 8601 with a zone.")
+@click.option("--at", "available_at", type=ABSOLUTE_MOMENT, help="Time when the event is due: ISO 8601 with a zone.")
 @click.option("--unique-key", metavar="KEY", help="Unique key; the event is refused while another event holds it.")
 @click.option(
     "--unique-scope", type=click.Choice(["ALL_LIVE", "UNTOUCHED"], case_sensitive=False),

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from redbox.cli.durations import in_words
+from redbox.durations import format_duration
 from redbox.events import Phase, Record, State
 from redbox.payloads import is_json
-
-if TYPE_CHECKING:
-    from datetime import timedelta
 
 _EVENT_FIELDS: Final = ("headers", "metadata", "partition_key", "ordering_key", "unique_key", "unique_scope")
 
@@ -90,13 +87,13 @@ def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
     """What the phase of the event means, and what happens next."""
 
     def since(moment: datetime | None) -> str:
-        return in_words(_positive(now - (moment or now)))
+        return format_duration(now - (moment or now))
 
     if record.damaged:
         published = record.phase is Phase.COMPLETED
         remedy = "it cannot be delivered: put it again from its source or the archive, with another id"
         return f"{record.problem}; {'it was published before' if published else remedy}"
-    ahead = in_words(_positive(record.available_at - now))
+    ahead = format_duration(record.available_at - now)
     if record.phase is Phase.COMPLETED:
         return f"published {since(record.published_at)} ago by {record.published_by or 'an unknown relay'}"
     if record.phase is Phase.DEAD and record.superseded_by:
@@ -106,7 +103,7 @@ def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
     if record.phase is Phase.IN_FLIGHT:
         assert record.lease_until is not None
         if record.lease_until > now:
-            return f"claimed by {record.claimed_by}; the lease ends in {in_words(record.lease_until - now)}"
+            return f"claimed by {record.claimed_by}; the lease ends in {format_duration(record.lease_until - now)}"
         over = f"the lease ended {since(record.lease_until)} ago; the next reap returns it to PENDING"
         return f"claimed by {record.claimed_by}, but {over}"
     if record.waiting:
@@ -120,7 +117,3 @@ def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
     if record.suspect:
         text += "; it is claimed alone, since two leases in a row expired"
     return text + ("; but the box is paused" if paused else "")
-
-
-def _positive(length: timedelta) -> timedelta:
-    return max(length, length * 0)

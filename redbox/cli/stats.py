@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from redbox.cli.durations import in_words
 from redbox.cli.failures import FAILED
 from redbox.cli.output import counted, printable
 from redbox.cli.session import Session, pass_session
+from redbox.durations import format_duration
 from redbox.errors import NotPermitted, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _show(session: Session, stats: Stats) -> None:
         verb = "waits" if stats.waiting == 1 else "wait"
         output.text(f"of which {stats.waiting:,} {verb} behind another event of the same ordering key")
     if stats.next_due is not None:
-        output.text(f"next due in {in_words(stats.next_due)}")  # the first of SCHEDULED and RETRY_SCHEDULED
+        output.text(f"next due in {format_duration(stats.next_due)}")  # the first of SCHEDULED and RETRY_SCHEDULED
     for text in _no_relay(stats) + _alarms(stats):
         output.text(text, "red")
     if stats.totals:
@@ -90,7 +90,7 @@ def _show(session: Session, stats: Stats) -> None:
 
 
 def _relay_row(relay: RelayReport) -> tuple[str, ...]:
-    ago = in_words(relay.seen)
+    ago = format_duration(relay.seen)
     return (
         relay.name,
         relay.target,
@@ -129,10 +129,10 @@ def _remarks(stats: Stats) -> dict[str, str]:
         "DEAD": ("oldest", stats.oldest_dead),
         "COMPLETED": ("oldest", stats.oldest_completed),
     }
-    remarks = {phase: f"{words} {in_words(age)}" for phase, (words, age) in ages.items() if age is not None}
+    remarks = {phase: f"{words} {format_duration(age)}" for phase, (words, age) in ages.items() if age is not None}
     if stats.first_lease_ends is not None:
         ends = stats.first_lease_ends
-        words = f"ends in {in_words(ends)}" if ends > timedelta(0) else f"ended {in_words(-ends)} ago"
+        words = f"ends in {format_duration(ends)}" if ends > timedelta(0) else f"ended {format_duration(-ends)} ago"
         remarks["IN_FLIGHT"] = f"first lease {words}"
     return remarks
 
@@ -143,7 +143,7 @@ def _no_relay(stats: Stats) -> list[str]:
     if not pending or any(relay.seen <= SILENT for relay in stats.relays):
         return []
     if stats.relays:
-        ago = in_words(min(relay.seen for relay in stats.relays))
+        ago = format_duration(min(relay.seen for relay in stats.relays))
         return [f"no relay has sent a heartbeat for {ago}: pending events wait until one is running again"]
     return ["no relay is running: pending events wait until one is started (redbox relay --to URL)"]
 

@@ -14,7 +14,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from redbox import __version__
-from redbox.arguments import one_of, positive_duration, shown, whole_number
+from redbox.arguments import one_of, shown, whole_number
+from redbox.durations import positive_duration
 from redbox.errors import InvalidURL, NotPublished, Reject, UsageError
 from redbox.events import Claim, is_reserved_header
 from redbox.publishers import cloudevents

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from redbox.arguments import LONGEST
+from redbox.durations import LONGEST
 from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
 from redbox.events import Claim
 from redbox.relay.breaker import Breaker, Circuit

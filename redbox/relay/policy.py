@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final, Literal
 
 import msgspec
 
-from redbox.arguments import duration, one_of, positive_duration, whole_number
+from redbox.arguments import one_of, whole_number
 from redbox.backoff import Backoff
+from redbox.durations import Duration, duration, positive_duration
 from redbox.errors import UsageError
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 
@@ -22,7 +22,6 @@ POLL: Final = 2.0
 GRACE: Final = 10.0
 MOST: Final = 10**12  # attempts
 
-Duration = float | timedelta
 Keep = Literal["keep", "delete"]
 KeepDead = Literal["keep", "drop"]
 

@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -18,6 +17,7 @@ import anyio
 from redbox.backoff import Backoff
 from redbox.box import Box
 from redbox.box.claims import check_relay
+from redbox.durations import Duration
 from redbox.errors import StoreError, UsageError
 from redbox.publishers.registry import Target, open_target
 from redbox.relay import policy as defaults
@@ -31,7 +31,6 @@ from redbox.settings import LEASE
 
 logger = logging.getLogger("redbox.relay")
 
-Duration = float | timedelta
 LEAVE_GRACE = 0.5
 
 

@@ -50,7 +50,7 @@ def test_the_account_as_json(redbox: Redbox):
 def test_numbers_that_do_not_add_up_are_a_failure(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
     account = demo_play.account
 
-    async def one_too_many(box: Box, service: demo_play.Service, story: demo_play.Story) -> None:
+    async def one_too_many(box: Box, service: demo_play.OrderService, story: demo_play.Story) -> None:
         await box.put(Event("surplus"))
         await account(box, service, story)
 

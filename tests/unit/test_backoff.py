@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redbox import Backoff, Box, Event, Relay, UsageError
-from redbox.arguments import LONGEST
 from redbox.backoff import BASE, CAP
+from redbox.durations import LONGEST
 
 EVENT = Event("n")
 ERROR = RuntimeError("no")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from redbox import Backoff, Box, Event, Phase, Relay
-from redbox.cli.demo.service import Service
+from redbox.cli.demo.service import OrderService
 from redbox.cli.demo.story import Story, watch
 from redbox.errors import RedboxError
 from redbox.publishers.registry import open_publisher
@@ -23,7 +23,7 @@ POLL: Final = 0.05
 
 async def play(data: str, story: Story) -> None:
     """Runs the demo on an embedded server in the directory `data`, and checks the numbers at the end."""
-    service = Service()
+    service = OrderService()
     await service.start()
     async with Box.open(f"embedded:{data}", name="demo") as box:
         try:
@@ -36,7 +36,7 @@ async def play(data: str, story: Story) -> None:
 class _Demo:
     """Puts orders, relays them, and replays the one order that the service rejects."""
 
-    def __init__(self, box: Box, service: Service, story: Story) -> None:
+    def __init__(self, box: Box, service: OrderService, story: Story) -> None:
         self._box = box
         self._service = service
         self._story = story
@@ -89,7 +89,7 @@ class _Demo:
             await asyncio.sleep(POLL)
 
 
-async def account(box: Box, service: Service, story: Story) -> None:
+async def account(box: Box, service: OrderService, story: Story) -> None:
     """Compares the counts of the box with each other and with those of the service."""
     story.step("The account")
     stats = await box.stats()

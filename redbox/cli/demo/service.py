@@ -10,7 +10,7 @@ FAILS_EVERY: Final = 3
 ANSWER_SECONDS: Final = 0.15
 
 
-class Service:
+class OrderService:
     """Accepts orders at /orders. Until it is repaired, every third request fails, and orders with a negative amount are
     rejected."""
 

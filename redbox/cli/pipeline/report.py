@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from redbox.cli.durations import MOMENT, in_words
 from redbox.cli.filters import resolved
+from redbox.cli.parameters import MOMENT
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.session import Session, pass_session
+from redbox.durations import format_duration
 
 
 @click.command("report")
@@ -57,7 +58,7 @@ def report_command(
                 archived = read_archive(running, archive, box=session.box_name)
             done = report(running, Address(session.url, session.box_name), to, archive=archived, **between)
         seconds = time.monotonic() - before
-        late = "" if done.p99_ms is None else f", p99 latency {in_words(timedelta(milliseconds=done.p99_ms))}"
+        late = "" if done.p99_ms is None else f", p99 latency {format_duration(timedelta(milliseconds=done.p99_ms))}"
         told = f"{done.page}: {done.events:,} events, {done.published:,} published, {done.dead:,} dead{late};"
         summary(
             session, spark, seconds, told, rows=done.events, page=done.page, tables=done.tables, events=done.events,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from redbox.cli.output import echo_json
-from redbox.cli.pairs import name_value_pairs
+from redbox.cli.parameters import name_value_pairs
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from redbox.cli.durations import in_words
+from redbox.durations import format_duration
 
 if TYPE_CHECKING:
     from redbox.box.reports import Stats
@@ -42,7 +41,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.available:,} available ({self._why(problem)})" if self.available else "",
             f"{self.in_flight:,} in flight at other relays" if self.in_flight else "",
         ]
-        due = "" if self.next_due is None else f"; the next is due in {in_words(timedelta(seconds=self.next_due))}"
+        due = "" if self.next_due is None else f"; the next is due in {format_duration(self.next_due)}"
         are = "event is" if self.count == 1 else "events are"
         return f"{self.count:,} {are} left: {', '.join(part for part in parts if part)}{due}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from redbox.cli.durations import parse_duration
+from redbox.durations import parse_duration
 
 if TYPE_CHECKING:
     from redbox.backoff import Backoff
@@ -55,11 +55,6 @@ def parse_attempts(value: int | str) -> int | None:
     return value
 
 
-def parse_length(value: float | str) -> timedelta:
-    """A duration as text, or a number of seconds."""
-    return parse_duration(value if isinstance(value, str) else repr(value))
-
-
 def parse_limit(value: float | str) -> timedelta | None:
     """A duration, or `unlimited`: None."""
-    return None if value == UNLIMITED else parse_length(value)
+    return None if value == UNLIMITED else parse_duration(value)

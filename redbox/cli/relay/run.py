@@ -8,15 +8,14 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 import msgspec
 
 from redbox.cli import logs, process
-from redbox.cli.durations import in_words
 from redbox.cli.relay.leftovers import Leftovers, leftovers
+from redbox.durations import format_duration
 from redbox.errors import BoxPaused, StoreError
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ class RelayRun:
             problem = summary.stuck
         left = await _leftovers(relay) if self._once else None
         self._ended[relay] = Ended(relay, summary, problem, left)
-        took = in_words(timedelta(seconds=self.seconds))
+        took = format_duration(self.seconds)
         logger.info("ended after %s: %s", took, in_counts(summary), extra=counts(summary))
         if left is not None and left.count:
             logger.info(left.in_words(problem))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from redbox.cli.durations import in_words
 from redbox.cli.placeholders import expand_options, expand_url
-from redbox.cli.relay.retry_option import parse_attempts, parse_length, parse_limit, parse_retry
+from redbox.cli.relay.retry_option import parse_attempts, parse_limit, parse_retry
+from redbox.durations import format_duration, parse_duration
 from redbox.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ Options = dict[str, str | int | float | bool]
 #: Setting → how its text is read. What is not here goes to the relay as it is.
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "attempts": parse_attempts,
-    "max_age": parse_length,
-    "lease": parse_length,
+    "max_age": parse_duration,
+    "lease": parse_duration,
     "time_limit": parse_limit,
-    "grace": parse_length,
+    "grace": parse_duration,
 }
 _AS_THEY_ARE: Final = ("concurrency", "batch", "on_success", "on_dead")
 
@@ -123,8 +123,8 @@ class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         parts = [
             f"retry {self.retry or 'exp:1s..5m'}",
             "any number of attempts" if attempts is None else f"{attempts} attempt{'s' if attempts > 1 else ''}",
-            *([] if self.max_age is None else [f"not after {in_words(parse_length(self.max_age))}"]),
-            f"lease {in_words(parse_length(LEASE if self.lease is None else self.lease))}",
+            *([] if self.max_age is None else [f"not after {format_duration(parse_duration(self.max_age))}"]),
+            f"lease {format_duration(parse_duration(LEASE if self.lease is None else self.lease))}",
             f"{self.concurrency or defaults.CONCURRENCY} at once",
             *(["published events are deleted"] if self.on_success == "delete" else []),
             *(["dead events are dropped"] if self.on_dead == "drop" else []),
