@@ -87,7 +87,7 @@ def _decoded(text: Any) -> bytes:
 
 
 def _holds(encoded: bytes, content_type: Any, value: Any) -> bool:
-    """Whether a printed payload and its bytes agree; redbox prints null for bytes that JSON cannot show."""
+    """Whether a printed payload and its bytes agree; redbox prints null for bytes that JSON cannot represent."""
     json_expected = isinstance(content_type, str) and is_json(content_type)
     try:
         decoded = msgspec.json.decode(encoded) if json_expected or value is not None else None
@@ -99,7 +99,7 @@ def _holds(encoded: bytes, content_type: Any, value: Any) -> bool:
 
 
 def _same_json(left: Any, right: Any) -> bool:
-    """Equality of JSON values; unlike ==, it tells true from 1."""
+    """Whether two JSON values are equal; unlike with ==, true is not 1."""
     pairs = [(left, right)]
     while pairs:
         one, other = pairs.pop()

@@ -79,12 +79,12 @@ class _Handler(logging.StreamHandler[Any]):
 
 
 @contextmanager
-def to_stderr(how: Format, level: int, *, name_box: bool = False) -> Iterator[None]:
+def to_stderr(form: Format, level: int, *, name_box: bool = False) -> Iterator[None]:
     """While the block runs, logs redbox at `level` and above, and other libraries at WARNING and above. With `name_box`
     each text record begins with its box."""
     handler = _Handler(sys.stderr)
     terminal = sys.stderr.isatty()
-    handler.setFormatter(JSONFormatter(terminal) if how == "json" else TextFormatter(terminal, name_box=name_box))
+    handler.setFormatter(JSONFormatter(terminal) if form == "json" else TextFormatter(terminal, name_box=name_box))
     root, ours = logging.getLogger(), logging.getLogger("redbox")
     before = root.level, ours.level
     root.addHandler(handler)

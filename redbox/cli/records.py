@@ -84,7 +84,7 @@ def key_of(record: Record) -> str:
 
 
 def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
-    """What the phase of the event means, and what happens next."""
+    """The phase of the event as a sentence, with the next step."""
 
     def since(moment: datetime | None) -> str:
         return format_duration(now - (moment or now))

@@ -1,4 +1,4 @@
-"""The command line in this process, on a store in memory that one test's commands share."""
+"""Runs the command line in this process, on a store in memory that the commands of one test share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _stores = (f"memory:cli-{number}" for number in itertools.count())
 
 
 class Redbox:
-    """Runs commands, and code of the library beside them."""
+    """Runs commands, and library code on the same store."""
 
     def __init__(self) -> None:
         self.url = next(_stores)
@@ -39,7 +39,7 @@ class Redbox:
         return [json.loads(line) for line in self("--json", *args, **options).stdout.splitlines()]
 
     def error(self, *args: str, code: int, **options: Any) -> str:
-        """The one sentence on stderr."""
+        """Runs a command that fails; returns its one sentence on stderr."""
         result = self(*args, code=code, **options)
         assert result.stdout == ""
         notes = "lasts only as long as this command"
@@ -61,7 +61,7 @@ class Redbox:
         self.within(lambda opened: opened.put_many(events), box)
 
     def kill(self, *events: Event, reason: str = "HTTP 500") -> None:
-        """Puts events and lets them die; nothing else may be available."""
+        """Puts events and kills them; no other event may be available."""
 
         async def run(box: Box) -> None:
             await box.put_many(events)

@@ -1,4 +1,4 @@
-"""What all commands share: global options, help, errors and exit codes."""
+"""Everything that commands share: global options, help, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_command_has_help_with_examples(path: tuple[str, ...]):
     [path for path in commands() if path[0] not in ("relay", "pipeline")],
     ids=" ".join,
 )
-def test_the_list_of_commands_cuts_no_first_line(path: tuple[str, ...]):
+def test_the_list_of_commands_shows_first_lines_in_full(path: tuple[str, ...]):
     command: click.Command | None = cli
     for name in path:
         assert isinstance(command, click.Group)
@@ -55,13 +55,13 @@ def test_the_list_of_commands_cuts_no_first_line(path: tuple[str, ...]):
     assert command.get_short_help_str(60) == first
 
 
-def test_relative_times_are_explained_where_they_are_taken():
+def test_commands_that_take_relative_times_explain_them():
     for path in (("list",), ("dead", "list"), ("dead", "replay")):
         shown = " ".join(CliRunner().invoke(cli, [*path, "--help"]).stdout.split())
         assert "Relative times: `1h` is an hour ago, `+1h` an hour from now." in shown
 
 
-def test_the_commands_are_listed_in_their_order():
+def test_the_help_lists_the_commands_in_order():
     listed = CliRunner().invoke(cli, ["--help"]).stdout.partition("Commands:\n")[2]
     assert [line.split()[0] for line in listed.splitlines()] == list(COMMANDS)
 
@@ -71,14 +71,14 @@ def test_version(redbox: Redbox):
     assert redbox.json("--version") == {"version": package.__version__}
 
 
-def test_no_command_is_wrong_usage_and_shows_the_help(redbox: Redbox):
+def test_without_a_command_the_help_is_shown_as_wrong_usage(redbox: Redbox):
     assert "Examples:" in redbox(code=2, url=None).stderr
 
 
 # --- which store -----------------------------------------------------------------------------------------------
 
 
-def test_without_a_store_it_says_what_to_set(redbox: Redbox):
+def test_without_a_store_the_error_names_the_url_option(redbox: Redbox):
     message = redbox.error("list", url=None, code=2)
     assert "give --url before the command or set $REDBOX_URL, e.g. redis://localhost:6379/0" in message
     assert os.listdir() == []
@@ -92,7 +92,7 @@ def test_url_and_box_come_from_the_environment(redbox: Redbox, monkeypatch: pyte
     assert redbox.json("--box", "orders", "stats")["totals"] == {"put": 1}
 
 
-def test_the_directory_here_is_used_and_told(redbox: Redbox):
+def test_the_local_directory_is_used_with_a_note(redbox: Redbox):
     Path(".redbox").mkdir()
     result = redbox("put", "a", url=None)
     assert "using embedded:./.redbox, since neither --url nor $REDBOX_URL is set" in result.stderr
@@ -102,7 +102,7 @@ def test_the_directory_here_is_used_and_told(redbox: Redbox):
 
 
 @pytest.mark.parametrize("path", [("list",), ("stats",), ("boxes",), ("show", "x"), ("dead", "list")])
-def test_reading_makes_no_directory(redbox: Redbox, path: tuple[str, ...]):
+def test_reading_creates_no_directory(redbox: Redbox, path: tuple[str, ...]):
     assert "there is no directory ./data" in redbox.error(*path, url="embedded:./data", code=1)
     assert os.listdir() == []
 
@@ -110,7 +110,7 @@ def test_reading_makes_no_directory(redbox: Redbox, path: tuple[str, ...]):
 @pytest.mark.parametrize(
     "path", [("list",), ("stats",), ("show", "x"), ("dead", "list"), ("dead", "replay", "x")], ids=" ".join
 )
-def test_reading_makes_no_box(redbox: Redbox, path: tuple[str, ...]):
+def test_reading_creates_no_box(redbox: Redbox, path: tuple[str, ...]):
     assert "there is no box 'default'" in (message := redbox.error(*path, code=1))
     assert "it has no boxes yet; `redbox put` creates one" in message
     redbox.put(Event("a"), box="orders")
@@ -140,14 +140,14 @@ def test_wrong_usage(redbox: Redbox, path: tuple[str, ...], message: str):
 
 
 @pytest.mark.parametrize("url", ["bogus", "ftp://x", "redis://localhost:port"])
-def test_a_url_that_cannot_be_right_is_wrong_usage(redbox: Redbox, url: str):
+def test_an_invalid_url_is_wrong_usage(redbox: Redbox, url: str):
     redbox.error("list", url=url, code=2)
 
 
 @pytest.mark.parametrize(
     "path", [("list",), ("put", "a"), ("boxes",), ("conform",), ("dead", "replay", "x")], ids=" ".join
 )
-def test_a_store_that_is_not_there(redbox: Redbox, path: tuple[str, ...]):
+def test_an_unreachable_store_has_its_own_exit_code(redbox: Redbox, path: tuple[str, ...]):
     message = redbox.error(*path, url=NOWHERE, code=3)
     assert message.startswith(f"{NOWHERE} cannot be reached")
     assert "check --url or $REDBOX_URL, and that the server is running" in message
@@ -163,7 +163,7 @@ def test_a_store_that_is_not_there(redbox: Redbox, path: tuple[str, ...]):
         (KeyboardInterrupt(), 1, "stopped before it finished"),
     ],
 )
-def test_any_failure_is_a_sentence_and_a_code(
+def test_every_failure_is_a_sentence_and_an_exit_code(
     redbox: Redbox, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
 ):
     def fail(*args: object) -> None:
@@ -171,9 +171,9 @@ def test_any_failure_is_a_sentence_and_a_code(
 
     monkeypatch.setattr("redbox.cli.session.Session.open", fail)
     assert redbox.error("put", "a", code=code).startswith(message)
-    told = json.loads(redbox("--json", "put", "a", code=code).stderr.splitlines()[-1])
-    assert told["exit_code"] == code
-    assert told["message"].startswith(message)
+    reported = json.loads(redbox("--json", "put", "a", code=code).stderr.splitlines()[-1])
+    assert reported["exit_code"] == code
+    assert reported["message"].startswith(message)
 
 
 def test_debug_shows_the_traceback_as_well(redbox: Redbox):
@@ -191,5 +191,5 @@ def test_errors_as_json(redbox: Redbox):
     assert away["message"].startswith(f"{NOWHERE} cannot be reached")
 
 
-def test_secrets_in_the_url_are_not_told(redbox: Redbox):
+def test_secrets_in_the_url_are_not_printed(redbox: Redbox):
     assert "hunter2" not in redbox.error("list", url="redis://:hunter2@localhost:1/0", code=3)

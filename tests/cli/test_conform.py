@@ -1,4 +1,4 @@
-"""`redbox conform`: only that it runs the suite; what the suite says is the suite's business."""
+"""`redbox conform` runs the suite; the suite itself is tested elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE = "test_claim_and_ack"
 
 
 def conform(*arguments: str, as_json: bool = False) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, since pytest within pytest shares too much."""
+    """Runs in its own process, since pytest within pytest shares too much."""
     flags = ["--json"] if as_json else []
     return subprocess.run(
         [sys.executable, "-m", "redbox", *flags, "--url", "memory:", "conform", *arguments],
@@ -27,9 +27,9 @@ def conform(*arguments: str, as_json: bool = False) -> subprocess.CompletedProce
 
 @pytest.fixture(autouse=True)
 def _elsewhere(redbox: Redbox) -> None:
-    """A directory with pytest settings and a conftest.py that are not meant for us."""
+    """A directory whose pytest settings and conftest.py must be ignored."""
     Path("pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
-    Path("conftest.py").write_text("raise SystemExit('the conftest.py of somebody else')\n")
+    Path("conftest.py").write_text("raise SystemExit('the conftest.py of another project')\n")
 
 
 def test_it_runs_the_suite_and_prints_the_table():
@@ -47,7 +47,7 @@ def test_as_json():
     assert done.returncode == 0
 
 
-def test_no_test_is_no_success():
+def test_running_no_test_is_a_failure():
     assert conform("-k", "there_is_no_such_test").returncode == 1
 
 

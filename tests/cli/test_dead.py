@@ -17,115 +17,115 @@ def count(redbox: Redbox, phase: Phase) -> int:
 
 
 @pytest.fixture
-def graves(redbox: Redbox) -> Redbox:
+def dead_events(redbox: Redbox) -> Redbox:
     """Three dead events."""
     redbox.kill(Event("user.created", event_id="d1"), Event("user.deleted", event_id="d2"), reason="HTTP 500: boom")
     redbox.kill(Event("order.paid", event_id="d3", unique_key="u"), reason="timeout")
     return redbox
 
 
-def test_list(graves: Redbox):
-    header, *rows = graves("dead", "list").stdout.splitlines()
+def test_list(dead_events: Redbox):
+    header, *rows = dead_events("dead", "list").stdout.splitlines()
     assert header.split() == ["ID", "TYPE", "DIED", "ATTEMPTS", "KEY", "LAST", "ERROR"]
     assert [row.split()[0] for row in rows] == ["d1", "d2", "d3"]
     assert rows[0].endswith("1       HTTP 500: boom")
-    assert [event["event_id"] for event in graves.lines("dead", "list", "--type", "user.*")] == ["d1", "d2"]
-    assert [event["event_id"] for event in graves.lines("dead", "list", "--error", "TIMEOUT")] == ["d3"]
-    assert "there may be more" in graves("dead", "list", "--limit", "1").stderr
-    assert "no dead events match the filters" in graves("dead", "list", "--until", "1h").stderr
+    assert [event["event_id"] for event in dead_events.lines("dead", "list", "--type", "user.*")] == ["d1", "d2"]
+    assert [event["event_id"] for event in dead_events.lines("dead", "list", "--error", "TIMEOUT")] == ["d3"]
+    assert "there may be more" in dead_events("dead", "list", "--limit", "1").stderr
+    assert "no dead events match the filters" in dead_events("dead", "list", "--until", "1h").stderr
 
 
-def test_none_is_dead(redbox: Redbox):
+def test_a_box_without_dead_events(redbox: Redbox):
     redbox.put(Event("a"))
     assert "there are no dead events" in redbox("dead", "list").stderr
 
 
-# --- which -----------------------------------------------------------------------------------------------------
+# --- selection -------------------------------------------------------------------------------------------------
 
 
-def test_by_id(graves: Redbox):
-    assert graves("dead", "replay", "d1").stdout == "1 event replayed\n"
-    assert (count(graves, Phase.DEAD), count(graves, Phase.AVAILABLE)) == (2, 1)
+def test_replay_by_id(dead_events: Redbox):
+    assert dead_events("dead", "replay", "d1").stdout == "1 event replayed\n"
+    assert (count(dead_events, Phase.DEAD), count(dead_events, Phase.AVAILABLE)) == (2, 1)
 
 
-def test_by_filter(graves: Redbox):
-    assert graves("dead", "replay", "--type", "user.*", "--yes").stdout == "2 events replayed\n"
-    assert count(graves, Phase.DEAD) == 1
+def test_replay_by_filter(dead_events: Redbox):
+    assert dead_events("dead", "replay", "--type", "user.*", "--yes").stdout == "2 events replayed\n"
+    assert count(dead_events, Phase.DEAD) == 1
 
 
-def test_all(graves: Redbox):
-    assert graves.json("dead", "replay", "--all", "--yes") == {
+def test_replay_all(dead_events: Redbox):
+    assert dead_events.json("dead", "replay", "--all", "--yes") == {
         "matched": 3, "replayed": 3, "dry_run": False, "refused": [],
     }  # fmt: skip
-    assert count(graves, Phase.AVAILABLE) == 3
+    assert count(dead_events, Phase.AVAILABLE) == 3
 
 
-def test_none_matches(graves: Redbox):
-    assert graves("dead", "replay", "--type", "x", "--yes").stdout == "0 events replayed\n"
-    assert count(graves, Phase.DEAD) == 3
+def test_replay_of_nothing(dead_events: Redbox):
+    assert dead_events("dead", "replay", "--type", "x", "--yes").stdout == "0 events replayed\n"
+    assert count(dead_events, Phase.DEAD) == 3
 
 
 @pytest.mark.parametrize(
     "arguments", [(), ("--all", "--type", "x"), ("d1", "--all"), ("d1", "--since", "1h")], ids=" ".join
 )
-def test_exactly_one_way_to_say_which(graves: Redbox, arguments: tuple[str, ...]):
-    assert "select events in one way: by ID, with --all, or with filters" in graves.error(
+def test_events_are_selected_in_exactly_one_way(dead_events: Redbox, arguments: tuple[str, ...]):
+    assert "select events in one way: by ID, with --all, or with filters" in dead_events.error(
         "dead", "replay", *arguments, "--yes", code=2
     )
-    assert count(graves, Phase.DEAD) == 3
+    assert count(dead_events, Phase.DEAD) == 3
 
 
-# --- how -------------------------------------------------------------------------------------------------------
+# --- confirmation, refusals and options ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.*")], ids=" ".join)
-def test_in_a_pipe_it_wants_yes_or_dry_run(graves: Redbox, arguments: tuple[str, ...]):
-    assert "add --yes or --dry-run" in graves.error("dead", "replay", *arguments, code=2)
-    assert "would be replayed" in graves("dead", "replay", *arguments, "--dry-run").stdout
-    assert count(graves, Phase.DEAD) == 3
-    graves("dead", "replay", *arguments, "--yes")
-    assert count(graves, Phase.DEAD) < 3
+def test_without_a_terminal_replay_requires_yes_or_dry_run(dead_events: Redbox, arguments: tuple[str, ...]):
+    assert "add --yes or --dry-run" in dead_events.error("dead", "replay", *arguments, code=2)
+    assert "would be replayed" in dead_events("dead", "replay", *arguments, "--dry-run").stdout
+    assert count(dead_events, Phase.DEAD) == 3
+    dead_events("dead", "replay", *arguments, "--yes")
+    assert count(dead_events, Phase.DEAD) < 3
 
 
 @pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.created")], ids=" ".join)
-def test_on_a_terminal_it_asks_however_many_are_selected(
-    graves: Redbox, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+def test_on_a_terminal_replay_asks_for_any_number_of_selected_events(
+    dead_events: Redbox, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(dead, "can_ask", lambda: True)
     events = "3 events" if arguments == ("--all",) else "1 event"
-    declined = graves("dead", "replay", *arguments, input="n\n", code=1)
+    declined = dead_events("dead", "replay", *arguments, input="n\n", code=1)
     assert f"Replay {events} of box 'default'?" in declined.stderr
     assert "nothing was replayed" in declined.stderr
-    assert count(graves, Phase.DEAD) == 3
-    assert graves("dead", "replay", *arguments, input="y\n").stdout == f"{events} replayed\n"
+    assert count(dead_events, Phase.DEAD) == 3
+    assert dead_events("dead", "replay", *arguments, input="y\n").stdout == f"{events} replayed\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_it_does_not_ask_about_ids_however_many(graves: Redbox, terminal: bool, monkeypatch: pytest.MonkeyPatch):
+def test_replay_by_id_never_asks(dead_events: Redbox, terminal: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dead, "can_ask", lambda: terminal)
-    replayed = graves("dead", "replay", "d1", "d2")
+    replayed = dead_events("dead", "replay", "d1", "d2")
     assert (replayed.stdout, "Replay" in replayed.stderr) == ("2 events replayed\n", False)
 
 
-def test_nothing_selected_is_not_asked_about(graves: Redbox, monkeypatch: pytest.MonkeyPatch):
+def test_replay_does_not_ask_when_nothing_is_selected(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(dead, "can_ask", lambda: True)
-    assert graves("dead", "replay", "--type", "nothing").stdout == "0 events replayed\n"
+    assert dead_events("dead", "replay", "--type", "nothing").stdout == "0 events replayed\n"
 
 
-def test_dry_run_tells_what_would_be_refused(graves: Redbox):
-    result = graves("dead", "replay", "d1", "nope", "--dry-run", code=1)
+def test_dry_run_lists_events_that_would_be_refused(dead_events: Redbox):
+    result = dead_events("dead", "replay", "d1", "nope", "--dry-run", code=1)
     assert result.stdout.startswith("1 event would be replayed\n")
     assert "nope     there is no such event" in result.stdout
 
 
-def test_the_refused_are_named_with_reasons(graves: Redbox):
+def test_refused_events_are_listed_with_reasons(dead_events: Redbox):
     async def more(box: Box) -> None:
         await box.put(Event("a", event_id="done"))
         await box.ack(await box.claim("relay-1"))
         await box.put(Event("a", event_id="holder", unique_key="u"))
 
-    graves.within(more)
-    result = graves("dead", "replay", "done", "nope", "holder", "d3", "d1", "--yes", code=1)
+    dead_events.within(more)
+    result = dead_events("dead", "replay", "done", "nope", "holder", "d3", "d1", "--yes", code=1)
     assert result.stdout.splitlines() == [
         "1 event replayed, 4 refused",
         "REFUSED  REASON",
@@ -134,25 +134,25 @@ def test_the_refused_are_named_with_reasons(graves: Redbox):
         "holder   the event is PENDING, not DEAD",
         "d3       another live event holds its unique_key: holder; --force replays it anyway",
     ]
-    told = graves.json("dead", "replay", "--key", "u", "--yes", code=1)
-    assert (told["matched"], told["replayed"]) == (1, 0)
-    assert told["refused"][0]["event_id"] == "d3"
-    assert told["refused"][0]["outcome"] == "CONFLICT"
-    assert graves("dead", "replay", "d3", "--force").stdout == "1 event replayed\n"
+    report = dead_events.json("dead", "replay", "--key", "u", "--yes", code=1)
+    assert (report["matched"], report["replayed"]) == (1, 0)
+    assert report["refused"][0]["event_id"] == "d3"
+    assert report["refused"][0]["outcome"] == "CONFLICT"
+    assert dead_events("dead", "replay", "d3", "--force").stdout == "1 event replayed\n"
 
 
-def test_attempts_start_anew_or_are_kept(graves: Redbox):
-    graves("dead", "replay", "d1")
-    graves("dead", "replay", "d2", "--keep-attempts", "--delay", "1h")
-    fresh, kept = graves.json("show", "d1"), graves.json("show", "d2")
+def test_attempts_are_excused_or_kept(dead_events: Redbox):
+    dead_events("dead", "replay", "d1")
+    dead_events("dead", "replay", "d2", "--keep-attempts", "--delay", "1h")
+    fresh, kept = dead_events.json("show", "d1"), dead_events.json("show", "d2")
     assert (fresh["attempts"], fresh["excused"], fresh["last_error"]) == (1, 1, None)
     assert fresh["phase"] == "AVAILABLE"
     assert (kept["attempts"], kept["last_error"], kept["phase"]) == (1, "HTTP 500: boom", "RETRY_SCHEDULED")
 
 
-def test_the_log_keeps_who_and_why(graves: Redbox):
-    graves("dead", "replay", "--type", "user.*", "--yes", "--why", "provider is back", "--rate", "1000")
-    (entry, *_) = graves.within(lambda box: box.operate.log())
+def test_the_log_records_the_operator_and_the_reason(dead_events: Redbox):
+    dead_events("dead", "replay", "--type", "user.*", "--yes", "--why", "provider is back", "--rate", "1000")
+    (entry, *_) = dead_events.within(lambda box: box.operate.log())
     assert (entry.action, entry.who, entry.why) == ("replay", pwd.getpwuid(os.getuid()).pw_name, "provider is back")
 
 
@@ -162,5 +162,5 @@ def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "fast"])
-def test_a_rate_that_cannot_be(graves: Redbox, rate: str):
-    assert "--rate" in graves.error("dead", "replay", "--all", "--yes", "--rate", rate, code=2)
+def test_an_invalid_rate_is_refused(dead_events: Redbox, rate: str):
+    assert "--rate" in dead_events.error("dead", "replay", "--all", "--yes", "--rate", rate, code=2)

@@ -23,7 +23,7 @@ def server() -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_the_story(redbox: Redbox):
+def test_the_demo_prints_every_step(redbox: Redbox):
     result = redbox("demo", url=None)
     text = result.stdout
     assert (result.stderr, "\x1b" in text) == ("", False)
@@ -37,7 +37,7 @@ def test_the_story(redbox: Redbox):
 
 
 @pytest.mark.usefixtures("server")
-def test_the_account_as_json(redbox: Redbox):
+def test_the_demo_as_json(redbox: Redbox):
     account = redbox.json("demo", url="redis://localhost:1/0")
     assert account["adds_up"] is True
     assert account["phases"]["COMPLETED"] == account["totals"]["put"] == 12
@@ -47,7 +47,7 @@ def test_the_account_as_json(redbox: Redbox):
 
 
 @pytest.mark.usefixtures("server")
-def test_numbers_that_do_not_add_up_are_a_failure(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
+def test_counts_that_do_not_add_up_are_a_failure(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
     account = demo_play.account
 
     async def one_too_many(box: Box, service: demo_play.OrderService, story: demo_play.Story) -> None:

@@ -1,4 +1,4 @@
-"""Command lines with values that are wrong: one sentence and exit code 1 or 2, never a traceback or "unexpected"."""
+"""Command lines with invalid values: one sentence and exit code 1 or 2, never a traceback or "unexpected"."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ VALUES = (LONE, "", "nan", "-1", "9" * 400, "\x1b[31m", "\u2028")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_wrong_value_is_one_sentence(redbox: Redbox, command: tuple[str, ...]):
+def test_an_invalid_value_is_reported_in_one_sentence(redbox: Redbox, command: tuple[str, ...]):
     redbox.put(Event("a", event_id="e1"))
     found = []
     for value in VALUES:
@@ -82,11 +82,11 @@ def test_a_wrong_value_is_one_sentence(redbox: Redbox, command: tuple[str, ...])
         where = [] if "--url" in command else ["--url", redbox.url]
         for form in ([], ["--json"]) if value in (LONE, "\x1b[31m", "\u2028") else ([],):
             result = CliRunner().invoke(cli, [*form, *where, *arguments])
-            said = result.stderr
-            if result.exit_code not in (0, 1, 2) or "unexpected" in said or "Traceback" in said or "\x1b" in said:
-                found.append(f"{arguments}: {result.exit_code} {said[:300]} {result.exception!r:.200}")
+            stderr = result.stderr
+            if result.exit_code not in (0, 1, 2) or "unexpected" in stderr or "Traceback" in stderr or "\x1b" in stderr:
+                found.append(f"{arguments}: {result.exit_code} {stderr[:300]} {result.exception!r:.200}")
             elif result.exit_code and form:
-                json.loads(said.strip("\n").split("\n")[-1])
+                json.loads(stderr.strip("\n").split("\n")[-1])
     assert found == []
 
 

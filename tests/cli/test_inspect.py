@@ -83,7 +83,7 @@ def test_filters(full: Redbox, filters: tuple[str, ...], found: list[str]):
         assert "no events match the filters" in full("list", *filters).stderr
 
 
-def test_so_long_ago(redbox: Redbox):
+def test_relative_times(redbox: Redbox):
     async def fill(box: Box) -> None:
         await box.put(Event("a", event_id="old"))
         await advance(box, hours=2)
@@ -94,7 +94,7 @@ def test_so_long_ago(redbox: Redbox):
     assert ids(redbox, "--since", "1h") == ["new"]
 
 
-def test_going_on_with_a_cursor(redbox: Redbox):
+def test_a_cursor_continues_a_listing(redbox: Redbox):
     redbox.put(*(Event("a", event_id=f"e{n}") for n in range(5)))
     seen, cursor = [], []
     for _ in range(3):
@@ -108,9 +108,7 @@ def test_going_on_with_a_cursor(redbox: Redbox):
 
 
 @pytest.mark.parametrize("command", [("list",), ("dead", "list")], ids=" ".join)
-def test_json_is_not_cut_and_is_printed_page_by_page(
-    redbox: Redbox, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-):
+def test_json_lists_all_events_page_by_page(redbox: Redbox, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
     async def fill(box: Box) -> None:
         await box.put_many([Event("a", event_id=f"e{n:03}") for n in range(230)])
         while claims := await box.claim("relay-1", limit=100):
@@ -175,7 +173,7 @@ def test_the_phase_in_words(full: Redbox, event_id: str, words: str):
     assert f"phase         {words}" in full("show", event_id).stdout
 
 
-def test_the_phase_of_what_is_stuck(redbox: Redbox):
+def test_the_phase_of_an_expired_claim_and_in_a_paused_box(redbox: Redbox):
     async def fill(box: Box) -> None:
         await box.put(Event("a", event_id="late"))
         await box.claim("relay-1", lease=30)
@@ -244,9 +242,9 @@ def test_an_event_whose_body_is_missing_is_shown_as_damaged(redbox: Redbox):
     redbox.within(lambda box: box._store.exchange([("DEL", keys.body("default", "e1"))]))
     _, first, second = redbox("list").stdout.splitlines()
     assert (first.split()[:3], second.split()[:3]) == (["e1", "a", "DAMAGED"], ["e2", "a", "AVAILABLE"])
-    told = redbox.json("show", "e1")
-    assert (told["damaged"], told["payload"], "payload_base64" in told) == (True, None, False)
-    assert told["problem"] == "event e1 cannot be read: its stored body is missing"
+    shown = redbox.json("show", "e1")
+    assert (shown["damaged"], shown["payload"], "payload_base64" in shown) == (True, None, False)
+    assert shown["problem"] == "event e1 cannot be read: its stored body is missing"
     assert redbox.json("show", "e2")["damaged"] is False
     text = redbox("show", "e1").stdout
     assert "DAMAGED: event e1 cannot be read: its stored body is missing; it cannot be delivered" in text
@@ -258,8 +256,8 @@ def test_an_event_of_a_newer_version_is_not_damaged(redbox: Redbox):
     redbox.put(Event("a", event_id="e1"))
     newer = msgspec.msgpack.encode([99, "a"])
     redbox.within(lambda box: box._store.exchange([("SET", keys.body("default", "e1"), newer)]))
-    told = redbox.json("show", "e1")
-    assert (told["damaged"], told["phase"]) == (False, "AVAILABLE")
+    shown = redbox.json("show", "e1")
+    assert (shown["damaged"], shown["phase"]) == (False, "AVAILABLE")
     assert "written by a newer redbox" in redbox("show", "e1").stdout
 
 

@@ -35,7 +35,7 @@ def pipe(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]
 
 
 def terminal(*arguments: str, typed: str = "") -> tuple[int, str]:
-    """Runs it on a pseudo-terminal of 100 columns; returns the exit code and all that was shown."""
+    """Runs a command on a pseudo-terminal of 100 columns; returns the exit code and the output."""
     pid, screen = pty.fork()
     if pid == 0:
         os.environ |= {"TERM": "xterm-256color", "COLUMNS": "100"}
@@ -47,7 +47,7 @@ def terminal(*arguments: str, typed: str = "") -> tuple[int, str]:
             continue
         try:
             part = os.read(screen, 65536)
-        except OSError:  # its end, on Linux
+        except OSError:  # the end of the output, on Linux
             break
         if not part:
             break
@@ -67,7 +67,7 @@ def imported_by(*arguments: str) -> set[str]:
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("put", "--help"), ("relay", "--help"), ("--version",)], ids=" ".join
 )
-def test_help_is_quick_since_nothing_slow_is_imported(redbox: Redbox, arguments: tuple[str, ...]):
+def test_help_imports_no_slow_module(redbox: Redbox, arguments: tuple[str, ...]):
     slow = {"redis", "asyncio", "rich", "anyio", "pytest", "msgspec", "fakeredis"}
     assert imported_by(*arguments) & slow == set()
 
@@ -78,7 +78,7 @@ def test_from_a_checkout_and_as_a_command(redbox: Redbox):
         assert done.stdout.startswith("redbox ")
 
 
-def test_put_and_look_in_a_pipe(url: str):
+def test_put_and_show_in_a_pipe(url: str):
     put = pipe("--url", url, "put", "user.created", '{"id": 42}')
     assert (put.returncode, put.stderr) == (0, "")
     event_id = put.stdout.strip()
@@ -90,7 +90,7 @@ def test_put_and_look_in_a_pipe(url: str):
     assert pipe("--url", "redis://localhost:1", "stats").returncode == 3
 
 
-def test_a_reader_that_has_seen_enough_is_no_error_message(url: str):
+def test_a_reader_that_closes_the_pipe_causes_no_error_message(url: str):
     lines = "".join(f'{{"event_type": "a", "event_id": "e{n}"}}\n' for n in range(5000))
     assert pipe("--url", url, "put", "--many", input=lines).returncode == 0
     with subprocess.Popen(
@@ -104,7 +104,7 @@ def test_a_reader_that_has_seen_enough_is_no_error_message(url: str):
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("--json", "list"), ("boxes",), ("--version",)], ids=" ".join)
-def test_results_that_cannot_be_written_are_one_sentence(url: str, arguments: tuple[str, ...]):
+def test_a_failed_write_of_results_is_reported_in_one_sentence(url: str, arguments: tuple[str, ...]):
     assert pipe("--url", url, "put", "a").returncode == 0
     for redirection, reason in (
         (">/dev/full", "cannot write to standard output: No space left on device"),
@@ -117,7 +117,7 @@ def test_results_that_cannot_be_written_are_one_sentence(url: str, arguments: tu
         assert reason in line
 
 
-def test_a_locale_without_arrows(url: str):
+def test_an_encoding_without_arrows(url: str):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     pipe("--url", url, "put", "a", "→", "--content-type", "text/plain", "--id", "e1")
     assert pipe("--url", url, "show", "e1", env=environment).returncode == 0
@@ -134,7 +134,7 @@ def test_on_a_terminal(url: str):
 
     code, shown = terminal("--url", url, "list")
     assert "\x1b[36mAVAILABLE" in shown
-    assert "ERROR" not in shown  # a column that holds nothing
+    assert "ERROR" not in shown  # an empty column
     code, shown = terminal("--url", url, "stats")
     assert "█" * 20 in shown
 
@@ -142,7 +142,7 @@ def test_on_a_terminal(url: str):
     assert "\x1b" not in shown
 
 
-#: What a terminal obeys, or shows in another order than it is written: ESC, DEL, C1, bidi, and beyond 16 bits.
+#: Characters that a terminal obeys or reorders: ESC, DEL, C1, bidi, and beyond 16 bits.
 HOSTILE = "\x1b[2J\x7f\x9b31m\u202e\u2066\u200f\U000e0001é\u4e2d"
 RAW = "\x1b\x7f\x9b\u202e\u2066\u200f\U000e0001"
 
@@ -155,7 +155,7 @@ def test_json_on_a_terminal_holds_no_control_characters(url: str):
     assert not set(RAW) & set(shown)
     assert json.loads(shown)["payload"] == {"n": HOSTILE}
     assert "é\u4e2d" in shown
-    assert "\u202e" in pipe("--url", url, "--json", "list").stdout  # a program gets it as it is
+    assert "\u202e" in pipe("--url", url, "--json", "list").stdout  # a program gets it unescaped
     code, shown = terminal("--url", url, "relay", "--once", "--quiet", "--to", "stdout:")
     assert code == 0
     assert not set(RAW) & set(shown)
@@ -171,7 +171,7 @@ def test_an_error_on_a_terminal_holds_no_control_characters(url: str):
         assert not set(RAW) & set(shown), shown
 
 
-def test_it_asks_on_a_terminal(url: str):
+def test_replay_asks_on_a_terminal(url: str):
     async def die() -> None:
         async with Box.open(url) as box:
             await box.put_many([Event("a", event_id="d1"), Event("a", event_id="d2")])

@@ -39,7 +39,7 @@ def test_put_as_json(redbox: Redbox):
     assert receipt == {"event_id": "e1", "created": True, "durability": "server", **nothing}
 
 
-def test_every_option_arrives(redbox: Redbox):
+def test_every_option_is_stored(redbox: Redbox):
     redbox(
         "put", "a", "1", "--id", "e1", "--header", "source=cli", "--header", "x=a=b", "--metadata", "who=me",
         "--partition-key", "p", "--ordering-key", "o", "--unique-key", "u", "--unique-scope", "untouched",
@@ -74,7 +74,7 @@ def test_no_payload_is_null_or_empty(redbox: Redbox):
     assert stored(redbox, "text").event.payload == b""
 
 
-def test_another_content_type_is_taken_as_it_is(redbox: Redbox):
+def test_a_payload_of_another_content_type_is_stored_unchanged(redbox: Redbox):
     binary = bytes(range(256))
     redbox("put", "a", "-", "--id", "bin", "--content-type", "application/octet-stream", input=binary)
     redbox("put", "a", "{not json", "--id", "text", "--content-type", "text/plain")
@@ -102,17 +102,17 @@ def test_another_content_type_is_taken_as_it_is(redbox: Redbox):
         (("--many", "@"), "write the name of the file after @"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_put(redbox: Redbox, arguments: tuple[str, ...], message: str):
+def test_invalid_arguments_are_reported_and_nothing_is_put(redbox: Redbox, arguments: tuple[str, ...], message: str):
     Path("f.txt").write_text("no")
     assert re.search(message, redbox.error("put", *arguments, code=2))
     assert redbox("boxes").stdout == ""
 
 
-def test_a_file_that_is_not_there(redbox: Redbox):
+def test_a_missing_file_is_reported(redbox: Redbox):
     assert redbox.error("put", "a", "@nofile", code=1) == "nofile: No such file or directory"
 
 
-def test_a_repeated_put_changes_nothing_and_says_so(redbox: Redbox):
+def test_a_repeated_put_changes_nothing_and_is_noted(redbox: Redbox):
     redbox("put", "a", "1", "--id", "e1")
     again = redbox("put", "a", "1", "--id", "e1")
     assert again.stdout == "e1\n"
@@ -196,7 +196,7 @@ def test_many_from_a_file_in_batches_and_in_order(redbox: Redbox):
         ({"event_type": "a", "payload": "x" * MAX_PAYLOAD}, "payload: is 1,048,578 bytes"),
     ],
 )
-def test_a_wrong_line_is_named_and_those_before_it_are_put(redbox: Redbox, line: Any, message: str):
+def test_an_invalid_line_is_reported_and_the_lines_before_it_are_put(redbox: Redbox, line: Any, message: str):
     text = ndjson({"event_type": "a", "event_id": "before"}, line, {"event_type": "a", "event_id": "after"})
     result = redbox("put", "--many", input=text, code=1)
     assert result.stdout == "before\n"
@@ -233,7 +233,7 @@ PAYLOADS = {
 
 @pytest.mark.req("EM-1", "EM-3")
 @pytest.mark.parametrize("where", ["another box", "the same box", "the same box after a drop"])
-def test_what_dead_list_prints_can_be_put(redbox: Redbox, where: str):
+def test_lines_printed_by_dead_list_can_be_put(redbox: Redbox, where: str):
     events = [
         Event(
             "user.created", payload, event_id=name, content_type=content_type, headers={"x-h": "ü"},
@@ -285,7 +285,7 @@ CLASH = "line 1: payload and payload_base64 differ: remove payload_base64 to put
         (b"\xfc", "text/plain; charset=latin-1", "other"),
     ],
 )
-def test_a_repaired_payload_is_never_undone_by_the_stored_bytes(
+def test_stored_bytes_never_replace_an_edited_payload(
     redbox: Redbox, stored_bytes: bytes, content_type: str, edit: Any
 ):
     redbox.kill(Event("a", stored_bytes, event_id="e1", content_type=content_type))
@@ -326,12 +326,12 @@ def test_a_damaged_event_is_not_put_without_its_payload(redbox: Redbox):
     assert "line 1: this event cannot be put: event e1 cannot be read" in error
 
 
-def test_many_wants_a_source_and_nothing_else(redbox: Redbox):
+def test_many_takes_only_a_source(redbox: Redbox):
     assert "give - for stdin or @FILE" in redbox.error("put", "--many", "user.created", code=2)
     assert "give - for stdin or @FILE" in redbox.error("put", "--many", "@f", "x", code=2)
     assert "--delay cannot be combined with --many" in redbox.error("put", "--many", "--delay", "1s", code=2)
     assert redbox.error("put", "--many", "@nofile", code=1) == "nofile: No such file or directory"
 
 
-def test_nothing_is_nothing(redbox: Redbox):
+def test_many_accepts_empty_input(redbox: Redbox):
     assert "0 put" in redbox("put", "--many", "-", input="").stderr

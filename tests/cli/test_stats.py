@@ -53,7 +53,7 @@ def test_stats_as_json(redbox: Redbox):
     assert stats["totals"]["put"] == 6
 
 
-def test_events_without_a_live_relay_are_pointed_out(redbox: Redbox):
+def test_pending_events_without_a_live_relay_are_a_warning(redbox: Redbox):
     redbox.put(Event("a", delay=3600))
     words = "no relay is running: pending events wait until one is started (redbox relay --to URL)"
     assert words in redbox("stats").stdout
@@ -72,14 +72,14 @@ def test_an_empty_box_needs_no_relay(redbox: Redbox):
     assert "no relay" not in redbox("stats").stdout
 
 
-def test_a_paused_box_says_so(redbox: Redbox):
+def test_a_paused_box_is_marked(redbox: Redbox):
     redbox.put(Event("a"))
     redbox.within(lambda box: box.operate.pause(who="me", why="test"))
     assert "PAUSED: no event is claimed until the box is resumed" in redbox("stats").stdout
     assert redbox("boxes").stdout.splitlines()[1].endswith("paused")
 
 
-def test_a_blocked_line_is_an_alarm(redbox: Redbox):
+def test_a_blocked_line_is_a_warning(redbox: Redbox):
     async def block(box: Box) -> None:
         await box.operate.configure(who="me", why="test", dead_head="block")
         await box.put(Event("a", ordering_key="k"))
@@ -141,7 +141,7 @@ def test_relays_and_their_breakers(redbox: Redbox):
     assert (relays["r1"]["breaker"], relays["r1"]["published"]) == ("open", 1200)
 
 
-def test_lost_ids_are_named_with_what_to_do(redbox: Redbox):
+def test_lost_events_are_listed_with_a_remedy(redbox: Redbox):
     redbox.put(*(Event("a", event_id=f"e{number}") for number in range(4)))
     bodies = [keys.body("default", event_id) for event_id in ("e0", "e1")]
     redbox.within(lambda box: box._store.exchange([("DEL", *bodies)]))
@@ -156,7 +156,7 @@ def test_lost_ids_are_named_with_what_to_do(redbox: Redbox):
     assert ", ...; `redbox show ID`" in redbox("stats").stdout
 
 
-def test_a_heartbeat_that_cannot_be_read_is_pointed_out(redbox: Redbox):
+def test_an_unreadable_heartbeat_is_a_warning(redbox: Redbox):
     async def spoil(box: Box) -> None:
         await fill(box)
         await box.beat("good", "1", {"target": "null:"}, fresh=10)

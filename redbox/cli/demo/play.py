@@ -59,7 +59,7 @@ class _Demo:
             amount = -1 if number == POISON else 10 * number
             receipt = await self._box.put(Event("order.placed", {"order": number, "amount": amount}))
             ids.append(receipt.event_id)
-            self._story.tell("put", f"order {number}", "stored on disk")
+            self._story.report("put", f"order {number}", "stored on disk")
             await asyncio.sleep(PACE)
         return ids[POISON - 1]
 
@@ -68,16 +68,16 @@ class _Demo:
         record = await self._box.get(poison)
         _expect(record is not None and record.state == "DEAD", "the rejected order is dead")
         assert record is not None
-        self._story.tell("dead", f"order {POISON}", record.last_error or "", record.state)
+        self._story.report("dead", f"order {POISON}", record.last_error or "", record.state)
 
     async def _replay(self, poison: str) -> None:
         self._story.step("The service is repaired, and an operator replays the dead order")
         self._service.repaired = True
         report = await self._box.replay([poison], who="demo", why="the service is repaired")
         _expect(report.replayed == 1, "a dead event can be replayed")
-        self._story.tell("replay", f"order {POISON}", "is PENDING again; its earlier attempts do not count")
+        self._story.report("replay", f"order {POISON}", "is PENDING again; its earlier attempts do not count")
 
-    async def _until_settled(self, what: str) -> None:
+    async def _until_settled(self, condition: str) -> None:
         deadline = time.monotonic() + PATIENCE
         while True:
             stats = await self._box.stats()
@@ -85,7 +85,9 @@ class _Demo:
             if ended == ORDERS:
                 return
             if time.monotonic() > deadline:
-                raise RedboxError(f"the demo waited {PATIENCE:g} s until {what}, without success; please report it")
+                raise RedboxError(
+                    f"the demo waited {PATIENCE:g} s until {condition}, without success; please report it"
+                )
             await asyncio.sleep(POLL)
 
 
@@ -110,6 +112,6 @@ async def account(box: Box, service: OrderService, story: Story) -> None:
     _expect(not wrong, "; ".join(wrong))
 
 
-def _expect(holds: bool, what: str) -> None:
+def _expect(holds: bool, condition: str) -> None:
     if not holds:
-        raise RedboxError(f"the demo expected that {what}, which is not the case; please report it")
+        raise RedboxError(f"the demo expected that {condition}, which is not the case; please report it")

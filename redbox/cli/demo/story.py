@@ -34,17 +34,17 @@ class Story:
         if not self._output.as_json:
             self._output.text(f"\n{self._steps}. {title}", "bold")
 
-    def tell(self, what: str, which: str, text: str, state: str = "") -> None:
-        """Reports something that happened to an event, and its state afterwards."""
-        self._entries.append({"what": what, "event": which, "text": text} | ({"state": state} if state else {}))
+    def report(self, action: str, order: str, text: str, state: str = "") -> None:
+        """Reports an action on an order and, if given, the state of its event afterwards."""
+        self._entries.append({"what": action, "event": order, "text": text} | ({"state": state} if state else {}))
         if self._output.as_json:
             return
         if not self._output.terminal:
-            click.echo(f"   {what:10}{which:10}{text}" + (f" [{state}]" if state else ""))
+            click.echo(f"   {action:10}{order:10}{text}" + (f" [{state}]" if state else ""))
             return
         from rich.text import Text
 
-        line = Text.assemble("   ", (f"{what:10}", _COLOURS.get(what, "cyan")), (f"{which:10}", "bold"), text, " ")
+        line = Text.assemble("   ", (f"{action:10}", _COLOURS.get(action, "cyan")), (f"{order:10}", "bold"), text, " ")
         line.append_text(self._output.styled(state))
         self._output.console.print(line, soft_wrap=True)
 
@@ -88,15 +88,15 @@ def watch(publisher: Publisher, story: Story) -> Publisher:
             await publisher.aclose()
 
         async def publish(self, claim: Claim) -> None:
-            which = f"order {claim.event.decode()['order']}"
+            order = f"order {claim.event.decode()['order']}"
             try:
                 await publisher.publish(claim)
             except Reject as error:
-                story.tell("rejected", which, f"attempt {claim.attempts}: {error}")
+                story.report("rejected", order, f"attempt {claim.attempts}: {error}")
                 raise
             except Exception as error:
-                story.tell("failed", which, f"attempt {claim.attempts}: {error}; retried later")
+                story.report("failed", order, f"attempt {claim.attempts}: {error}; retried later")
                 raise
-            story.tell("ok", which, f"attempt {claim.attempts}: acknowledged")
+            story.report("ok", order, f"attempt {claim.attempts}: acknowledged")
 
     return Watched()
