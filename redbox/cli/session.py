@@ -65,7 +65,9 @@ class Session:
         async with self.open() as box:
             if not await box.exists():
                 names = await box.names()
-                hint = f"boxes: {', '.join(names)}" if names else "it has no boxes yet; `redbox put` creates one"
+                hint = (
+                    f"existing boxes: {', '.join(names)}" if names else "it has no boxes yet; `redbox put` creates one"
+                )
                 raise UnknownBox(f"there is no box {box.name!r} on {self.where}; {hint}")
             yield box
 

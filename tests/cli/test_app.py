@@ -115,7 +115,7 @@ def test_reading_creates_no_box(redbox: Redbox, path: tuple[str, ...]):
     assert "it has no boxes yet; `redbox put` creates one" in message
     redbox.put(Event("a"), box="orders")
     redbox.put(Event("a"), box="users")
-    assert redbox.error(*path, code=1).endswith("boxes: orders, users")
+    assert redbox.error(*path, code=1).endswith("existing boxes: orders, users")
     assert [box["box"] for box in redbox.lines("boxes")] == ["orders", "users"]
 
 

@@ -56,7 +56,7 @@ def test_counts_that_do_not_add_up_are_a_failure(redbox: Redbox, monkeypatch: py
 
     monkeypatch.setattr(demo_play, "account", one_too_many)
     result = redbox("demo", url=None, code=1)
-    assert "orders put = completed" in result.stderr
+    assert "orders put = events COMPLETED" in result.stderr
     assert "NO\n" in result.stdout
 
 

@@ -16,7 +16,7 @@ def demo_command(session: Session, /) -> None:
 
     A relay delivers over HTTP to a local service that sometimes fails. The demo runs on an embedded server in a
     temporary directory and removes it at the end. It ignores --url and touches no other store. The exit code is 1 if
-    the numbers at the end do not add up.
+    the counts at the end do not add up.
 
     \b
     Examples:

@@ -93,19 +93,19 @@ class _Demo:
 
 async def account(box: Box, service: OrderService, story: Story) -> None:
     """Compares the counts of the box with each other and with those of the service."""
-    story.step("The account")
+    story.step("The counts at the end")
     stats = await box.stats()
     total: Callable[[str], int] = lambda name: stats.totals.get(name, 0)  # noqa: E731 - read once per line below
     completed = stats.phases[Phase.COMPLETED]
-    elsewhere = sum(stats.phases.values()) - completed
+    others = sum(stats.phases.values()) - completed
     ended = sum(map(total, ("published", "retried", "dead", "expired", "released")))
     sums = [
         ("orders put = orders that arrived", total("put"), len(service.arrived)),
-        ("orders put = completed", total("put"), completed),
-        ("orders elsewhere = none", elsewhere, 0),
-        ("deaths = replays", total("dead"), total("replayed")),
+        ("orders put = events COMPLETED", total("put"), completed),
+        ("events in other phases = 0", others, 0),
+        ("events marked DEAD = replays", total("dead"), total("replayed")),
         ("claims = published + retried + dead + expired + released", total("claimed"), ended),
-        ("requests the service saw = attempts = claims", service.requests, total("claimed")),
+        ("requests to the service = claims", service.requests, total("claimed")),
     ]
     story.account(stats, sums)
     wrong = [words for words, left, right in sums if left != right]

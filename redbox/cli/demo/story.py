@@ -59,7 +59,7 @@ class Story:
         if self._output.as_json:
             return
         rows = [(words, str(left), str(right), "yes" if left == right else "NO") for words, left, right in sums]
-        self._output.table(("THE NUMBERS ADD UP", "LEFT", "RIGHT", "EQUAL"), rows, right=("LEFT", "RIGHT"))
+        self._output.table(("CHECK", "LEFT", "RIGHT", "EQUAL"), rows, right=("LEFT", "RIGHT"))
 
     def end(self, directory: str) -> None:
         if self._output.as_json:
