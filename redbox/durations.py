@@ -29,7 +29,7 @@ EXPECTED: Final = "a number of seconds, or a number with a unit: 250ms, 10s, 5m,
 
 
 def parse_duration(value: str | Duration) -> timedelta:
-    """`250ms`, `1h30m`, a number of seconds or a timedelta. Raises ValueError with the accepted forms."""
+    """Converts `250ms`, `1h30m`, a number of seconds or a timedelta. Raises ValueError with the accepted forms."""
     if isinstance(value, timedelta):
         return value
     text = value.strip() if isinstance(value, str) else repr(value)
@@ -44,7 +44,7 @@ def parse_duration(value: str | Duration) -> timedelta:
 
 
 def format_duration(value: Duration) -> str:
-    """A duration to two units: `250 ms`, `3 s`, `5 min 2 s`, `2 h 5 min`, `3 d 4 h`. Negative ones are `0 ms`."""
+    """Formats a duration to two units: `250 ms`, `5 min 2 s`, `2 h 5 min`, `3 d 4 h`. Negative ones are `0 ms`."""
     seconds = max(0.0, value.total_seconds() if isinstance(value, timedelta) else value)
     if seconds < 1:
         return f"{int(seconds * 1000)} ms"
@@ -65,7 +65,7 @@ def format_duration(value: Duration) -> str:
 
 
 def to_timedelta(value: Any) -> timedelta:
-    """Seconds or a timedelta as a timedelta, which may be negative. Raises ValueError for anything else."""
+    """Converts seconds or a timedelta to a timedelta; may be negative. Raises ValueError for anything else."""
     if isinstance(value, timedelta):
         return value
     try:
@@ -75,7 +75,7 @@ def to_timedelta(value: Any) -> timedelta:
 
 
 def duration(name: str, value: Any) -> float:
-    """Seconds or a timedelta as seconds, from 0 to a year."""
+    """Converts seconds or a timedelta to seconds; from 0 to a year."""
     length = _seconds(name, value)
     if not 0 <= length <= LONGEST:
         raise UsageError(f"{name} must be between 0 and {LONGEST:,.0f} seconds, not {length:g}")
@@ -83,7 +83,7 @@ def duration(name: str, value: Any) -> float:
 
 
 def positive_duration(name: str, value: Any) -> float:
-    """Seconds or a timedelta as seconds, from a millisecond to a year."""
+    """Converts seconds or a timedelta to seconds; from a millisecond to a year."""
     length = duration(name, value)
     if length < SHORTEST:
         raise UsageError(f"{name} must be at least a millisecond, not {length:g} seconds")
