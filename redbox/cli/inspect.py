@@ -186,7 +186,7 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
     for line in _payload_lines(payload, content_type):
         output.text("  " + line)
     if record.history:
-        output.text("history (oldest first; a first publish that succeeds is not recorded)", "bold")
+        output.text("history (oldest first; a success is recorded only when it is replayed)", "bold")
         rows = [
             (records.iso(entry.at), entry.outcome, str(entry.number), entry.by, entry.error) for entry in record.history
         ]
