@@ -29,7 +29,9 @@ CONNECT_SECONDS: Final = 5.0
 KEEP_SECONDS: Final = 4.0  # less than the 5 s after which many servers close an idle connection
 BODY_BYTES: Final = 4096
 BODY_SECONDS: Final = 1.0
+PLACE_SECONDS: Final = 0.1  # how long a request waits until answers that nobody waits for make room
 HEAD_BYTES: Final = 64 * 1024  # of one line of an answer's head
+HEAD_LINES: Final = 500
 WRITE_BYTES: Final = 64 * 1024  # a larger payload is written in pieces, so that it is not copied as a whole
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
@@ -66,18 +68,27 @@ class Client:
         self._fresh = _Connector(limit=0, resolver=resolver, force_close=True)
 
     async def enter(self) -> None:
-        """Waits for a place, which is one connection; `leave` gives it back."""
+        """Waits for a place, which is one connection; `leave` returns it."""
         self._users += 1
         try:
-            await self._places.acquire()
+            if not (self._places.locked() and self._unread):
+                await self._places.acquire()
+                return
+            try:
+                async with asyncio.timeout(PLACE_SECONDS):
+                    await self._places.acquire()
+            except TimeoutError:
+                for task in list(self._unread)[:1]:
+                    task.cancel()
+                await self._places.acquire()
         except BaseException:
             self._left()
             raise
 
     def leave(self, unread: aiohttp.ClientResponse | None = None) -> None:
-        """Gives a place back. If `unread` has not ended, its body is read in the background first, within the bounds
-        of `beginning`, so that the connection can be used again: nobody waits for what only costs time."""
-        if unread is None or unread.content.is_eof():
+        """Returns a place. If the exchange of `unread` has not ended, a background task ends it first, within the
+        bounds of `beginning`, so that the connection can be used again: nobody waits for what only costs time."""
+        if unread is None or unread.connection is None:
             self._places.release()
         elif self._closing:
             self._finish(unread)
@@ -89,8 +100,7 @@ class Client:
         self._left()
 
     def _finish(self, response: aiohttp.ClientResponse) -> None:
-        if not response.content.is_eof():
-            response.close()  # here too: a task that is cancelled before its first step has closed nothing
+        _abort(response.connection)  # here too: a task that is cancelled before its first step has closed nothing
         self._places.release()
 
     def _left(self) -> None:
@@ -132,6 +142,8 @@ class Client:
             raise
         except TimeoutError as error:
             raise aiohttp.ConnectionTimeoutError from error
+        except ValueError as error:  # of the codec for names: says nothing about the event
+            raise aiohttp.ClientConnectionError("the name of the host cannot be resolved") from error
         try:
             assert connection.protocol is not None
             connection.protocol.set_response_params(
@@ -140,15 +152,17 @@ class Client:
                 auto_decompress=False,
                 max_line_size=HEAD_BYTES,
                 max_field_size=HEAD_BYTES,
+                max_headers=HEAD_LINES,
             )
             response = await request.send(connection)
             try:
                 return await response.start(connection)
             except BaseException:
+                _abort(connection)
                 response.close()
                 raise
         except BaseException:
-            connection.close()
+            _abort(connection)
             raise
 
     async def close(self) -> None:
@@ -255,6 +269,14 @@ class _Connector(aiohttp.TCPConnector):
         self._factory: Any = partial(_Protocol, loop=self._loop)
 
 
+def _abort(connection: Connection | None) -> None:
+    """Closes a connection. Closing only its transport would wait until the target has read the whole request."""
+    if connection is not None:
+        if connection.transport is not None:
+            connection.transport.abort()
+        connection.close()
+
+
 def _payload(body: bytes) -> aiohttp.payload.Payload:
     """Bytes that were measured to be faster, or to need less memory, than what the client makes of plain bytes."""
     if len(body) <= WRITE_BYTES:
@@ -272,6 +294,10 @@ def proxy_for(url: URL) -> URL | None:
         proxy = URL(found if "://" in found else f"http://{found}")
     except ValueError:
         raise UsageError("the proxy that the environment names cannot be used: it is not a valid URL") from None
+    try:
+        (proxy.host or "").encode("idna")
+    except UnicodeError:
+        raise UsageError("the proxy that the environment names cannot be used: its host is not valid") from None
     if proxy.scheme not in ("http", "https") or not proxy.host:
         raise UsageError("the proxy that the environment names cannot be used: it must be http:// or https://")
     return proxy
@@ -291,10 +317,10 @@ def trusted(*urls: URL | None) -> ssl.SSLContext | bool:
 
 
 async def beginning(response: aiohttp.ClientResponse, seconds: float | None = None) -> bytes:
-    """What there is of the body within a bound of size and time. Then the connection is free for others if the answer
+    """Reads the body within a bound of size and time. Then the connection is free for others if the exchange has
     ended, and is closed if not.
 
-    The status has decided already. So a caller that is cancelled meanwhile gets what has come until then, and goes on.
+    The status has decided already. So a caller that is cancelled meanwhile gets what was read until then.
     """
     content, found = response.content, b""
     try:
@@ -302,7 +328,8 @@ async def beginning(response: aiohttp.ClientResponse, seconds: float | None = No
             async with asyncio.timeout(BODY_SECONDS if seconds is None else min(seconds, BODY_SECONDS)):
                 while len(found) < BODY_BYTES and not content.at_eof():
                     found += await content.read(BODY_BYTES - len(found))
+                if content.at_eof():
+                    await response.wait_for_close()  # the request may still be on its way
     finally:
-        if not content.is_eof():
-            response.close()
+        _abort(response.connection)
     return b"" if response.headers.get("content-encoding", "identity") != "identity" else found

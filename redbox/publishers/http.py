@@ -62,7 +62,8 @@ class HTTPPublisher(Publisher):
         if parsed.raw_user is not None:
             login = f"{parsed.user or ''}:{parsed.password or ''}"
             self._authorization = f"Basic {base64.b64encode(login.encode()).decode()}"
-        self._redact = redactor(_secret_values(parsed, self._authorization, secret))
+        self._secret_values = _secret_values(parsed, self._authorization, secret)
+        self._redact = redactor(self._secret_values)
         self._most = whole_number("max_connections", from_text(max_connections))
         self._client: Client | None = None
 
@@ -86,6 +87,10 @@ class HTTPPublisher(Publisher):
         if not self._structured:
             headers |= cloudevents.fixed_headers(self._source)
         proxy = proxy_for(self._url)
+        if proxy is not None and proxy.raw_user is not None:
+            login = f"{proxy.user or ''}:{proxy.password or ''}"
+            encoded = base64.b64encode(login.encode()).decode()
+            self._redact = redactor([*self._secret_values, login, proxy.password or "", encoded])
         self._client = Client(headers, proxy, trusted(self._url, proxy), self._most)
 
     async def aclose(self) -> None:

@@ -23,12 +23,31 @@ _SHORTEST_PIECES: Final = 3  # letters on average: what has less is not made of 
 
 
 def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
-    """A function that replaces these secrets in a text, also where they are quoted as in URLs, JSON or HTML."""
-    patterns = [pattern for secret in sorted(set(secrets), key=len, reverse=True) for pattern in _patterns(secret)]
+    """A function that replaces these secrets in a text, also where they are quoted as in URLs, JSON or HTML.
+
+    The text may have been cut: the beginning of a secret at its end is replaced too.
+    """
+    known = sorted(set(secrets), key=len, reverse=True)
+    patterns = [pattern for secret in known for pattern in _patterns(secret)]
     if not patterns:
         return str
     pattern = re.compile("|".join(patterns))
-    return lambda text: pattern.sub(HIDDEN, text)
+    beginnings = {form[:length] for secret in known for form in _forms(secret) for length in _cuts(form)}
+    longest = max(map(len, beginnings), default=0)
+
+    def redact(text: str) -> str:
+        hidden = pattern.sub(HIDDEN, text)
+        for length in range(min(longest, len(hidden)), SHORTEST_SECRET - 1, -1):
+            if hidden[-length:] in beginnings:
+                return hidden[:-length] + HIDDEN
+        return hidden
+
+    return redact
+
+
+def _cuts(form: str) -> range:
+    """The lengths of the beginnings of a secret that are worth hiding."""
+    return range(SHORTEST_SECRET, len(form))
 
 
 def _patterns(secret: str) -> list[str]:
@@ -42,7 +61,7 @@ def _forms(secret: str) -> set[str]:
     as_json = json.dumps(secret)[1:-1]
     return {
         secret, quote(secret, safe=""), quote(secret), quote_plus(secret), html.escape(secret),
-        as_json, as_json.replace("/", "\\/"), json.dumps(secret, ensure_ascii=False)[1:-1],
+        repr(secret.encode())[2:-1], as_json, as_json.replace("/", "\\/"), json.dumps(secret, ensure_ascii=False)[1:-1],
     }  # fmt: skip
 
 
@@ -55,6 +74,7 @@ def _quoted(character: str) -> str:
     units = character.encode("utf-16-be").hex()
     found = [
         "(?i:" + "".join(f"%{byte:02x}" for byte in character.encode()) + ")",
+        "(?i:" + "".join(rf"\\x{byte:02x}" for byte in character.encode()) + ")",
         "(?i:" + "".join(rf"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)) + ")",
         f"(?i:&#(?:0*{code}|x0*{code:x});)",
         *sorted(map(re.escape, {f"\\{character}", html.escape(character), character}), key=len, reverse=True),

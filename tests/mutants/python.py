@@ -50,6 +50,7 @@ HARD_CASES = "tests/integration/test_hard_cases.py"
 HTTP = "tests/publishers/test_http.py"
 ANSWERS = "tests/publishers/test_http_answers.py"
 CONNECTIONS = "tests/publishers/test_connections.py"
+RESOURCES = "tests/publishers/test_http_resources.py"
 REDACTION = "tests/publishers/test_redaction.py"
 FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
 FILE_MODES = "tests/pipeline/test_permissions.py"
@@ -280,6 +281,12 @@ PYTHON_MUTANTS = [
     Mutant("what was answered in part is sent again", "redbox/publishers/connections.py", "return self._exchanges > 1 and not self._heard", "return self._exchanges > 1", (HTTP, "-k", "in_part")),
     Mutant("a request is sent again on another kept connection", "redbox/publishers/connections.py", "resolver=resolver, force_close=True)", "resolver=resolver)", (HTTP, "-k", "on_a_kept_connection")),
     Mutant("the login of the target is sent to its proxy", "redbox/publishers/connections.py", "            proxy=self._proxy,\n", "            proxy=self._proxy,\n            proxy_headers=self._headers,\n", (HTTP, "-k", "login_of_the_target")),
+    Mutant("a connection waits until its request is read", "redbox/publishers/connections.py", "            connection.transport.abort()\n", "            pass\n", (RESOURCES,)),
+    Mutant("unread answers hold up requests", "redbox/publishers/connections.py", "                for task in list(self._unread)[:1]:\n", "                for task in ():\n", (RESOURCES,)),
+    Mutant("a long head is not HTTP", "redbox/publishers/connections.py", "                max_headers=HEAD_LINES,\n", "", (RESOURCES,)),
+    Mutant("a name that cannot be resolved kills the event", "redbox/publishers/connections.py", "        except ValueError as error:  # of the codec", "        except ZeroDivisionError as error:  # of the codec", (RESOURCES,)),
+    Mutant("the proxy's login is repeated", "redbox/publishers/http.py", '[*self._secret_values, login, proxy.password or "", encoded]', "self._secret_values", (RESOURCES,)),
+    Mutant("the beginning of a secret is repeated", "redbox/publishers/redaction.py", "if hidden[-length:] in beginnings:", "if False:", (RESOURCES,)),
     Mutant("the time to connect has no limit", "redbox/publishers/connections.py", "connect(request, [], _TIMEOUT)", "connect(request, [], aiohttp.ClientTimeout(total=None))", (HTTP, "-k", "accepts_no_connection")),
     Mutant("a body that should not be there hides the status", "redbox/publishers/connections.py", "end = _end_of_head(seen) if self._body is None else None", "end = None", (HTTP, "-k", "hide_the_status")),
     Mutant("a head that ends in two packets is not seen", "redbox/publishers/connections.py", "self._last = seen[-2:]", "pass", (CONNECTIONS, "-k", "packets_end")),
@@ -292,7 +299,7 @@ PYTHON_MUTANTS = [
     Mutant("the body of a refusal may take longer than the timeout", "redbox/publishers/http.py", "await beginning(answer, left)", "await beginning(answer, None)", (HTTP, "-k", "timeout_in_the_body")),
     Mutant("a secret in another case of its quotes is kept", "redbox/publishers/redaction.py", "return [*map(re.escape, forms), *mixed]", "return [*map(re.escape, forms)]", (REDACTION, "-k", "however")),
     Mutant("a query without a name is shown", "redbox/publishers/http.py", "[value] if equals else [name, unquote_plus(name)]", "[value]", (HTTP, "-k", "without_a_name")),
-    Mutant("the connection of a half-read answer is kept", "redbox/publishers/connections.py", "        if not content.is_eof():\n            response.close()\n", "        pass\n", (HTTP, "-k", "status_decides")),
+    Mutant("the connection of a half-read answer is kept", "redbox/publishers/connections.py", "    finally:\n        _abort(response.connection)\n", "    finally:\n        pass\n", (HTTP, "-k", "status_decides")),
     Mutant("a malformed trace is passed on", "redbox/publishers/base.py", "if trace and _is_traceparent(trace) and", "if trace and", ("tests/publishers/test_contract.py", "-k", "malformed_trace and http")),
     Mutant("signatures have the time of the relay's machine", "redbox/publishers/http.py", "claim.store_ms // 1000", '__import__("time").time_ns() // 10**9', (HTTP, "-k", "time_of_the_store")),
     Mutant("the time since the claim is not counted", "redbox/events.py", " + int((time.monotonic() - self.received) * 1000)", "", (HTTP, "-k", "time_of_the_store")),

@@ -1,0 +1,161 @@
+"""The HTTP publisher holds no connection longer than it needs it, and stores no part of a secret."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from redbox.errors import NotPublished, Reject, Unavailable, UsageError
+from redbox.publishers.redaction import redactor
+from tests.publishers.claims import new_claim
+from tests.publishers.conftest import opened
+from tests.publishers.target import Reply, http_target
+
+LARGE = b"x" * 8_000_000  # more than the buffers of two sockets hold
+
+
+def open_sockets() -> int:
+    """How many sockets this process has open."""
+    count = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            count += os.readlink(descriptor).startswith("socket:")
+        except OSError:
+            continue  # the descriptor of the listing itself
+    return count
+
+
+async def until_open_sockets(expected: int) -> None:
+    async with asyncio.timeout(10):
+        while open_sockets() > expected:  # noqa: ASYNC110  # the kernel tells nobody
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def listening(reply: bytes = b"") -> AsyncIterator[str]:
+    """A target that answers at once and reads nothing; without an answer it does not even accept."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(reply)
+        await stop.wait()
+        writer.transport.abort()
+
+    stop = asyncio.Event()
+    if not reply:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(100)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
+        return
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, limit=1) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+        stop.set()
+
+
+@pytest.mark.req("PC-3")
+async def test_a_body_that_is_not_read_does_not_keep_its_connection(redbox_runner):
+    async with listening() as url:
+        before = open_sockets()
+        async with opened(url, max_connections=2) as publisher:
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(publisher.publish(new_claim(LARGE)), 0.05)
+            await until_open_sockets(before)
+
+
+@pytest.mark.req("PC-3")
+async def test_an_early_answer_does_not_keep_its_connection(redbox_runner, monkeypatch):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 0.05)
+    async with listening(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n") as url:
+        before = open_sockets()
+        async with opened(url, max_connections=2) as publisher:
+            for _ in range(3):
+                await asyncio.wait_for(publisher.publish(new_claim(LARGE)), 10)
+            await until_open_sockets(before + 3)  # the target's ends
+
+
+@pytest.mark.req("PC-3")
+async def test_a_switch_of_protocols_closes_the_connection(redbox_runner, caplog):
+    upgrade = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"
+    async with listening(upgrade) as url, opened(url, max_connections=1) as publisher:
+        before = open_sockets()
+        for _ in range(3):
+            with pytest.raises(NotPublished, match="HTTP 101"):
+                await publisher.publish(new_claim())
+        await until_open_sockets(before + 3)  # the target's ends
+    assert not caplog.records
+
+
+@pytest.mark.req("PC-3")
+async def test_an_unread_body_does_not_hold_up_the_next_event(redbox_runner, monkeypatch):
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.connections.PLACE_SECONDS", 0.01)
+    async with http_target() as target, opened(target.url, max_connections=2) as publisher:
+        target.reply = Reply(headers={"content-length": "9"}, body=b"abc")
+        async with asyncio.timeout(10):
+            for _ in range(5):
+                await publisher.publish(new_claim())
+        assert (len(target.requests), len(target.open)) == (5, 2)
+
+
+@pytest.mark.req("PC-1")
+async def test_an_answer_with_many_headers(redbox_runner):
+    async with http_target() as target, opened(target.url) as publisher:
+        target.reply = Reply(headers={f"x-{n}": "a" for n in range(400)})
+        await publisher.publish(new_claim())
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example"])
+async def test_a_proxy_whose_name_cannot_be_resolved_is_refused_at_the_start(redbox_runner, monkeypatch, host: str):
+    monkeypatch.setenv("http_proxy", f"http://{host}:3128")
+    with pytest.raises(UsageError, match="proxy"):
+        async with opened("http://shop.example/hook"):
+            pass
+
+
+async def test_a_name_that_the_resolver_cannot_encode_is_unavailable(redbox_runner, monkeypatch):
+    async def resolve(*_: object, **__: object) -> list[object]:
+        raise UnicodeError("label too long")
+
+    monkeypatch.setattr("aiohttp.ThreadedResolver.resolve", resolve)
+    async with opened("http://shop.example/hook") as publisher:
+        with pytest.raises(Unavailable, match="cannot be resolved"):
+            await publisher.publish(new_claim())
+
+
+async def test_a_header_that_cannot_be_sent_is_still_rejected(redbox_runner):
+    async with http_target() as target, opened(target.url) as publisher:
+        with pytest.raises(Reject):
+            await publisher.publish(new_claim(content_type="text/plain\r\nx: y"))
+
+
+# --- secrets -----------------------------------------------------------------------------------------------------
+
+
+async def test_the_login_of_a_proxy_is_redacted(redbox_runner, monkeypatch):
+    async with http_target() as proxy:
+        monkeypatch.setenv("http_proxy", f"http://me:p4ssw0rd@127.0.0.1:{proxy.port}")
+        proxy.reply = lambda request: Reply(407, body=f"p4ssw0rd {request.header('proxy-authorization')}".encode())
+        async with opened("http://shop.example/hook") as publisher:
+            with pytest.raises(Unavailable) as error:
+                await publisher.publish(new_claim())
+    assert str(error.value).endswith("[redacted] Basic [redacted]")
+
+
+@pytest.mark.parametrize("cut", [4, 10, 19])
+def test_the_beginning_of_a_secret_at_the_end_of_a_text_is_redacted(cut: int):
+    secret = "verylongtokenvalue-12345"
+    assert redactor([secret])(f"Bearer {secret[:cut]}") == "Bearer [redacted]"
+    assert redactor([secret])(f"Bearer {secret[:cut]}, ") == f"Bearer {secret[:cut]}, "
+
+
+def test_a_secret_in_the_representation_of_bytes_is_redacted():
+    secret = "gehéim-tökén"
+    assert redactor([secret])(f"unexpected {secret.encode()!r}") == "unexpected b'[redacted]'"
