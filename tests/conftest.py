@@ -17,6 +17,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+    parser.addoption("--stores", help="stores to test on, such as memory,redis; all by default")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    stores = config.getoption("--stores")
+    if stores:
+        chosen = (None, *stores.split(","))
+        config.hook.pytest_deselected(items=[item for item in items if _store_of(item) not in chosen])
+        items[:] = [item for item in items if _store_of(item) in chosen]
+
+
+def _store_of(item: pytest.Item) -> str | None:
+    call = getattr(item, "callspec", None)
+    return None if call is None else call.params.get("store")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--specification"):
         from tests.statement import Statement
