@@ -39,7 +39,7 @@ mutants: $(VENV)/.dev servers  ## break scripts and Python one defect at a time;
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 torture: $(VENV)/.dev  ## the state machine, at length and at random
-	@REDBOX_EXAMPLES=$${REDBOX_EXAMPLES:-1000} REDBOX_STEPS=$${REDBOX_STEPS:-80} $(BIN)/python -m pytest tests/stateful
+	@REDBOX_EXAMPLES=$${REDBOX_EXAMPLES:-1000} REDBOX_STEPS=$${REDBOX_STEPS:-80} $(BIN)/python -m pytest -m campaign tests/stateful
 
 bench: $(VENV)/.dev servers  ## redbox beside its alternatives: tables and plots into bench/results; about 20 minutes
 	@$(BIN)/python -m bench

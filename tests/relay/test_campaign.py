@@ -84,6 +84,7 @@ def wait_until_it_says(process: subprocess.Popen[str], word: str) -> None:
 
 @pytest.mark.req("PL-6", "PL-7", "PL-8", "OP-1", "DS-1")
 @pytest.mark.timeout(180)
+@pytest.mark.campaign
 def test_a_relay_that_is_killed_again_and_again():
     """First between publishing and acknowledging, and then at any moment after it has begun to publish."""
     with servers.redis_server() as server, relays_of(server.url, box_name := new_box_name()) as relays:
@@ -143,6 +144,7 @@ def test_a_relay_that_is_killed_again_and_again():
 
 @pytest.mark.req("PL-5", "PL-7", "EM-10")
 @pytest.mark.timeout(120)
+@pytest.mark.campaign
 def test_only_the_event_that_kills_relays_dies():
     """With company each time it is claimed; the relay is started again whenever it is gone."""
     attempts = 3

@@ -1,7 +1,7 @@
 """A Hypothesis state machine: several relays, operators and producers on one box, compared with the model after
 every step, together with the invariant that each id is in exactly one index and that index agrees with its state.
 
-REDBOX_EXAMPLES sets how many runs are made on each store (default 25), REDBOX_STEPS how long each is.
+`make campaign` runs it REDBOX_EXAMPLES times on each store (25 by default), each time for REDBOX_STEPS steps.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tests.stateful.model import CLAIMED, DEAD, PENDING, PUBLISHED, Handed, Item
 
 # Apart by at least 30 s in every combination, so that the real time a run takes never decides.
 LEASE, DELAY, STEP = 40.0, 100.0, 70.0
+FEW_EXAMPLES = 6
 EXAMPLES = int(os.environ.get("REDBOX_EXAMPLES", "25"))
 STEPS = int(os.environ.get("REDBOX_STEPS", "40"))
 
@@ -314,11 +315,20 @@ class BoxMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("store", ["memory", "embedded"])
 @pytest.mark.timeout(0)
 def test_the_box_agrees_with_the_model(store: str, store_url: str) -> None:
+    run_machine(store, store_url, examples=FEW_EXAMPLES)
+
+
+@pytest.mark.campaign
+def test_the_box_agrees_with_the_model_in_long_runs(store: str, store_url: str) -> None:
+    run_machine(store, store_url, examples=EXAMPLES)
+
+
+def run_machine(store: str, store_url: str, *, examples: int) -> None:
     machine = type("BoxMachineOn" + store.title(), (BoxMachine,), {"url": store_url})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=examples,
             stateful_step_count=STEPS,
             deadline=None,
             derandomize="REDBOX_EXAMPLES" not in os.environ,
