@@ -16,7 +16,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--specification", action="store_true", help="fail unless every test named in docs/specification.md passed"
     )
 
-
     parser.addoption("--stores", help="stores to test on, such as memory,redis; all by default")
 
 
