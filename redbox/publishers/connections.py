@@ -78,8 +78,7 @@ class Client:
                 async with asyncio.timeout(PLACE_SECONDS):
                     await self._places.acquire()
             except TimeoutError:
-                for task in list(self._unread)[:1]:
-                    task.cancel()
+                next((task.cancel() for task in self._unread if not task.cancelling()), None)
                 await self._places.acquire()
         except BaseException:
             self._left()
