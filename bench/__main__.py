@@ -49,28 +49,30 @@ def main() -> None:
             for question, number in plan
         },
     }
-    print(f"\nasked in {(time.monotonic() - began) / 60:.1f} minutes\n\n{report.tables(results)}")
+    print(f"\nmeasured in {(time.monotonic() - began) / 60:.1f} minutes\n\n{report.tables(results)}")
     if arguments.into:
         _write(results, arguments.into)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"all by default: {', '.join(ALL)}")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="the best of so many counts (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="one round of a tenth of the events; writes nothing")
-    parser.add_argument("--into", type=Path, help="where the results go (bench/results)")
+    parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"default: all of {', '.join(ALL)}")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="number of rounds; the best one counts (default: %(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="one round with a tenth of the events; writes no results")
+    parser.add_argument("--into", type=Path, help="directory for the results (default: bench/results)")
     arguments = parser.parse_args()
     for name in arguments.questions:
         if name not in ALL:
-            parser.error(f"there is no question {name!r}; there are {', '.join(ALL)}")
+            parser.error(f"unknown question {name!r}; the questions are {', '.join(ALL)}")
     if arguments.into is None and not arguments.quick:
         arguments.into = RESULTS
     return arguments
 
 
 def _write(results: report.Results, directory: Path) -> None:
-    """Merges the results with those that are there, and draws and tells them all."""
+    """Merges the results with earlier ones, and writes plots and tables of all of them."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "results.json"
     merged = report.merge(report.load(file), results)
@@ -79,12 +81,12 @@ def _write(results: report.Results, directory: Path) -> None:
     if painter:
         subprocess.run([str(painter), str(HERE / "plots.py"), str(file)], check=True)  # noqa: S603  # our own script
     else:
-        print("plots were not drawn: matplotlib could not be installed")
+        print("no plots: matplotlib could not be installed")
     (directory / "README.md").write_text(report.page(merged, directory.glob("*.svg")))
     if directory == RESULTS:
         readme = HERE.parent / "README.md"
         readme.write_text(report.into_readme(readme.read_text(), merged))
-    print(f"written into {directory}")
+    print(f"results written to {directory}")
 
 
 if __name__ == "__main__":

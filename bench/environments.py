@@ -1,4 +1,4 @@
-"""Builds a virtual environment for each block of `requirements.txt`, when it is missing or its block has changed."""
+"""Builds a virtual environment for each block of `requirements.txt` that is new or has changed."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _HEADING = re.compile(r"^# \[(\w+)\]$", re.MULTILINE)
 
 
 def blocks() -> dict[str, str]:
-    """The requirements by the name of their environment."""
+    """The requirements of each environment, by its name."""
     _, *parts = _HEADING.split((HERE / "requirements.txt").read_text())
     return {name: body.strip() + "\n" for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def python(name: str) -> Path | None:
-    """The interpreter of an environment that was built."""
+    """The interpreter of an environment, or None if it was not built."""
     return ROOT / name / "bin" / "python" if _stamp(name).exists() else None
 
 
 def build(names: Iterable[str]) -> None:
-    """Builds what is missing. One that cannot be built is left out, and said."""
+    """Builds missing environments. A failure is printed, and its contender is left out."""
     wanted = blocks()
     missing = [name for name in names if not _is_current(name, wanted[name])]
     if not missing:
@@ -37,11 +37,11 @@ def build(names: Iterable[str]) -> None:
     print(f"building {len(missing)} environments: {', '.join(missing)}", flush=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for name, error in zip(missing, pool.map(lambda name: _build(name, wanted[name]), missing), strict=True):
-            print(f"  {name}: " + (f"cannot be built, and is left out: {error}" if error else "built"), flush=True)
+            print(f"  {name}: " + (f"failed, left out: {error}" if error else "built"), flush=True)
 
 
 def _build(name: str, requirements: str) -> str | None:
-    """Builds one; what went wrong, or None."""
+    """Builds one environment; returns the error, or None."""
     where = ROOT / name
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)

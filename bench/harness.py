@@ -1,4 +1,4 @@
-"""Asks the questions: a fresh server for each contender and round, rounds interleaved, the best of them counts."""
+"""Runs the questions: a fresh server for each contender and round, interleaved rounds; the best round counts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from bench.target import NoTarget, http_target
 from tests.servers import Server, redis_server, valkey_server
 
 SCRIPTS = Path(__file__).parent / "contenders"
-GUESS = 4.0  # seconds for a run that nothing is known of yet
+GUESS = 4.0  # seconds for a run that has not been timed yet
 
 
 class Failed(Exception):
-    """A contender that could not be measured, and why."""
+    """A contender could not be measured; the message says why."""
 
 
 class Progress:
-    """Says what is running, and how long it will still take."""
+    """Prints what is running and how much time is left."""
 
     def __init__(self, plan: Sequence[tuple[Question, int]]) -> None:
         self._left = [(question.name, each.name) for question, rounds in plan for each in question.contenders * rounds]
@@ -52,7 +52,7 @@ class Progress:
 
 
 def ask(question: Question, rounds: int, share: float, progress: Progress) -> dict[str, dict[str, Any]]:
-    """Every contender's rounds and its best, or why there are none. `share` of the events are used."""
+    """The rounds and best figures of every contender, or why there are none. `share`: the fraction of events to use."""
     answers: dict[str, dict[str, Any]] = {each.name: {"rounds": []} for each in question.contenders}
     for number in range(1, rounds + 1):
         for contender in question.contenders:
@@ -106,7 +106,7 @@ def _server(contender: Contender, question: Question) -> AbstractContextManager[
 
 
 def _answer(command: list[str], core: int | None, patience: float) -> Figures:
-    """Runs a script; the JSON that it prints."""
+    """Runs a script and returns the JSON that it prints."""
     script = subprocess.Popen(  # noqa: S603  # scripts of our own
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -118,16 +118,16 @@ def _answer(command: list[str], core: int | None, patience: float) -> Figures:
         raise Failed(f"did not finish within {patience:.0f} s") from None
     finally:
         if script.poll() is None:
-            os.killpg(script.pid, signal.SIGKILL)  # and what it has started
+            os.killpg(script.pid, signal.SIGKILL)  # with its child processes
             script.wait()
     try:
         figures: Figures = json.loads(said.strip().rpartition("\n")[2])
     except json.JSONDecodeError:
         print(complaint, file=sys.stderr)
-        raise Failed(_last_line(complaint) or f"ended with {script.returncode} and said nothing") from None
+        raise Failed(_last_line(complaint) or f"exit code {script.returncode}, no output") from None
     return figures
 
 
 def _last_line(text: str) -> str:
-    """The error itself, without the paths that it may name."""
+    """The error message, with paths removed."""
     return re.sub(r"(/[\w.@-]+){2,}", "...", text.strip().rpartition("\n")[2])[:200]

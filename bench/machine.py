@@ -1,4 +1,4 @@
-"""Where it was measured, in words that fit into results: no names of hosts or people, and no paths."""
+"""The machine and the commit of a run, for the results: without names of hosts or people, and without paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def describe() -> dict[str, str]:
 
 
 def cores() -> list[int]:
-    """Those this process may use."""
+    """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -39,9 +39,9 @@ def can_pin() -> bool:
 
 
 def commit() -> str | None:
-    """The commit that is checked out; "-dirty" when files have changed since."""
+    """The current commit, with "-dirty" if files have changed since."""
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"],  # noqa: S607
             cwd=Path(__file__).parent,
             capture_output=True,
@@ -50,7 +50,7 @@ def commit() -> str | None:
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return told.stdout.strip()
+    return done.stdout.strip()
 
 
 def now() -> str:
@@ -58,10 +58,10 @@ def now() -> str:
 
 
 def server_version(binary: str) -> str:
-    """Such as "Redis 7.0.15"."""
-    told = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout  # noqa: S603
-    found = re.search(r"(\w+) server v=([\d.]+)", told)
-    return f"{found[1]} {found[2]}" if found else told.strip()
+    """For example "Redis 7.0.15"."""
+    output = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout  # noqa: S603
+    found = re.search(r"(\w+) server v=([\d.]+)", output)
+    return f"{found[1]} {found[2]}" if found else output.strip()
 
 
 def _find(path: str, pattern: str) -> str | None:

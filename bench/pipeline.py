@@ -52,12 +52,14 @@ def main() -> None:
     parser.add_argument(
         "--sizes",
         default=os.environ.get(ENVIRONMENT) or SIZES,
-        help=f"numbers of events, the main one first; default ${ENVIRONMENT}, or {SIZES}",
+        help=f"numbers of events, the main one first (default: ${ENVIRONMENT}, or {SIZES})",
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="warm rounds for the main size; the others have one; default 3"
+        "--rounds", type=int, default=3, help="warm rounds for the main size; the others have one (default: 3)"
     )
-    parser.add_argument("--into", type=Path, default=HERE / "results", help="where pipeline.json and pipeline.md go")
+    parser.add_argument(
+        "--into", type=Path, default=HERE / "results", help="directory for pipeline.json and pipeline.md"
+    )
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)  # this size, in this process
     parser.add_argument("--plain", nargs=3, metavar=("URL", "BOX", "FILE"), help=argparse.SUPPRESS)  # the plain loop
     arguments = parser.parse_args()
@@ -86,7 +88,7 @@ def measure_all(sizes: list[int], rounds: int, into: Path) -> None:
 
 
 def run(arguments: list[str], seconds: float) -> dict[str, Any]:
-    """This program in a process of its own; what it prints last."""
+    """Runs this program in a process of its own; returns the JSON of its last line."""
     done = subprocess.run(  # noqa: S603 - our own
         [sys.executable, "-m", "bench.pipeline", *arguments],
         check=True,
@@ -126,7 +128,7 @@ def measure(directory: Path, events: int, rounds: int) -> dict[str, Any]:
 def run_round(
     spark: SparkSession, at: Address, source: Path, events: int, directory: Path
 ) -> Iterator[tuple[str, Clock]]:
-    """Each job once, on a box of its own, which is empty at the end."""
+    """Runs each job once, on a new box that is empty at the end."""
     from redbox.pipeline.archive.job import archive
     from redbox.pipeline.jobs.load import load
     from redbox.pipeline.jobs.streams import run_stream
@@ -168,7 +170,7 @@ def make_source(spark: SparkSession, events: int, path: Path) -> None:
 
 
 def peaks_mb() -> dict[str, float]:
-    """The most memory that the driver's Python and the JVM ever had."""
+    """The peak memory of the driver's Python and of the JVM."""
     found = {}
     for process in (os.getpid(), *java_processes()):
         text = Path(f"/proc/{process}/status").read_text()
@@ -184,7 +186,7 @@ def java_processes() -> list[int]:
 
 @contextmanager
 def held(at: Address) -> Iterator[None]:
-    """Keeps the embedded server up."""
+    """Keeps the embedded server running during the block."""
     from redbox.pipeline.source.connection import opened
 
     with opened(at) as (box, run):
@@ -193,7 +195,7 @@ def held(at: Address) -> Iterator[None]:
 
 
 def plain_loop(url: str, box: str, path: str) -> None:
-    """One process that reads the box into Parquet, with the pipeline's own reader and without Spark."""
+    """Reads the box into Parquet in one process, with the pipeline's reader and without Spark."""
     import pyarrow.parquet as pq
 
     from redbox.pipeline.source.options import read_options
@@ -267,7 +269,7 @@ def rates(size: dict[str, Any]) -> list[str]:
 
 
 def profile(answers: dict[str, Any]) -> list[str]:
-    """Where the CPU time went."""
+    """The table of CPU times by part."""
     lines = table("job", "all, cold", "all, warm", *PARTS.values())
     for name, answer in answers.items():
         cold, warm = answer["cold"]["cpu_us"], answer["warm"]["cpu_us"]
@@ -277,13 +279,13 @@ def profile(answers: dict[str, Any]) -> list[str]:
     return [
         "## CPU time per event, in microseconds",
         "",
-        "Of all processes together; the parts are those of the warm rounds. Python tasks are the worker processes of",
+        "The sum of all processes; the parts are those of the warm rounds. Python tasks are the worker processes of",
         "Spark; JVM is without its compiler and its garbage collector.",
         "",
         *lines,
         "",
         f"Warm, `parquet` takes {ratio:.2f} times the CPU time of the plain loop (goal: at most 1.5), not counting the",
-        "server, which does the same for both.",
+        "server, whose work is the same for both.",
         "",
     ]
 

@@ -1,4 +1,4 @@
-"""What a question is: who is asked, on which server, which figure counts, and what redbox wants to reach."""
+"""A question of the benchmark: the contenders, the server, the figure that counts, and the goals of redbox."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SETTINGS: dict[str, Any] = {"appendonly": "yes", "appendfsync": "everysec"}
 
 @dataclass(frozen=True)
 class Contender:
-    """Somebody who is asked: a script of `contenders/`, run by the Python of an environment.
+    """A script of `contenders/`, and the environment whose Python runs it.
 
-    `name` is its row in the tables. `events` is chosen so that what is measured takes a second or two. The environment
-    is named like the script unless it says otherwise; "" is the Python that runs the benchmark, where redbox is.
+    `name` is its row in the tables. `events` is chosen so that a measurement takes a second or two. By default the
+    environment has the name of the script; "" is the Python that runs the benchmark, which has redbox.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Contender:
     variant: str = ""
     environment: str | None = None
     server: Literal["redis", "valkey"] = "redis"
-    #: What the script is asked, where that is not the name of the question.
+    #: The method of the script that is called, if it does not have the name of the question.
     asked: str | None = None
 
     @property
@@ -39,7 +39,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio to reach in one run: `measured` says it from the answers, or raises KeyError if they do not."""
+    """A ratio to reach in one run. `measured` computes it, or raises KeyError if an answer is missing."""
 
     words: str
     measured: Callable[[Answers], float]
@@ -57,7 +57,7 @@ def fastest(rounds: Sequence[Figures]) -> Figures:
 
 
 def lowest(rounds: Sequence[Figures]) -> Figures:
-    """The lowest of each figure, whichever round it is from."""
+    """The lowest value of each figure over all rounds."""
     return {name: min(figures[name] for figures in rounds) for name in rounds[0]}
 
 
@@ -67,10 +67,10 @@ def rate_and_cpu(best: Figures) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """One question, and how its answers are told.
+    """One question, and how its answers are shown.
 
-    `cell` is what stands in the overall table, for questions that all libraries answer; `columns` are those of the
-    question's own table, for the others, and `rows` are what one contender fills in it.
+    `cell` formats the cell of the overall table, for questions that all libraries answer. The other questions have a
+    table of their own: `columns` are its columns, and `rows` the rows of one contender.
     """
 
     name: str
@@ -83,9 +83,9 @@ class Question:
     goals: Sequence[Goal] = ()
     settings: Mapping[str, Any] = field(default_factory=lambda: SETTINGS)
     pinned: bool = False  # server and client on one core
-    beside: bool = False  # a second server, to compare with at the same moment
+    beside: bool = False  # a second server, to compare with at the same time
     target: bool = False  # an HTTP target
-    rounds: int | None = None  # where one is enough
+    rounds: int | None = None  # the maximum, if fewer are enough
     patience: float = 120.0
     note: str = ""
 
@@ -99,5 +99,5 @@ def microseconds(figure: str) -> Callable[[Figures], str]:
 
 
 def ratio(of: str, to: str, figure: str = "rate") -> Callable[[Answers], float]:
-    """One contender's figure to another's."""
+    """The ratio of one contender's figure to another's."""
     return lambda answers: float(answers[of][figure] / answers[to][figure])

@@ -1,4 +1,4 @@
-"""Tells the results: `results.json` with everything that was measured, and `README.md` with the tables."""
+"""Writes the results: `results.json` with every measurement, and `README.md` with the tables."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from bench.question import Answers, Question
 from bench.questions import ALL
 from bench.questions.names import REDBOX, ROWS
 
-#: What `results.json` holds: `machine`, `servers`, and under `questions` the answers with when and how they were asked.
+#: The content of `results.json`: `machine`, `servers`, and under `questions` the answers, their date and their commit.
 Results = dict[str, Any]
 
 METHOD = """\
 Every contender and every round gets a fresh server on loopback, with its append-only file on (`appendfsync everysec`)
-and no snapshots, unless a question says otherwise. Payloads are 512 bytes; libraries that make JSON get a string as
-long. Each library runs as one process with its fast settings (concurrency 100, prefetching), on uvloop and hiredis
-where it can use them, and with a client with a connection pool. arq and streaQ are told to keep no results; BullMQ
-and SAQ keep finished jobs as by default, and so does redbox. redbox's relay runs as by default: time limit, renewal,
-heartbeat and breaker on. A drain counts to the last call of the handler, for redbox to the last acknowledgement.
-Rounds are interleaved: the first of all contenders, then the second of all; the best round counts, and all of them
-are in [results.json](results.json). A round is a second or two, after connections are made and scripts loaded. Rates
-are events per second. In brackets: CPU time of the server in µs per event, from `INFO cpu`. For latency, producer and
-consumer are two processes, an event is put every 5 ms, and the lowest p50 and p99 of the rounds are told. Two clean
-runs of the same thing can differ by a third on a small machine: compare within one run, and call less than 25 % a
-tie.
+and no snapshots, unless a question says otherwise. Payloads are 512 bytes; libraries that encode JSON get a string of
+the same length. Each library runs in one process with its fast settings (concurrency 100, prefetching), on uvloop and
+hiredis where it supports them, and with a pooled client. arq and streaQ are configured to keep no results. BullMQ, SAQ
+and redbox keep finished events, as they do by default. redbox's relay runs with its defaults: time limit, renewal,
+heartbeat and breaker on. A drain is measured up to the last call of the handler; for redbox, up to the last
+acknowledgement.
+
+Rounds are interleaved: the first round of all contenders, then the second round of all. The best round counts, and all
+rounds are in [results.json](results.json). A round takes a second or two, after connections are open and scripts are
+loaded. Rates are events per second. In brackets: CPU time of the server in µs per event, from `INFO cpu`. For latency,
+producer and consumer are two processes, an event is put every 5 ms, and the lowest p50 and p99 of all rounds are
+shown. On a small machine, two clean runs of the same code can differ by a third: compare within one run, and treat a
+difference below 25 % as a tie.
 """
 
 
 def merge(old: Results, new: Results) -> Results:
-    """What was asked anew replaces what was known."""
+    """The old results, with the questions that were asked again replaced."""
     return {**old, **new, "questions": {**old.get("questions", {}), **new["questions"]}}
 
 
@@ -97,8 +99,7 @@ def _overall(results: Results, asked: Sequence[Question]) -> str:
 
 
 def into_readme(text: str, results: Results) -> str:
-    """The project's README with the table of all libraries, and that of HTTP delivery, between their marks, if it has
-    them."""
+    """The project's README with the tables of all libraries and of HTTP delivery between their marks, if any."""
     text = _between(text, BEGIN, _all_libraries(results))
     if HTTP in results["questions"]:
         text = _between(text, BEGIN_HTTP, _table(*_rows(results, ALL[HTTP])))
@@ -171,28 +172,30 @@ def _left_out(results: Results, asked: Sequence[Question]) -> str:
 
 
 def _versions(results: Results) -> str:
-    told: dict[str, dict[str, str]] = {}
+    libraries: dict[str, dict[str, str]] = {}
     for question in results["questions"].values():
         for answer in question["answers"].values():
             versions = answer.get("versions", {})
             if versions:
-                told[next(iter(versions))] = versions
-    lines = ["- " + ", ".join(f"{name} {version}" for name, version in versions.items()) for versions in told.values()]
+                libraries[next(iter(versions))] = versions
+    lines = [
+        "- " + ", ".join(f"{name} {version}" for name, version in versions.items()) for versions in libraries.values()
+    ]
     return "\n".join(["## Versions", "", *lines, ""])
 
 
 def _when(results: Results) -> str:
-    """A line for each run that some of the answers are from."""
+    """One line for each run that contributed answers."""
     runs: dict[str, list[str]] = {}
     for name, question in results["questions"].items():
         about = f"{question['date']}, commit {question['commit'] or 'unknown'}"
         runs.setdefault(about, []).append(name)
-    return "".join(f"Asked {about}: {', '.join(names)}.\n" for about, names in runs.items())
+    return "".join(f"Measured {about}: {', '.join(names)}.\n" for about, names in runs.items())
 
 
 def _section(title: str, heading: list[str], rows: list[list[str]], notes: Sequence[str] = ()) -> str:
-    told = [note for note in notes if note]
-    return "\n".join([f"## {title}", "", _table(heading, rows), *([*told, ""] if told else [])])
+    shown = [note for note in notes if note]
+    return "\n".join([f"## {title}", "", _table(heading, rows), *([*shown, ""] if shown else [])])
 
 
 def _table(heading: list[str], rows: list[list[str]]) -> str:

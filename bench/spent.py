@@ -1,4 +1,4 @@
-"""What a measurement cost, and where: CPU seconds of the processes that took part, by what they do."""
+"""The CPU seconds of a measurement, by process and part."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 COMPILER = re.compile(r"C[12] Compiler")
 COLLECTOR = re.compile(r"(G1|GC|Shenandoah|ZGC|VM Thread)")
 TICKS = os.sysconf("SC_CLK_TCK")
-LOOKS = 0.5  # seconds: what a process spent between the last look at it and its end is not seen
+LOOKS = 0.5  # seconds between samples; CPU time after the last sample of a process that ends is not counted
 
 Spent = dict[tuple[int, str], int]  # process and part, and its ticks
 
 
 class Clock:
-    """Seconds that passed, and CPU seconds by part: server, driver, tasks (Python), JVM, compiler, collector."""
+    """Elapsed seconds, and CPU seconds by part: server, driver, tasks (Python), JVM, compiler, collector."""
 
     def __init__(self, seconds: float = 0.0, cpu: Counter[str] | None = None) -> None:
         self.seconds = seconds
@@ -30,7 +30,7 @@ class Clock:
 
 @contextmanager
 def timed() -> Iterator[Clock]:
-    """Measures the block. Processes may come and go meanwhile."""
+    """Measures the block. Processes may start and end during it."""
     clock, over = Clock(), threading.Event()
     before = _look()
     seen = dict(before)
@@ -54,7 +54,7 @@ def timed() -> Iterator[Clock]:
 
 
 def _look() -> Spent:
-    """What this process, all that it started, and embedded servers have spent so far."""
+    """The CPU time so far of this process, its descendants, and embedded servers."""
     known = {pid: found for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if (found := _stat(f"{pid}"))}
     spent: Spent = {}
     for pid, (_, name, ticks) in known.items():
@@ -81,7 +81,7 @@ def _is_ours(pid: int, known: dict[int, tuple[int, str, int]]) -> bool:
 
 
 def _threads(pid: int) -> tuple[int, int]:
-    """What the compiler and the collector of a JVM took."""
+    """The CPU time of a JVM's compiler and garbage collector."""
     compiler = collector = 0
     try:
         threads = os.listdir(f"/proc/{pid}/task")

@@ -32,12 +32,12 @@ http {{
 
 
 class NoTarget(Exception):
-    """There is no nginx, or it does not start."""
+    """nginx is not installed, or does not start."""
 
 
 @contextmanager
 def http_target() -> Iterator[str]:
-    """The URL of an nginx of our own, one process on a free port; it needs no root."""
+    """The URL of an nginx that runs during the block: one process on a free port, without root."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if program is None:
         raise NoTarget("nginx is not installed: apt-get install nginx-light")

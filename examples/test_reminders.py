@@ -1,8 +1,8 @@
-"""Unit tests of an application that uses redbox: a real box in memory, a real relay, and time that is moved, not slept.
+"""Unit tests of an application that uses redbox: a real box in memory, a real relay, and a clock that tests can move.
 
 pytest examples/test_reminders.py
 
-The fixture `redbox_box` comes with `pip install 'redbox-outbox[testing]'`; async tests that ask for it need no plugin.
+The fixture `redbox_box` comes with `pip install 'redbox-outbox[testing]'`; async tests that use it need no plugin.
 """
 
 from datetime import timedelta
@@ -19,7 +19,7 @@ async def remind(box: Box, user: str, after: timedelta) -> str:
 
 
 class Mail:
-    """What sends the mails; the test's own, which can be told to fail."""
+    """A fake mail sender that raises the given errors first."""
 
     def __init__(self, *errors: Exception) -> None:
         self._errors = list(errors)
@@ -32,7 +32,7 @@ class Mail:
 
 
 def reminder_relay(box: Box, mail: Mail) -> Relay:
-    """Three attempts, ten minutes between them: the policy that these tests are about."""
+    """Three attempts, ten minutes apart: the policy that these tests cover."""
     return Relay(box, mail.send, backoff=Backoff.fixed(timedelta(minutes=10)), attempts=3)
 
 
@@ -44,7 +44,7 @@ async def test_a_reminder_is_sent_when_it_is_due(redbox_box: Box) -> None:
     relay = reminder_relay(redbox_box, mail)
     await remind(redbox_box, "ada", timedelta(days=1))
 
-    await relay.drain()  # publishes whatever is due, and returns
+    await relay.drain()  # publishes all due events, and returns
     assert mail.sent == []
 
     await advance(redbox_box, days=1)
@@ -52,7 +52,7 @@ async def test_a_reminder_is_sent_when_it_is_due(redbox_box: Box) -> None:
     assert mail.sent == ["ada"]
 
 
-async def test_a_failure_is_tried_again_ten_minutes_later(redbox_box: Box) -> None:
+async def test_a_failure_is_retried_ten_minutes_later(redbox_box: Box) -> None:
     mail = Mail(ConnectionError("no route to the mail server"))
     relay = reminder_relay(redbox_box, mail)
     event_id = await remind(redbox_box, "ada", timedelta(0))
@@ -73,7 +73,7 @@ async def test_a_failure_is_tried_again_ten_minutes_later(redbox_box: Box) -> No
     assert relay.summary().retried == 1
 
 
-async def test_after_three_attempts_it_is_dead_until_it_is_replayed(redbox_box: Box) -> None:
+async def test_after_three_attempts_an_event_is_dead_until_it_is_replayed(redbox_box: Box) -> None:
     mail = Mail(*[ConnectionError("still no route")] * 3)
     relay = reminder_relay(redbox_box, mail)
     event_id = await remind(redbox_box, "ada", timedelta(0))
@@ -87,18 +87,18 @@ async def test_after_three_attempts_it_is_dead_until_it_is_replayed(redbox_box: 
 
     await advance(redbox_box, days=1)
     await relay.drain()
-    assert mail.sent == []  # nobody tries a dead event again by itself
+    assert mail.sent == []  # a dead event is never retried automatically
 
     await redbox_box.replay([event_id], why="the mail server is back")
     await relay.drain()
     assert mail.sent == ["ada"]
 
 
-async def test_an_address_that_does_not_exist_is_not_tried_again(redbox_box: Box) -> None:
-    relay = reminder_relay(redbox_box, Mail(Reject("there is no such user")))
+async def test_an_unknown_user_is_not_retried(redbox_box: Box) -> None:
+    relay = reminder_relay(redbox_box, Mail(Reject("unknown user")))
     event_id = await remind(redbox_box, "nobody", timedelta(0))
 
     assert (await relay.drain()).dead == 1
     record = await redbox_box.get(event_id)
     assert record is not None
-    assert (record.state, record.attempts, record.last_error) == (State.DEAD, 1, "there is no such user")
+    assert (record.state, record.attempts, record.last_error) == (State.DEAD, 1, "unknown user")

@@ -13,15 +13,15 @@ REDBOX_URL = os.environ.get("REDBOX_URL", "embedded:./.redbox")  # or redis://lo
 
 
 async def check_out(box: Box, cart: str) -> int:
-    """Takes one piece from the stock and tells the world; returns what is left of it."""
+    """Takes one item from the stock and puts the event; returns the remaining stock."""
     async with box.transaction() as tx:
-        # Nothing is sent yet: these lines only queue. On a cluster all keys of a transaction must be in the box's slot,
-        # and `tx.key` names one that is; on a single server any key will do.
+        # Nothing is sent yet: these calls only queue. On a cluster all keys of a transaction must be in the box's slot,
+        # and `tx.key` returns such a key; on a single server any key works.
         tx.redis.decr(tx.key("stock"))
         tx.redis.hset(tx.key(f"cart-{cart}"), mapping={"status": "ordered"})
-        # While this event is not delivered, no other with the same unique_key can be put.
+        # Until this event is delivered, another event with the same unique_key is refused.
         tx.put(Event("cart.ordered", {"cart": cart}, unique_key=f"cart-{cart}"))
-    # Committed. There is a reply for each command and a receipt for each event, in the order they were queued.
+    # Committed. There is one reply per command and one receipt per event, in the order in which they were queued.
     left, _ = tx.results
     (receipt,) = tx.receipts
     print(f"ordered: {left} left, event {receipt.event_id}, created: {receipt.created}")
@@ -29,7 +29,7 @@ async def check_out(box: Box, cart: str) -> int:
 
 
 async def read_stock(box: Box) -> int:
-    async with box.transaction() as tx:  # any client on the same server does as well
+    async with box.transaction() as tx:  # any client of the same server works too
         tx.redis.get(tx.key("stock"))
     return int(tx.results[0])
 
@@ -42,7 +42,7 @@ async def main() -> None:
         cart = uuid4().hex[:8]
         await check_out(box, cart)
 
-        # A second click on "order": the event is refused, so the stock is not touched either.
+        # A second click on "order": the event is refused, so the stock does not change either.
         try:
             await check_out(box, cart)
         except Conflict as conflict:
@@ -60,8 +60,8 @@ async def main() -> None:
         print(f"stock: {await read_stock(box)}")
 
 
-# What Redis does not do is roll back: a command of your own that fails inside EXEC, such as DECR of a text, leaves the
-# others done and the event stored. You get PartlyCommitted then, which says so.
+# Redis does not roll back. If one of your own commands fails inside EXEC, such as DECR of a text, the other commands
+# are done and the event is stored. redbox then raises PartlyCommitted.
 
 if __name__ == "__main__":
     asyncio.run(main())

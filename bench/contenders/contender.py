@@ -1,7 +1,7 @@
-"""The questions, asked in the same way of every library.
+"""The questions, measured in the same way for every library.
 
-A script beside this one says how its library puts and consumes events. It is run by the Python that has the library
-installed, answers one question, and prints what it measured as one line of JSON.
+Each script in this directory says how its library puts and consumes events. It runs in the environment of the library,
+answers one question, and prints its figures as one line of JSON.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Figures = dict[str, Any]
 class Contender:
     """One library, used as its documentation says and with its fast settings."""
 
-    #: Distributions whose versions the results tell.
+    #: Distributions whose versions are part of the results.
     libraries: ClassVar[Sequence[str]] = ()
-    #: What the library takes: bytes, or str where it makes JSON of it.
+    #: The type of a payload: bytes, or str if the library encodes it as JSON.
     takes: ClassVar[type[bytes | str]] = bytes
-    #: Seconds for one question.
+    #: Time limit of one question, in seconds.
     patience: ClassVar[float] = 60.0
 
     def __init__(self, arguments: argparse.Namespace) -> None:
@@ -49,7 +49,7 @@ class Contender:
         self.variant: str = arguments.variant
         self.question: str = arguments.question
 
-    # --- what a library's script fills in ------------------------------------------------------------------------
+    # --- implemented by each library's script ----------------------------------------------------------------------
 
     async def open(self) -> None:
         """Connects."""
@@ -62,15 +62,15 @@ class Contender:
         raise NotImplementedError
 
     async def put_many(self, payloads: Sequence[Any]) -> None:
-        """Puts many with the library's own call for that; by default there is none, and tasks put them one by one."""
+        """Puts many events with the library's bulk call; by default, tasks put them one by one."""
         await self._by_tasks(payloads)
 
     async def consume(self, handle: Handle) -> None:
-        """Gives every event to `handle`, and acknowledges it; goes on until it is cancelled."""
+        """Passes every event to `handle` and acknowledges it, until it is cancelled."""
         raise NotImplementedError
 
     async def settled(self, events: int) -> None:
-        """Waits until the last of so many events is acknowledged, where the library can tell."""
+        """Waits until this many events are acknowledged, if the library reports that."""
 
     # --- the questions -------------------------------------------------------------------------------------------
 
@@ -91,14 +91,14 @@ class Contender:
         return watch.per(events)
 
     async def put_bulk(self, events: int) -> Figures:
-        """The library's call for many, 500 at a time."""
+        """The library's bulk call, with 500 events each."""
         await self.put(self._payload())
         with Stopwatch(self.url) as watch:
             await self._fill(events)
         return watch.per(events)
 
     async def drain(self, events: int) -> Figures:
-        """Consumes what was put before."""
+        """Consumes events that were put before."""
         await self._fill(events)
         done, loop, seen = asyncio.Event(), asyncio.get_running_loop(), itertools.count(1)
 
@@ -114,7 +114,7 @@ class Contender:
         return watch.per(events)
 
     async def latency(self, events: int) -> Figures:
-        """From just before a put in another process until the handler runs here, with nothing else to do."""
+        """The time from a put in another process until the idle handler in this one runs."""
         waits: list[int] = []
         done, loop = asyncio.Event(), asyncio.get_running_loop()
         wanted = events + WARM_UP
@@ -142,7 +142,7 @@ class Contender:
         }
 
     async def produce(self, events: int) -> Figures:
-        """The other process of `latency`; each payload begins with the time, on a clock that processes share."""
+        """The other process of `latency`. Each payload starts with the time, on a clock that both processes share."""
         for _ in range(events):
             text = f"{time.perf_counter_ns():020}".ljust(BYTES, "x")
             await self.put(text if self.takes is str else text.encode())
@@ -150,7 +150,7 @@ class Contender:
         return {}
 
     async def memory(self, events: int) -> Figures:
-        """What the server's memory grows by; connections are closed when it is asked, since they take memory too."""
+        """The growth of the server's memory. Connections are closed before each look, because they take memory too."""
         await self.put_many([self._random()])
         await self.close()
         before = used_memory(self.url)
@@ -163,7 +163,7 @@ class Contender:
         await self.open()
         return {"events": events, "bytes": round(each, 1), "beyond_payload": round(each - BYTES, 1)}
 
-    # --- how -----------------------------------------------------------------------------------------------------
+    # --- internals -------------------------------------------------------------------------------------------------
 
     def _payload(self) -> Payload:
         return "x" * BYTES if self.takes is str else b"x" * BYTES
@@ -188,7 +188,7 @@ class Contender:
 
 
 def main(contender: type[Contender]) -> None:
-    """Answers the question that the command line asks."""
+    """Answers the question of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("question")
     parser.add_argument("--url", required=True)
@@ -210,7 +210,7 @@ def main(contender: type[Contender]) -> None:
 
 
 def run(main: Coroutine[Any, Any, Figures]) -> Figures:
-    """On uvloop, where it is installed."""
+    """Runs on uvloop, if it is installed."""
     try:
         import uvloop
     except ImportError:

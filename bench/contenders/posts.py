@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-#: As redbox's, so that each request is as large.
+#: Like redbox's, so that all requests have the same size.
 HEADERS = {
     "User-Agent": "redbox/0.1.0",
     "Accept-Encoding": "identity",
@@ -20,14 +20,14 @@ HEADERS = {
 
 
 class Posts:
-    """Collects how many seconds each request took."""
+    """Collects the duration of each request, in seconds."""
 
     def __init__(self) -> None:
         self._took: list[float] = []
         self.add = self._took.append
 
     def forget(self) -> None:
-        """Drops what was measured: it was a warm-up."""
+        """Drops the measurements of the warm-up."""
         self._took.clear()
 
     def figures(self) -> dict[str, float]:

@@ -1,8 +1,7 @@
-"""What redbox's work costs while a box grows, and beside a crowd of events that are none of a relay's business.
+"""The cost of put, claim and ack while a box grows, and beside many events that a relay must not touch.
 
-Payloads of 16 bytes, so that millions fit into memory. So few events are measured that their keys do not carry the
-server over the next power of two: there it doubles the table of its keys, and until that is done, a put costs it up to
-twice as much.
+Payloads have 16 bytes, so that millions fit into memory. Few enough events are measured that the server does not reach
+the next power of two of its keys: there it doubles its key table, and a put costs up to twice as much meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from redbox import Box, Event, keys
 SIZES = (10_000, 100_000, 1_000_000, 5_000_000)
 PAYLOAD = b"x" * 16
 FILL = 1000  # events in one call
-FILLERS = 3  # calls under way at once
+FILLERS = 3  # calls in flight
 BATCHES = 1
 REPEATS = 24
 DRAINS = 4
@@ -36,9 +35,9 @@ class Growth(Redbox):
     patience = 280.0
 
     async def growth(self, events: int) -> Figures:
-        """µs per event of put, and of claim and ack, in batches of 500: at 10 thousand pending and at ever more.
+        """µs per event of put, and of claim and ack, in batches of 500, from 10 thousand pending events upwards.
 
-        At the same time a small box on a server of its own is measured, since a machine's speed drifts over minutes.
+        A small box on a second server is measured alternately, because a machine's speed drifts over minutes.
         """
         small = Box.open(self.beside, name="small")
         await _put(small, SIZES[0])
@@ -56,14 +55,14 @@ class Growth(Redbox):
         return {"steps": steps}
 
     async def crowded(self, events: int) -> Figures:
-        """The rate of a relay that drains beside a crowd that is `scheduled`, `dead` or `waiting`, and without one."""
+        """The rate of a drain beside many events that are `scheduled`, `dead` or `waiting`, and without them."""
         if self.variant == "scheduled":
             await _put(self.box, events, delay=DAY)
         elif self.variant == "dead":
             await _put(self.box, events, then=self._kill)
         elif self.variant == "waiting":
             await self.box.put(Event("small", PAYLOAD, ordering_key="blocked"))
-            await self.box.claim("blocker", limit=1, lease=DAY)  # whoever is at the head holds up the others
+            await self.box.claim("blocker", limit=1, lease=DAY)  # a claimed head blocks the others
             await _put(self.box, events, ordering_key="blocked")
         alone = copy(self)
         alone.url = self.beside
@@ -82,7 +81,7 @@ class Growth(Redbox):
 
 
 async def _put(box: Box, events: int, then: Then | None = None, **about: Any) -> None:
-    """Puts many small events, several calls at a time, and does something after each call."""
+    """Puts many small events, with several calls in flight, and calls a function after each."""
     sizes = iter([FILL] * (events // FILL) + [events % FILL] * (events % FILL > 0))
 
     async def work() -> None:
@@ -95,7 +94,7 @@ async def _put(box: Box, events: int, then: Then | None = None, **about: Any) ->
 
 
 async def _plain(url: str, box: Box) -> Figures:
-    """The same keys written by plain commands, in the same server and the same sorted set; nothing of it stays."""
+    """Writes the same keys with plain commands, in the same server and sorted set, and removes them again."""
     store, prefix, far = box._store, keys.prefix(box.name), 10**15  # noqa: SLF001  # behind the back of the box
     names = [f"{prefix}:plain:{number}" for number in range(BATCH)]
     commands: list[tuple[Any, ...]] = []
@@ -131,7 +130,7 @@ async def _cost(url: str, box: Box) -> Figures:
 
 
 def _step(pending: int, pairs: list[tuple[Figures, Figures]]) -> Figures:
-    """What it costs in the large box, and how many times as much as in the small one a moment later."""
+    """The cost in the large box, and its ratio to the cost in the small box a moment later."""
     figures = pairs[0][0]
     lowest = {name: min(large[name] for large, _ in pairs) for name in figures}
     times = {name: round(median(large[name] / small[name] for large, small in pairs), 3) for name in figures}

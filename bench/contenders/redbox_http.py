@@ -1,4 +1,4 @@
-"""redbox's relay with an HTTP target, as by default: time limit, renewal, heartbeat and breaker on.
+"""redbox's relay with an HTTP target and its defaults: time limit, renewal, heartbeat and breaker on.
 
 The variant `signed` adds a Standard Webhooks signature.
 """
@@ -19,7 +19,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105  # an example
 
 
 class Timed(HTTPPublisher):
-    """Takes the time of each request."""
+    """Measures the duration of each request."""
 
     posts = Posts()
 

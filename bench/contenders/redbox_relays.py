@@ -1,6 +1,6 @@
-"""Relay processes beside each other: what they publish together, and whose CPU is used up by it.
+"""Several relay processes: the events that they publish together, and the CPU that they use.
 
-The variant says how many relays, and how long their publisher takes: "2, 0.002" are two with one of 2 ms.
+The variant is the number of relays and the seconds of one publish: "2, 0.002" is two relays and 2 ms.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from with_redbox import Redbox
 
 from redbox import Event, Relay
 
-PER_SECOND = 130_000  # more than relays can publish: the box must not run dry while they are watched
+PER_SECOND = 130_000  # more than relays can publish: the box must not become empty during the measurement
 
 
 class Relays(Redbox):
     async def relays(self, events: int) -> Figures:
-        """Fills the box, lets relays begin at the same moment, and watches them for a while."""
+        """Fills the box, starts the relays at the same moment, and measures them for a while."""
         count = int(self.variant.split(",")[0])
         await self._fill(events)
         processes = [await self._start(events) for _ in range(count)]
@@ -83,13 +83,13 @@ class Relays(Redbox):
 
 
 def _times(events: int) -> tuple[float, float]:
-    """Seconds to warm up, and to be watched."""
+    """Seconds of warm-up, and of measurement."""
     seconds = events / PER_SECOND
     return seconds / 5, seconds * 4 / 5
 
 
 def _ticks() -> tuple[int, int]:
-    """How long all cores were busy, and how long idle; what others do on the machine is in it too. Linux only."""
+    """How long all cores were busy and idle, including other processes of the machine. Linux only."""
     file = Path("/proc/stat")
     if not file.exists():
         return 0, 0

@@ -1,4 +1,4 @@
-"""What the server says of itself, asked over a bare socket so that no library is needed or measured by it."""
+"""Figures from the server's INFO, read over a bare socket, so that no library is needed or measured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def info(url: str, section: str) -> dict[str, str]:
 
 
 def cpu_seconds(url: str) -> float:
-    """CPU time that the server has used since it began, its background threads included."""
+    """The CPU time of the server since its start, including its background threads."""
     told = info(url, "cpu")
     return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
 
@@ -31,7 +31,7 @@ def used_memory(url: str) -> int:
 
 
 class Stopwatch:
-    """Takes the time of its `with` block: on the wall, on the server's CPU and on this process' own."""
+    """Measures its `with` block: elapsed time, CPU time of the server, and CPU time of this process."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -50,7 +50,7 @@ class Stopwatch:
         self.server_seconds = cpu_seconds(self._url) - self._server
 
     def per(self, events: int) -> dict[str, float]:
-        """The figures for so many events."""
+        """The figures for this number of events."""
         return {
             "events": events,
             "seconds": round(self.seconds, 4),
@@ -61,6 +61,6 @@ class Stopwatch:
 
 
 def by_phase(events: int, **phases: Stopwatch) -> dict[str, float]:
-    """The server's CPU time per event, by phase and in all."""
+    """The server's CPU time per event, by phase and in total."""
     each = {f"{name}_us": watch.per(events)["server_us"] for name, watch in phases.items()}
     return {"events": events, **each, "total_us": round(sum(each.values()), 2)}

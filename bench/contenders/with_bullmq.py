@@ -1,4 +1,4 @@
-"""BullMQ's Python package, on a client with a pool: by default it has one connection, and is slower by far."""
+"""BullMQ's Python package with a pooled client: its default of one connection is much slower."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BullMQ(Contender):
         async def process(job: Any, token: str) -> None:  # noqa: ARG001  # it is called with both
             handle(job.data["payload"])
 
-        # With a hundred places, an idle worker asks for a hundred jobs whenever one has come.
+        # With a concurrency of 100, an idle worker asks for a hundred jobs whenever one arrives.
         places = 1 if self.question == "latency" else TASKS
         worker = Worker(NAME, process, {"connection": self.redis, "concurrency": places, "autorun": False})
         try:

@@ -1,4 +1,4 @@
-"""dramatiq: it works with threads, so a hundred of them put, and 32 handle."""
+"""dramatiq uses threads: a hundred threads put, and 32 handle."""
 
 from __future__ import annotations
 

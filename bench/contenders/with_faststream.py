@@ -34,7 +34,9 @@ class FastStream(Contender):
             await pipeline.execute()
 
     async def consume(self, handle: Handle) -> None:
-        await self.redis.xgroup_create(STREAM, GROUP, "0", mkstream=True)  # its own would begin at the end
+        await self.redis.xgroup_create(
+            STREAM, GROUP, "0", mkstream=True
+        )  # FastStream's own group would start at the end
         batch = self.variant == "batch"
         source = StreamSub(STREAM, group=GROUP, consumer="consumer", batch=batch, max_records=BATCH)
 

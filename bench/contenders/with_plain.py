@@ -1,7 +1,7 @@
-"""Plain Redis Streams by redis-py: the floor under everything that acknowledges.
+"""Plain Redis Streams with redis-py: the baseline for everything that acknowledges.
 
-Variants: `coalesced` sends the puts of one turn of the event loop as one pipeline; `xdel` also removes what it has
-acknowledged, as a queue would; `set` writes a key of its own for each event, without a stream.
+Variants: `coalesced` sends the puts of one turn of the event loop as one pipeline; `xdel` also removes acknowledged
+entries, as a queue would; `set` writes one key per event, without a stream.
 """
 
 from __future__ import annotations

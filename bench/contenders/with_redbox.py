@@ -1,4 +1,4 @@
-"""redbox, with a relay as it is by default: time limit, renewal, heartbeat and breaker on.
+"""redbox, with a relay and its defaults: time limit, renewal, heartbeat and breaker on.
 
 Variants: `ordered` spreads the events over 1,000 ordering keys; `fsync` puts with that durability.
 """
@@ -41,7 +41,7 @@ class Redbox(Contender):
         await self.relay.run()
 
     async def settled(self, events: int) -> None:
-        while self.relay.summary().published < events:  # noqa: ASYNC110  # the relay tells nobody
+        while self.relay.summary().published < events:  # noqa: ASYNC110  # the relay has no signal for it
             await asyncio.sleep(0.001)
 
     async def server_cpu(self, events: int) -> Figures:

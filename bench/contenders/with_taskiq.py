@@ -1,4 +1,4 @@
-"""taskiq on Redis Streams, which is the broker of its that acknowledges: a hundred tasks at once, without results."""
+"""taskiq on Redis Streams, its broker with acknowledgements: a hundred tasks at once, without results."""
 
 from __future__ import annotations
 

@@ -35,6 +35,6 @@ QUESTION = Question(
     goals=tuple(
         Goal(f"beside {name}: unaffected (≥ 0.85 × without)", _ratio(name), at_least=0.85) for name in CROWDS.values()
     ),
-    note="Drains of 10,000 events, in turn with the crowd and, on a server of its own, without; the best of four, and "
-    "the median of their ratios. The append-only file is off, to keep the disk out of it.",
+    note="Drains of 10,000 events, alternating between a server with the crowd and one without; the best of four, and "
+    "the median of their ratios. The append-only file is off, so that the disk does not matter.",
 )

@@ -1,4 +1,4 @@
-"""How fast does one process consume what is waiting, with a handler that does nothing and everything acknowledged?"""
+"""How fast does one process consume and acknowledge waiting events, with a handler that does nothing?"""
 
 from bench.question import Answers, Contender, Goal, Question, rate_and_cpu, ratio
 from bench.questions import names

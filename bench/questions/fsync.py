@@ -1,5 +1,7 @@
-"""How fast are puts that wait for the disk? 100 tasks on a server with `appendfsync always`, which syncs once for all
-clients that wait."""
+"""How fast are puts that wait for the disk?
+
+100 tasks put on a server with `appendfsync always`, which syncs once for all waiting clients.
+"""
 
 from bench.question import Answers, Contender, Goal, Question, events_per_second, microseconds
 from bench.questions import names

@@ -1,4 +1,4 @@
-"""How many events does a relay post to an HTTP target, and how many could its client?"""
+"""How many events per second does a relay post to an HTTP target, and how many does its bare client?"""
 
 from bench.question import Contender, Figures, Goal, Question, events_per_second, ratio
 
@@ -29,6 +29,6 @@ QUESTION = Question(
         Goal("signed, ≥ 0.8 × unsigned", ratio(SIGNED, REDBOX), at_least=0.8),
         Goal("a POST, p99 ≤ 2 × that of the bare client", ratio(REDBOX, AIOHTTP, "p99_ms"), at_most=2),
     ),
-    note="A bare client is 100 tasks that post one request after the other, with headers like redbox's: nothing is"
-    " claimed, acknowledged, retried or limited in time.",
+    note="A bare client is 100 tasks that post one request after another, with headers like redbox's. It does not "
+    "claim, acknowledge or retry events, and has no time limits.",
 )

@@ -1,4 +1,4 @@
-"""How long does one event take from just before its put, in one process, to its handler, idle in another?"""
+"""How long does an event take from its put in one process to an idle handler in another?"""
 
 from bench.question import Contender, Figures, Goal, Question, lowest, ratio
 from bench.questions import names
@@ -31,5 +31,5 @@ QUESTION = Question(
         Goal("p50 ≤ 2 × plain streams", ratio(names.REDBOX, names.PLAIN, "p50_ms"), at_most=2),
         Goal("p99 ≤ 3 × plain streams", ratio(names.REDBOX, names.PLAIN, "p99_ms"), at_most=3),
     ),
-    note="arq polls every half second, as by default; BullMQ runs one job at a time, as by default.",
+    note="By default, arq polls every half second and BullMQ runs one job at a time.",
 )

@@ -1,4 +1,4 @@
-"""How fast are many events put by the library's own call for that, 500 at a time?"""
+"""How fast is the library's bulk put, with 500 events per call?"""
 
 from bench.question import Contender, Goal, Question, rate_and_cpu, ratio
 from bench.questions import names
@@ -15,5 +15,5 @@ QUESTION = Question(
         Contender(names.STREAQ, "with_streaq", 11_000),
     ),
     goals=(Goal("≥ 1.0 × plain pipelined XADD", ratio(names.REDBOX, names.PLAIN), at_least=1.0),),
-    note="dramatiq, taskiq, SAQ and arq have no call for many.",
+    note="dramatiq, taskiq, SAQ and arq have no bulk put.",
 )

@@ -1,5 +1,7 @@
-"""How fast is one loop that awaits each put? Server and client share one core: on two, such a loop measures mostly how
-fast the machine wakes the other one."""
+"""How fast is one loop that awaits each put?
+
+Server and client share one core: on two cores, such a loop mostly measures how fast one core wakes the other.
+"""
 
 from bench.question import Contender, Goal, Question, rate_and_cpu, ratio
 from bench.questions import names

@@ -1,4 +1,4 @@
-"""How fast do a hundred tasks put, each a loop that awaits each put? This is what a busy web application does."""
+"""How fast do a hundred tasks put, each in a loop that awaits each put? A busy web application does this."""
 
 from bench.question import Answers, Contender, Goal, Question, rate_and_cpu, ratio
 from bench.questions import names
@@ -30,6 +30,6 @@ QUESTION = Question(
     goals=(
         Goal("≥ 2.5 × plain XADD by 100 tasks", ratio(names.REDBOX, names.PLAIN), at_least=2.5),
         Goal("≥ 3.5 × the best alternative", to_best_peer, at_least=3.5),
-        Goal("beside XADD behind the same kind of coalescing", ratio(names.REDBOX, names.COALESCED)),
+        Goal("for comparison: XADD with the same kind of coalescing", ratio(names.REDBOX, names.COALESCED)),
     ),
 )

@@ -8,14 +8,14 @@ FULL = 90  # percent
 
 
 def _limit(best: Figures) -> str:
-    """What is used up."""
+    """The resource that is fully used."""
     if best["server_percent"] >= FULL:
         return "the server's one thread"
     if best["machine_percent"] >= FULL:
         return f"the machine: all {best['cores']} cores are busy"
     if best["client_percent"] >= FULL:
         return "the relay's one thread"
-    return "the publisher's time" if best["pause"] else "that server and relay wait for each other"
+    return "the publisher's time" if best["pause"] else "server and relay wait for each other"
 
 
 QUESTION = Question(
@@ -41,7 +41,10 @@ QUESTION = Question(
             at_least=1.5,
         ),
         *(
-            Goal(f"two to one, {name}: see its limit below", ratio(f"two relays, {name}", f"one relay, {name}"))
+            Goal(
+                f"for comparison: two to one, {name}; its limit is below",
+                ratio(f"two relays, {name}", f"one relay, {name}"),
+            )
             for name, pause in PAUSES.items()
             if pause < 0.02
         ),

@@ -1,4 +1,4 @@
-"""The README's first screen, run as printed: the Python example, then the shell commands on the same box."""
+"""Runs the README's examples as printed: first the Python example, then the shell commands on the same box."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHELL = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
 
 
 def environment() -> dict[str, str]:
-    """As a new user has it: the commands of this environment on the path, and no REDBOX variables."""
+    """The environment of a new user: the commands of this environment on the path, and no REDBOX variables."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("REDBOX")}
     return {**plain, "PATH": f"{Path(sys.executable).parent}:{plain['PATH']}"}
 
@@ -75,7 +75,7 @@ async def test_the_relay_with_its_options(redbox_box: Box):
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("command", [line for line in SHELL[2].splitlines() if "relay --to" in line])
 def test_the_relays_of_the_shell(command: str, redis_url: str, tmp_path: Path):
-    """As printed, on a server and a target of our own."""
+    """Runs them as printed, with another server and target."""
     command = command.replace("redis://localhost:6379/0", redis_url).replace("localhost:6379", redis_url.split("/")[2])
     command = command.replace("https://example.org/hooks", "null:")
     done = subprocess.run(
@@ -94,7 +94,7 @@ def test_the_example_test_of_an_application(tmp_path: Path):
 @pytest.mark.req("DC-4")
 @pytest.mark.timeout(60)
 def test_put_relay_die_list_and_replay(tmp_path: Path, redis_url: str):
-    """From an async application's put to an operator's replay, all by the commands that the README shows."""
+    """From an async application's put to an operator's replay, with the commands of the README."""
     box = new_box_name()
 
     async def put() -> None:

@@ -1,4 +1,4 @@
-"""docs/relay.md: its first commands, its configuration file, and its table of options."""
+"""Runs the commands of docs/relay.md, and checks its configuration file and its tables of options."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_configuration_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "secrets" / "authorization").write_text("Bearer abc\n")
     path = tmp_path / "redbox.toml"
     path.write_text(re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)[0])
-    relays = open_relays(path, load(path), lambda: pytest.fail("the file says it"))
+    relays = open_relays(path, load(path), lambda: pytest.fail("the file names the store"))
     assert [(relay.box.name, relay.target) for relay in relays] == [
         ("orders", "https://hooks.example.com/orders"),
         ("audit", "redis+stream://localhost:6379/1/audit"),
@@ -99,7 +99,7 @@ def test_every_option_is_a_keyword_argument_of_relay_or_in_the_table_of_those_th
 
 
 def test_kubernetes_restarts_by_liveness_only():
-    """Redis being down must not restart a relay that waits for it."""
+    """An outage of Redis must not restart a relay that waits for it."""
     (snippet,) = [block for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL) if "livenessProbe" in block]
     probes = re.findall(r"(\w+)Probe:\n  httpGet: { path: (/\w+),", snippet)
     assert probes == [("liveness", "/livez"), ("readiness", "/readyz")]

@@ -1,4 +1,4 @@
-"""The examples, run as a reader would: each as a process of its own, by the commands that their README prints."""
+"""Runs the examples as a reader would: each in its own process, with the commands of their README."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from tests.servers import free_port, poll
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "examples" / "README.md").read_text()
 LIMIT = 20.0
-PLAIN_PYTEST = {"PYTEST_ADDOPTS": "-p no:timeout"}  # a reader has installed what the README says, and no more
+PLAIN_PYTEST = {"PYTEST_ADDOPTS": "-p no:timeout"}  # a reader has installed only the packages of the README
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 pytestmark = pytest.mark.timeout(90)
 
 
 def environment(**more: str) -> dict[str, str]:
-    """As a reader has it: the commands of this environment on the path, and nothing else set."""
+    """The environment of a reader: the commands of this environment on the path, and no variables of redbox."""
     names = ("REDBOX", "HOOK_URL", "CONSUMER_DB")
     plain = {name: value for name, value in os.environ.items() if not name.startswith(names)}
     return {
@@ -62,7 +62,7 @@ def run(command: list[str] | str, cwd: Path, **more: str) -> subprocess.Complete
 
 
 def checkout(tmp_path: Path) -> Path:
-    """A directory that looks like the root of a clone, where an example may leave its files."""
+    """A directory like the root of a clone, in which an example may write files."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
@@ -78,7 +78,7 @@ class Application:
     log: Path
 
     def stop(self) -> str:
-        """Ends it as an init system does; returns what it said."""
+        """Stops it as an init system does; returns its output."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(LIMIT)
         return self.log.read_text()
@@ -86,7 +86,7 @@ class Application:
 
 @contextmanager
 def served(command: str, port: int, cwd: Path, **more: str) -> Iterator[Application]:
-    """An application during the block; it need not be running any more at its end."""
+    """Runs an application during the block; the block may stop it."""
     log = cwd / f"served-{port}.log"
     with log.open("wb") as said:
         process = subprocess.Popen(
@@ -94,7 +94,7 @@ def served(command: str, port: int, cwd: Path, **more: str) -> Iterator[Applicat
         )
 
     def is_up() -> bool:
-        assert process.poll() is None, f"it ended with {process.returncode}: {log.read_text()}"
+        assert process.poll() is None, f"exit code {process.returncode}: {log.read_text()}"
         return f"Uvicorn running on http://127.0.0.1:{port}" in log.read_text()
 
     try:
@@ -119,7 +119,7 @@ def shop(port: int, cwd: Path) -> Any:
 
 
 def ask(url: str, body: Any = None) -> tuple[int, Any]:
-    """The status and the JSON of an answer; a body is posted."""
+    """The status and the JSON of the answer to a GET, or to a POST if there is a body."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -159,19 +159,19 @@ def test_the_fastapi_application(tmp_path: Path):
         async with Box.open(f"embedded:{place / '.redbox'}", name="shop") as box:
             stats = await box.stats()
             assert {phase: count for phase, count in stats.phases.items() if count} == {Phase.COMPLETED: 1}
-            assert stats.relays == []  # it said goodbye
+            assert stats.relays == []  # it has removed its heartbeat
             assert await check_invariants(box) == []
 
     asyncio.run(look())
     assert embedded.wait_stopped(place / ".redbox")
 
 
-def test_the_fastapi_application_delivers_what_an_earlier_run_left(tmp_path: Path):
-    """A killed application has lost nothing that it answered for."""
+def test_the_fastapi_application_delivers_the_events_of_an_earlier_run(tmp_path: Path):
+    """A killed application loses no event whose request it has answered."""
     place, port, nobody = checkout(tmp_path), free_port(), free_port()
 
     async def wait_a_while() -> None:
-        """Past the lease of what was killed, and past any delay."""
+        """Moves the clock past the lease of the killed relay and past any delay."""
         async with Box.open(f"embedded:{place / '.redbox'}", name="shop") as box:
             await advance(box, minutes=5)
 
@@ -182,7 +182,7 @@ def test_the_fastapi_application_delivers_what_an_earlier_run_left(tmp_path: Pat
         application.process.kill()
         application.process.wait()
     with shop(port, place) as application:
-        # The dictionary that plays the database is gone, so the client asks again.
+        # The dictionary that replaces the database is gone, so the client repeats its request.
         assert ask(f"{application.url}/orders", order)[1] == {"event_id": "order-placed-9", "created": False}
         asyncio.run(wait_a_while())
         poll(is_confirmed(application.url, "9"), "the order was not confirmed", LIMIT)
@@ -206,7 +206,7 @@ async def carts(url: str) -> int:
 
 def test_the_transactional_put_on_the_embedded_server(tmp_path: Path):
     place = checkout(tmp_path)
-    for time in (1, 2):  # what the first run left behind does not disturb the second
+    for time in (1, 2):  # the second run works beside the data of the first
         done = run([sys.executable, "examples/transactional_put.py"], place)
         assert re.fullmatch(TRANSACTION, done.stdout), done.stdout + done.stderr
         assert asyncio.run(carts(f"embedded:{place / '.redbox'}")) == time
@@ -245,7 +245,7 @@ def status(db: sqlite3.Connection, order: str = "7") -> str:
 def test_the_consumer_handles_an_event_once(database: sqlite3.Connection):
     assert deliver(database, "paid", 1, "paid") is Result.HANDLED
     assert deliver(database, "paid", 2, "must not be written") is Result.DUPLICATE  # by another relay
-    assert deliver(database, "paid", 2, "must not be written") is Result.DUPLICATE  # by a proxy between
+    assert deliver(database, "paid", 2, "must not be written") is Result.DUPLICATE  # repeated by a proxy
     assert deliver(database, "paid", 1, "must not be written") is Result.DUPLICATE  # by the first relay, late
     assert status(database) == "paid"
 
@@ -315,7 +315,7 @@ def consuming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
 
 @pytest.fixture
 def hook(consuming: tuple[str, Path]) -> Iterator[tuple[str, sqlite3.Connection]]:
-    """Where to deliver to, and what the consumer has written there: nothing yet."""
+    """The URL of the consumer, and its empty database."""
     url, path = consuming
     with closing(open_database(str(path))) as db:
         for table in ("orders", "seen", "fences"):
@@ -332,7 +332,7 @@ def handled(db: sqlite3.Connection) -> list[str]:
 
 
 async def deliver_claim(url: str, claim: Claim) -> None:
-    """One delivery as a relay makes it."""
+    """Delivers one claim as a relay does."""
     publisher = open_publisher(url)
     await publisher.open("test")
     try:
@@ -373,7 +373,7 @@ async def test_a_relay_wakes_up_with_an_event_that_was_handled_meanwhile(
 async def test_a_relay_wakes_up_with_an_event_that_was_given_up_meanwhile(
     redbox_box: Box, hook: tuple[str, sqlite3.Connection]
 ):
-    """The one that only the fence can tell; here the sleeper is a whole relay."""
+    """Only the fence detects this delivery; the sleeper is a whole relay."""
     url, db = hook
     asleep, awake = asyncio.Event(), asyncio.Event()
 
@@ -386,11 +386,11 @@ async def test_a_relay_wakes_up_with_an_event_that_was_given_up_meanwhile(
     sleeper = Relay(redbox_box, hang, grace=LIMIT)
     async with asyncio.timeout(LIMIT), sleeper:
         await asleep.wait()
-        sleeper.stop()  # it claims nothing more, and waits for what hangs
+        sleeper.stop()  # it claims nothing more, and waits for the hanging publish
         await redbox_box.operate.kill(["paid"], who="ada", why="it hangs")
         assert (await Relay(redbox_box, url).drain()).published == 1
         awake.set()
-    assert sleeper.summary().fenced == 1  # neither its delivery nor what it says of it counts
+    assert sleeper.summary().fenced == 1  # neither its delivery nor its settlement counts
 
     assert handled(db) == ["shipped"]
     assert status(db) == "shipped"
@@ -398,7 +398,7 @@ async def test_a_relay_wakes_up_with_an_event_that_was_given_up_meanwhile(
     assert record is not None
     assert (record.state, record.last_error) == (State.DEAD, "killed by ada: it hangs")
 
-    # A replay is wanted, and has a number of its own.
+    # A replay is a new claim with a new number.
     await redbox_box.replay(["paid"])
     assert (await Relay(redbox_box, url).drain()).published == 1
     assert handled(db) == ["shipped", "paid"]
@@ -406,7 +406,7 @@ async def test_a_relay_wakes_up_with_an_event_that_was_given_up_meanwhile(
 
 @pytest.mark.req("DS-2")
 async def test_what_is_refused_as_late_is_dead_and_not_lost(redbox_box: Box, hook: tuple[str, sqlite3.Connection]):
-    """A box that counts from 1 again, as after a loss of data, meets a fence that is higher."""
+    """After a loss of data, claim numbers start at 1 again, below the consumer's fence."""
     url, db = hook
     assert deliver(db, "earlier", 5, "earlier", source="/redbox/test") is Result.HANDLED
     await redbox_box.put(changed("paid"))
@@ -428,7 +428,7 @@ async def test_many_orders_many_relays_and_acknowledgements_that_get_lost(
 
     async def publish(event: Event, claim: Claim) -> None:
         await publisher.publish(claim)
-        if claim.number % 3 == 0:  # delivered, but the relay does not hear of it
+        if claim.number % 3 == 0:  # delivered, but the relay gets no answer
             lost.add(event.event_id)
             raise ConnectionError("the answer was lost")
 
@@ -449,7 +449,7 @@ async def test_many_orders_many_relays_and_acknowledgements_that_get_lost(
     assert await check_invariants(redbox_box) == []
 
 
-def test_the_consumer_takes_only_what_names_its_event_and_claim(hook: tuple[str, sqlite3.Connection]):
+def test_the_consumer_accepts_only_deliveries_with_event_id_and_claim_number(hook: tuple[str, sqlite3.Connection]):
     url, db = hook
     body = {"order": "7", "status": "paid"}
     assert ask(url, body)[0] == 422
@@ -458,7 +458,7 @@ def test_the_consumer_takes_only_what_names_its_event_and_claim(hook: tuple[str,
 
 
 async def test_without_an_ordering_key_a_lower_number_means_nothing(redbox_box: Box):
-    """Why the consumer asks for one: two events of one order are given out at once, and may arrive either way."""
+    """Why the consumer needs one: two events of one order are claimed together, and may arrive in any order."""
     await redbox_box.put_many([Event("order.changed"), Event("order.changed")])
     first, second = await redbox_box.claim("relay")
     assert second.number > first.number
@@ -484,7 +484,7 @@ def test_every_example_has_a_chapter():
 
 @pytest.mark.parametrize("title", CHAPTERS)
 def test_the_commands_as_printed(title: str, tmp_path: Path):
-    """But for the port, which somebody else may have."""
+    """Except the port, which may be in use."""
     if "curl" in CHAPTERS[title] and not shutil.which("curl"):
         servers._do_without("curl is not installed")
     place, port = checkout(tmp_path), free_port()
@@ -494,7 +494,7 @@ def test_the_commands_as_printed(title: str, tmp_path: Path):
             hook_url = f"http://127.0.0.1:{port}/hooks/orders"
             application = stack.enter_context(served(parts.pop(0)[1], port, place, HOOK_URL=hook_url))
             stack.callback(lambda: assert_ended_well(application, application.stop()))
-        assert [kind for kind, _ in parts] == ["sh", "text"] * (len(parts) // 2), "commands, and what they print"
+        assert [kind for kind, _ in parts] == ["sh", "text"] * (len(parts) // 2), "commands, then their output"
         for (_, commands), (_, promised) in zip(parts[::2], parts[1::2], strict=True):
             try_out(commands.replace("\\\n", "").strip(), promised, place)
     if (place / ".redbox").exists():
@@ -502,7 +502,7 @@ def test_the_commands_as_printed(title: str, tmp_path: Path):
 
 
 def try_out(commands: str, promised: str, place: Path) -> None:
-    """The promised lines are printed, in their order. The last may take a moment if its command only looks."""
+    """Expects the promised output lines in their order. A last command that only reads is repeated until then."""
     wanted = UUID.sub("ID", promised).splitlines()
 
     def shown(command: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is installed: the wheel holds redbox and its scripts, and nothing else."""
+"""The wheel contains redbox and its scripts, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def build(source: Path, out: Path, kind: str) -> Path:
-    """Builds with what is installed here: a test does not download a build system."""
+    """Builds with the installed build system: a test downloads nothing."""
     command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--skip-dependency-check"]
     result = subprocess.run([*command, "--outdir", out, source], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -35,7 +35,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(wheel: Path) -> set[str]:
-    """The files of a wheel but for its own description."""
+    """The files of a wheel, without its metadata."""
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
@@ -98,7 +98,7 @@ print(asyncio.run(life()))
 
 
 def test_the_wheel_works_as_a_zip_on_the_path(wheel: Path, tmp_path: Path):
-    """As Spark's --py-files puts it there."""
+    """Spark's --py-files puts it there."""
     result = subprocess.run(
         [sys.executable, "-c", LIFE, str(wheel)], capture_output=True, text=True, cwd=tmp_path, check=False
     )
