@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections import defaultdict
+from email import message_from_string
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -68,6 +72,29 @@ def test_the_wheel_names_itself(wheel: Path):
         text = archive.read(entry_points).decode()
     assert "redbox = redbox.cli:main" in text
     assert "[pytest11]" in text
+
+
+def described(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return message_from_string(archive.read(metadata).decode())
+
+
+def test_the_wheel_links_to_the_project(wheel: Path):
+    links = dict(link.split(", ") for link in described(wheel).get_all("Project-URL", []))
+    assert {"Homepage", "Source", "Issues", "Changelog"} <= set(links)
+    assert all(link.startswith("https://github.com/redbox-outbox/redbox") for link in links.values())
+
+
+def test_the_extra_all_holds_every_extra_for_applications_and_no_test_tool(wheel: Path):
+    needs: dict[str, set[str]] = defaultdict(set)
+    for text in described(wheel).get_all("Requires-Dist", []):
+        extra = re.search(r"extra == '(\w+)'", text)
+        needs[extra[1] if extra else ""].add(re.split(r"[\[<>=;]", text)[0].strip())
+    assert {"embedded", "http", "pipeline", "testing", "uvloop"} < set(needs)
+    for_developers = {"", "all", "dev", "quick", "testing"}
+    assert needs["all"] == {name for extra, names in needs.items() if extra not in for_developers for name in names}
+    assert "pytest" in needs["testing"]
 
 
 def test_the_source_archive_builds_the_same_wheel(sdist: Path, wheel: Path, tmp_path: Path):
