@@ -18,7 +18,7 @@ from matplotlib.axes import Axes  # noqa: E402
 
 RED, GREY, LIGHT, INK = "#c8372d", "#8a939c", "#c9ced3", "#24292f"
 COLOURS = {"redbox": RED, "floor": LIGHT, "peer": GREY}
-PANELS = {  # question: title, figure that is drawn, figures as they are told, logarithmic
+PANELS = {  # question: title, figure that is drawn, format of its label, logarithmic
     "put_tasks": ("put by 100 tasks, events/s", "rate", "{rate:,.0f}", False),
     "drain": ("drain by one process, events/s", "rate", "{rate:,.0f}", False),
     "latency": ("put → handler, p50 / p99 ms (log)", "p50_ms", "{p50_ms:.3g} / {p99_ms:.3g}", True),
