@@ -73,7 +73,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
     """The texts of a file, each with the number of its first line: of Python, strings and blocks of comments."""
     source = path.read_text(errors="replace")
     if path.suffix != ".py":
-        yield 1, re.sub(r"(?m)^\s*(?:--+|#+) ?", "", source)
+        yield 1, re.sub(r"(?m)^[ \t]*(?:--+|#+) ?", "", source)
         return
     block: list[str] = []
     start = last = 0
@@ -118,8 +118,8 @@ def test_every_exception_is_used_and_has_a_reason():
 def test_a_phrase_is_found_in_strings_and_comments_of_python_and_in_other_texts(tmp_path: Path):
     python, lua, page = tmp_path / "a.py", tmp_path / "a.lua", tmp_path / "a.md"
     python.write_text('so_many = 1\n# what is under\n# way\n"""A text.\n\nSo  many."""\nf"{so_many} of late"\n')
-    lua.write_text("-- whoever\nlocal so_many = 1\n-- what is\n-- told\n")
+    lua.write_text("-- whoever\n\nlocal so_many = 1\n-- what is\n-- told\n")
     page.write_text("Nothing here, though `so_many` is there.\n")
     assert list(phrases(python)) == [(6, "so many"), (7, "of late"), (2, "under way")]
-    assert list(phrases(lua)) == [(1, "whoever"), (3, "is told")]
+    assert list(phrases(lua)) == [(1, "whoever"), (4, "is told")]
     assert list(phrases(page)) == []
