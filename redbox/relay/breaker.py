@@ -16,7 +16,7 @@ from typing import Final
 from redbox.arguments import number, whole_number
 from redbox.errors import Reject, Unavailable, UsageError
 from redbox.events import Claim
-from redbox.relay.error_text import error_words
+from redbox.relay.error_text import error_text
 
 UNAVAILABLE: Final = 5
 FAILURES: Final = 20
@@ -164,9 +164,9 @@ class Breaker:
             if isinstance(error, Unavailable):
                 self._down += 1
             if self._down >= unavailable:
-                return self._doubt(f"the target was unavailable {unavailable} times in a row: {error_words(error)}")
+                return self._doubt(f"the target was unavailable {unavailable} times in a row: {error_text(error)}")
             if len(self._failed) >= failures:
-                return self._doubt(f"{failures} events in a row failed, the last one with: {error_words(error)}")
+                return self._doubt(f"{failures} events in a row failed, the last one with: {error_text(error)}")
         return False
 
     def _doubt(self, reason: str) -> bool:
@@ -235,4 +235,4 @@ def _kind(error: BaseException) -> str:
     try:
         return str(error.kind)
     except Exception:
-        return error_words(error)
+        return error_text(error)

@@ -1,4 +1,4 @@
-"""Decides what becomes of an event after an attempt: published, again later, back untried, or dead."""
+"""The judge: decides what an attempt means for its event: PUBLISHED, retried, returned to PENDING, or DEAD."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from redbox.durations import LONGEST
 from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
 from redbox.events import Claim
 from redbox.relay.breaker import Breaker, Circuit
+from redbox.relay.buffer import Buffer
 from redbox.relay.digest import Digest
-from redbox.relay.error_text import error_words
+from redbox.relay.error_text import error_text
+from redbox.relay.errors import Exhausted, Interrupted, TooOld
+from redbox.relay.held import Held
+from redbox.relay.ledger import Ledger
 from redbox.relay.policy import Policy
 from redbox.relay.report import Tally
-from redbox.relay.settler import Held, Settler
+from redbox.relay.run_state import RunState
+from redbox.relay.settler import Settler
 
 logger = logging.getLogger("redbox.relay")
 
@@ -24,65 +29,69 @@ logger = logging.getLogger("redbox.relay")
 _DOUBTFUL: Final = (Reject, Unavailable)
 
 BROKEN_BACKOFF_DELAY: Final = 60.0
-BURY_AGAIN: Final = 5.0  # seconds until the dead-letter target is tried again, at the least
-UNDECIDED: Final = 200  # verdicts held back at most while the breaker is closed
-BLAMED: Final = 10_000  # events remembered whose rejection blames the target
-
-
-class Exhausted(NotPublished):
-    """Its attempts are used up."""
-
-
-class TooOld(NotPublished):
-    """It was not published within its maximum age."""
-
-
-class Interrupted(NotPublished):
-    """The relay was stopped while it was being published; it may have arrived."""
+DEAD_LETTER_DELAY: Final = 5.0  # minimum seconds until the dead-letter target is tried again
+MAX_PENDING: Final = 200  # verdicts pending while the breaker is closed
+MAX_BLAMED: Final = 10_000  # events remembered whose rejection blames the target
 
 
 class Verdict(NamedTuple):
-    """How the attempt of an event ended; `excuse`: the target was to blame for it, at that moment."""
+    """How the attempt of an event failed. `excuse`: at that moment the target was to blame, not the event."""
 
     held: Held
     error: BaseException
     excuse: bool
 
 
-class Judge:
-    """Applies the retry policy and the breaker, and hands the verdict to the settler.
+class Activity(Protocol):
+    """What the judge has to know about the workers."""
 
-    Death is final: the verdict over an event that was rejected, or whose last attempt found the target down, is held
-    back until something speaks for the target: a success, or nothing left to try. While the breaker probes, every
-    verdict is held back. If it opens, or the relay is stopped or its box paused, those events are returned with their
-    attempt excused.
+    @property
+    def idle(self) -> bool: ...
+    @property
+    def all_stuck(self) -> bool: ...
+
+
+class Judge:
+    """Applies the retry policy and the breaker, and passes the outcome to the settler.
+
+    DEAD is final: if an event was rejected, or its last attempt found the target down, its verdict stays pending until
+    there is evidence about the target: another event is published, or no other event is left to try. While the breaker
+    probes, every verdict is pending. If the breaker opens, or the relay is stopped or its box paused, the events of
+    pending verdicts are retried with their attempt excused.
     """
 
     def __init__(
         self,
         policy: Policy,
         breaker: Breaker | None,
+        state: RunState,
+        ledger: Ledger,
+        buffer: Buffer,
         settler: Settler,
         tally: Tally,
         digest: Digest,
+        *,
+        has_dead_letter_target: bool,
         breaker_changed: Callable[[], None],
     ) -> None:
         self._policy = policy
         self._breaker = breaker
+        self._state = state
+        self._ledger = ledger
+        self._buffer = buffer
         self._settler = settler
+        self._has_dead_letter_target = has_dead_letter_target
         self._tally = tally
         self._digest = digest
         self._breaker_changed = breaker_changed
-        self._verdicts: list[Verdict] = []
-        self._acknowledged_at = -math.inf  # when the target last took an event
-        self._blamed: dict[str, float] = {}  # event id: since when its rejections blame the target
-        #: Called when the breaker begins to probe or opens: claims whose publish has not begun are released.
-        self.give_back: Callable[[], None] = lambda: None
-        #: Called for an event that a dead-letter target has to take before it may die.
-        self.on_death: Callable[[Held], None] | None = None
+        self._pending: list[Verdict] = []
+        self._acknowledged_at = -math.inf  # when the target last acknowledged an event
+        self._blamed: dict[str, float] = {}  # event id → since when its rejections blame the target
 
-    def hopeless(self, claim: Claim) -> NotPublished | None:
-        """Why this event is not to be published any more, if so."""
+    # --- outcomes ------------------------------------------------------------------------------------------------
+
+    def limit_reached(self, claim: Claim) -> NotPublished | None:
+        """Why the event must not be published any more: its attempts or its age exceed the limit. None if it may be."""
         if claim.exhausted:
             return Exhausted()
         age, limit = claim.claimed_ms - claim.due_ms, self._policy.max_age
@@ -98,9 +107,9 @@ class Judge:
         if self._breaker is not None:
             doubted = self._breaker.doubting
             if self._breaker.succeeded(held.claim.event.event_type):
-                self._closed(self._breaker, doubted=doubted)
-            if self._verdicts:
-                self.decide()
+                self._breaker_closed(self._breaker, doubted=doubted)
+            if self._pending:
+                self.decide_pending()
 
     def failed(self, held: Held, error: BaseException) -> None:
         if isinstance(error, Interrupted):
@@ -110,22 +119,22 @@ class Judge:
         self._write_failure(held.claim, error)
         verdict = Verdict(held, error, self._breaker is not None and self._is_target_to_blame(held, error))
         if self._breaker is None:
-            self._decide(verdict)
+            self._apply(verdict)
             return
         if self._breaker.failed(error, held.claim):
             logger.debug("%s; a sample of other events is tried", self._breaker.reason)
-            self.give_back()
+            self._release_buffered()
         if self._breaker.circuit is Circuit.OPEN:
-            self._again(held, error, excuse=True)  # the target is to blame, not the event
+            self._retry(held, error, excuse=True)  # the target is to blame, not the event
         elif self._breaker.circuit is Circuit.PROBING or (self._is_final(verdict) and isinstance(error, _DOUBTFUL)):
-            self._verdicts.append(verdict)
-            if len(self._verdicts) >= UNDECIDED and self._breaker.closed:
-                self.decide()  # the kinds differ, or the breaker would probe: it is the events
+            self._pending.append(verdict)
+            if len(self._pending) >= MAX_PENDING and self._breaker.closed:
+                self.decide_pending()  # the errors differ, or the breaker would probe: the events are to blame
         else:
-            self._decide(verdict)
+            self._apply(verdict)
 
     def _is_final(self, verdict: Verdict) -> bool:
-        """Whether the event dies."""
+        """Whether the event is to be marked DEAD."""
         held, error, excuse = verdict
         if excuse:
             return False
@@ -133,117 +142,39 @@ class Judge:
             return True
         return self._policy.attempts is not None and held.claim.failures + 1 >= self._policy.attempts
 
-    def _decide(self, verdict: Verdict) -> None:
-        """The event is returned or dies, by the policy."""
+    def _apply(self, verdict: Verdict) -> None:
         if self._is_final(verdict):
-            self.doom(verdict.held, verdict.error)
+            self.mark_dead(verdict.held, verdict.error)
         else:
-            self._again(verdict.held, verdict.error, excuse=verdict.excuse)
+            self._retry(verdict.held, verdict.error, excuse=verdict.excuse)
 
     def _is_target_to_blame(self, held: Held, error: BaseException) -> bool:
         """Whether the attempt says nothing about the event.
 
-        The target could not be reached, and took no other event during the attempt. (An event that makes its target
-        fall over, while others get through, uses up its attempts.) Or it rejected the event for a reason that blames
-        the target, for the first time, or without having taken another event since then.
+        Either the target was unavailable, and acknowledged no other event during the attempt. (An event that crashes
+        its target, while others are published, uses up its attempts.) Or the target rejected the event for a reason
+        that blames the target, and either did so for the first time or has acknowledged no other event since then.
         """
         if isinstance(error, Unavailable):
-            return self._acknowledged_at < held.begun
+            return self._acknowledged_at < held.started_at
         if not error_blames_target(error):
             return False
         first = self._blamed.get(held.claim.event_id)
         if first is None:
-            if len(self._blamed) >= BLAMED:
+            if len(self._blamed) >= MAX_BLAMED:
                 self._blamed.pop(next(iter(self._blamed)))
             self._blamed[held.claim.event_id] = asyncio.get_running_loop().time()
             return True
         return self._acknowledged_at < first
 
-    def doom(self, held: Held, error: BaseException) -> None:
-        """It dies; first the dead-letter target gets it, if there is one."""
-        held.fate = error
-        self._blamed.pop(held.claim.event_id, None)
-        if self.on_death is None:
-            self.buried(held)
-        else:
-            self.on_death(held)
-
-    def buried(self, held: Held, objection: BaseException | None = None) -> None:
-        """The dead-letter target has it, or will never take it."""
-        reason = "" if isinstance(held.fate, Exhausted) or held.fate is None else error_words(held.fate)
-        if objection is not None:
-            words = error_words(objection)
-            subject = "the dead-letter target rejected event"
-            self._digest.write(logging.ERROR, subject, f"{subject} {held.claim.event_id}", words)
-            reason = f"{reason or 'attempts used up'}; and the dead-letter target rejected it: {words}"
-        text = f"event {held.claim.event_id} is dead"
-        self._digest.write(logging.WARNING, "dead", text, reason or "its attempts are used up")
-        self._settler.kill(held, reason)
-
-    def unburied(self, held: Held, error: BaseException) -> None:
-        """The dead-letter target did not take it: it stays alive until it does."""
-        words = error_words(error)
-        subject = "the dead-letter target did not take event"
-        self._digest.write(logging.ERROR, subject, f"{subject} {held.claim.event_id}", words)
-        failure = NotPublished(f"the dead-letter target did not take it: {words}")
-        self._again(held, failure, excuse=False, least=BURY_AGAIN)
-
     def _write_failure(self, claim: Claim, error: BaseException) -> None:
         attempts = "" if self._policy.attempts is None else f" of {self._policy.attempts}"
         text = f"event {claim.event_id} failed (attempt {claim.failures + 1}{attempts})"
-        self._digest.write(logging.WARNING, "failed", text, error_words(error))
+        self._digest.write(logging.WARNING, "failed", text, error_text(error))
 
-    def decide(self) -> None:
-        """Decides over the events whose verdicts are held back."""
-        verdicts, self._verdicts = self._verdicts, []
-        for verdict in verdicts:
-            self._decide(verdict)
-
-    def excuse(self) -> None:
-        """Nothing spoke for the target: the events whose verdicts are held back are returned, their attempt excused."""
-        verdicts, self._verdicts = self._verdicts, []
-        for verdict in verdicts:
-            self._again(verdict.held, verdict.error, excuse=True)
-
-    @property
-    def verdicts(self) -> int:
-        """How many verdicts are held back."""
-        return len(self._verdicts)
-
-    @property
-    def undecided(self) -> int:
-        """How many events of ours wait for their verdict; a lease may have been lost meanwhile."""
-        return sum(not verdict.held.lost for verdict in self._verdicts)
-
-    def _closed(self, breaker: Breaker, *, doubted: bool) -> None:
-        if not doubted:
-            logger.info("the breaker is closed: the target acknowledges again")
-            self._breaker_changed()
-            self.excuse()  # the target may have come back after these were refused
-        for event_type in sorted(breaker.isolated):
-            text = f"events of type {event_type} keep failing while others are published"
-            self._digest.write(logging.WARNING, f"isolated {event_type}", text, "they do not open the breaker")
-
-    def opened(self, breaker: Breaker, *, doubted: bool) -> None:
-        """The breaker has opened, after a series of failures (`doubted`) or again after a probe.
-
-        After a probe, the oldest event dies whose rejection is about the event: so a box that holds nothing else does
-        not stay as it is, and a target that rejects everything by mistake costs one event per probe.
-        """
-        logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
-        self._breaker_changed()
-        if not doubted:
-            rejected = [each for each in self._verdicts if isinstance(each.error, Reject) and self._is_final(each)]
-            if rejected:
-                oldest = min(rejected, key=lambda verdict: verdict.held.claim.due_ms)
-                self._verdicts.remove(oldest)
-                self.doom(oldest.held, oldest.error)
-        self.excuse()
-        self.give_back()
-
-    def _again(self, held: Held, error: BaseException, *, excuse: bool, least: float = 0.0) -> None:
+    def _retry(self, held: Held, error: BaseException, *, excuse: bool, least: float = 0.0) -> None:
         delay = max(least, self._delay(held.claim, error))
-        logger.debug("event %s goes back for %.3f s: %s", held.claim.event_id, delay, error_words(error))
+        logger.debug("event %s is retried in %.3f s: %s", held.claim.event_id, delay, error_text(error))
         self._settler.retry(held, delay, error, excuse=excuse)
 
     def _delay(self, claim: Claim, error: BaseException) -> float:
@@ -259,14 +190,122 @@ class Judge:
             delay = BROKEN_BACKOFF_DELAY
         return max(delay, _bounded(asked or 0.0))
 
+    # --- DEAD and the dead-letter target -------------------------------------------------------------------------
+
+    def mark_dead(self, held: Held, reason: BaseException) -> None:
+        """Marks the event DEAD, after the dead-letter target, if there is one, has received it."""
+        held.dead_reason = reason
+        self._blamed.pop(held.claim.event_id, None)
+        if self._has_dead_letter_target:
+            self._buffer.add_dead_letter(held)
+        else:
+            self._kill(held, _reason(held))
+
+    def dead_letter_received(self, held: Held) -> None:
+        self._kill(held, _reason(held))
+
+    def dead_letter_rejected(self, held: Held, error: BaseException) -> None:
+        """The dead-letter target will never take the event: it is marked DEAD all the same."""
+        text = error_text(error)
+        subject = "the dead-letter target rejected event"
+        self._digest.write(logging.ERROR, subject, f"{subject} {held.claim.event_id}", text)
+        self._kill(held, f"{_reason(held) or 'attempts used up'}; and the dead-letter target rejected it: {text}")
+
+    def dead_letter_failed(self, held: Held, error: BaseException) -> None:
+        """The dead-letter target did not take the event: it is tried again later, and is not marked DEAD before."""
+        text = error_text(error)
+        subject = "the dead-letter target did not take event"
+        self._digest.write(logging.ERROR, subject, f"{subject} {held.claim.event_id}", text)
+        failure = NotPublished(f"the dead-letter target did not take it: {text}")
+        self._retry(held, failure, excuse=False, least=DEAD_LETTER_DELAY)
+
+    def _kill(self, held: Held, reason: str) -> None:
+        text = f"event {held.claim.event_id} is dead"
+        self._digest.write(logging.WARNING, "dead", text, reason or "its attempts are used up")
+        self._settler.kill(held, reason)
+
+    # --- pending verdicts ----------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> int:
+        """The number of pending verdicts."""
+        return len(self._pending)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether the relay owns claims without a pending verdict: buffered or being published."""
+        return self._ledger.owned > sum(not verdict.held.lost for verdict in self._pending)
+
+    def decide_pending(self) -> None:
+        """Applies the pending verdicts."""
+        verdicts, self._pending = self._pending, []
+        for verdict in verdicts:
+            self._apply(verdict)
+
+    def excuse_pending(self) -> None:
+        """There is no evidence about the target: the events of pending verdicts are retried, their attempt excused."""
+        verdicts, self._pending = self._pending, []
+        for verdict in verdicts:
+            self._retry(verdict.held, verdict.error, excuse=True)
+
+    def workers_idle(self, workers: Activity) -> None:
+        """The last worker has become idle."""
+        if self._state.out_of_events or self._state.stopping:
+            self.decide_if_idle(workers)
+
+    def decide_if_idle(self, workers: Activity, *, more_to_try: bool = False) -> None:
+        """Decides the pending verdicts if nothing in flight can give evidence about the target.
+
+        They are applied if nothing is left to try either. If there is `more_to_try`, or the rest cannot be tried, they
+        are excused. A probe decides by itself.
+        """
+        if not self._pending or (self.in_flight and not workers.idle):
+            return
+        if more_to_try or self._state.stopping or self._state.paused or workers.all_stuck:
+            self.excuse_pending()
+        elif self._breaker is None or self._breaker.closed:
+            self.decide_pending()
+
+    # --- the breaker ---------------------------------------------------------------------------------------------
+
+    def _breaker_closed(self, breaker: Breaker, *, doubted: bool) -> None:
+        if not doubted:
+            logger.info("the breaker is closed: the target acknowledges again")
+            self._breaker_changed()
+            self.excuse_pending()  # the target may have come back after these were refused
+        for event_type in sorted(breaker.isolated):
+            text = f"events of type {event_type} keep failing while others are published"
+            self._digest.write(logging.WARNING, f"isolated {event_type}", text, "they do not open the breaker")
+
+    def breaker_opened(self, breaker: Breaker, *, doubted: bool) -> None:
+        """The breaker has opened, after a series of failures (`doubted`) or again after a probe.
+
+        After a probe, the oldest event whose rejection is about the event is marked DEAD: so a box that holds nothing
+        else makes progress, and a target that rejects everything by mistake costs one event per probe.
+        """
+        logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
+        self._breaker_changed()
+        if not doubted:
+            rejected = [each for each in self._pending if isinstance(each.error, Reject) and self._is_final(each)]
+            if rejected:
+                oldest = min(rejected, key=lambda verdict: verdict.held.claim.due_ms)
+                self._pending.remove(oldest)
+                self.mark_dead(oldest.held, oldest.error)
+        self.excuse_pending()
+        self._release_buffered()
+
+    def _release_buffered(self) -> None:
+        """Other events wait for the sample of a probe: they are returned to PENDING."""
+        self._settler.release_all(self._buffer.withdraw())
+
 
 def error_blames_target(error: BaseException) -> bool:
-    """Whether it is a rejection that may have nothing to do with the event. An exception may lack every attribute."""
+    """Whether the error is a rejection that may have nothing to do with the event. It may lack every attribute."""
     return isinstance(error, Reject) and getattr(error, "blames_target", False) is True
 
 
 def _asked(error: RetryLater | Unavailable) -> float | None:
-    """The delay that a publisher asked for; none if it is missing or not a number."""
+    """The delay that a publisher asked for, in seconds; None if it is missing or not a number."""
     try:
         return float(error.delay)
     except (AttributeError, TypeError, ValueError):
@@ -275,3 +314,9 @@ def _asked(error: RetryLater | Unavailable) -> float | None:
 
 def _bounded(delay: float) -> float:
     return 0.0 if math.isnan(delay) else min(max(delay, 0.0), LONGEST)
+
+
+def _reason(held: Held) -> str:
+    """Why the event is DEAD, as it is stored; empty if its attempts are used up."""
+    reason = held.dead_reason
+    return "" if reason is None or isinstance(reason, Exhausted) else error_text(reason)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from redbox.relay.settler import Held
+    from redbox.relay.held import Held
 
 #: Upper bounds in seconds of the latency histograms.
 BUCKETS: Final = (
@@ -67,7 +67,7 @@ class Tally:
         now = asyncio.get_running_loop().time()
         for held in settled:
             self.published += 1
-            held_for = now - held.since
+            held_for = now - held.claimed_at
             self.since_claimed.add(held_for)
             self.since_due.add(max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for)
         self._on_published(len(settled))

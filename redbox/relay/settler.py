@@ -1,16 +1,17 @@
-"""Settles claims in batches: what comes together while one call is under way goes with the next."""
+"""The settler: settles claims in batches. Outcomes that arrive during one call are sent with the next."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
 from redbox.box import Box
 from redbox.errors import PASSING, DurabilityNotReached
-from redbox.events import Claim
-from redbox.relay.error_text import error_words
+from redbox.relay.error_text import error_text
+from redbox.relay.held import Held
+from redbox.relay.ledger import Ledger
 from redbox.relay.report import Tally
 from redbox.settings import BATCH_COUNT
 from redbox.store.steps import STEP_COUNT, ack_work, first_step
@@ -22,32 +23,15 @@ LONGEST_PAUSE: Final = 5.0
 
 
 def pauses() -> Iterator[float]:
-    """Seconds to wait while the store does not answer: twice as long each time."""
+    """Seconds between two calls while the store does not answer; each is twice the one before, up to a limit."""
     pause = FIRST_PAUSE
     while True:
         yield pause
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-class Held:
-    """A claim in this relay's hands.
-
-    `since`: when it was claimed; `begun`: when its publish began; `deadline`: when its lease ends at the earliest; all
-    on this process's monotonic clock. `lost`: it is no longer ours. `fate`: why it dies instead of being published.
-    """
-
-    __slots__ = ("begun", "claim", "deadline", "fate", "lost", "since")
-
-    def __init__(self, claim: Claim, since: float, deadline: float) -> None:
-        self.claim = claim
-        self.since = self.begun = since
-        self.deadline = deadline
-        self.lost = False
-        self.fate: BaseException | None = None
-
-
 class Retry:
-    """How an event goes back: after how long, whether its attempt counts, and why."""
+    """How an event is retried: after `delay` seconds, because of `error`. `excuse`: the attempt does not count."""
 
     __slots__ = ("delay", "error", "excuse")
 
@@ -58,14 +42,12 @@ class Retry:
 
 
 class Settler:
-    """Takes outcomes, and tells the store. A claim that is settled, or lost, is forgotten."""
+    """Collects outcomes, and settles them in the store. A claim that is settled or lost leaves the ledger."""
 
-    def __init__(
-        self, box: Box, tally: Tally, forget: Callable[[list[Held]], None], *, delete: bool, drop: bool
-    ) -> None:
+    def __init__(self, box: Box, tally: Tally, ledger: Ledger, *, delete: bool, drop: bool) -> None:
         self._box = box
         self._tally = tally
-        self._forget = forget
+        self._ledger = ledger
         self._delete, self._drop = delete, drop
         self._acks: list[Held] = []
         self._retries: list[tuple[Held, Retry]] = []
@@ -73,7 +55,7 @@ class Settler:
         self._releases: list[Held] = []
         self._work = asyncio.Event()
 
-    # --- what is to become of an event; these only note it -------------------------------------------------------
+    # --- outcomes; these only collect ----------------------------------------------------------------------------
 
     def ack(self, held: Held) -> None:
         self._acks.append(held)
@@ -91,7 +73,11 @@ class Settler:
         self._releases.append(held)
         self._work.set()
 
-    # --- telling the store ---------------------------------------------------------------------------------------
+    def release_all(self, helds: Iterable[Held]) -> None:
+        for held in helds:
+            self.release(held)
+
+    # --- settling ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Settles until it is cancelled."""
@@ -101,7 +87,7 @@ class Settler:
             await self.settle_all()
 
     async def settle_all(self) -> None:
-        """Settles what was noted. What was not told, since this was cancelled, stays noted."""
+        """Settles the collected outcomes. If it is cancelled, outcomes that are not settled stay collected."""
         while self._acks or self._retries or self._kills or self._releases:
             if self._acks:
                 await self._settle_acks()
@@ -114,19 +100,17 @@ class Settler:
 
     async def _settle_acks(self) -> None:
         batch = first_step(self._acks[:BATCH_COUNT], lambda held: ack_work(held.claim))
-        settled = await self._until_told(
-            batch, lambda: self._box.ack([held.claim for held in batch], delete=self._delete)
-        )
+        settled = await self._settle(batch, lambda: self._box.ack([held.claim for held in batch], delete=self._delete))
         self._tally.acked(settled)
         del self._acks[: len(batch)]
 
     async def _settle_retries(self) -> None:
         batch = self._retries[:STEP_COUNT]
-        settled = await self._until_told(
+        settled = await self._settle(
             [held for held, _ in batch],
             lambda: self._box.retry(
                 [held.claim for held, _ in batch],
-                error=[error_words(how.error) for _, how in batch],
+                error=[error_text(how.error) for _, how in batch],
                 delay=[how.delay for _, how in batch],
                 excuse=[how.excuse for _, how in batch],
             ),
@@ -136,7 +120,7 @@ class Settler:
 
     async def _settle_kills(self) -> None:
         batch = self._kills[:STEP_COUNT]
-        settled = await self._until_told(
+        settled = await self._settle(
             [held for held, _ in batch],
             lambda: self._box.kill(
                 [held.claim for held, _ in batch], reason=[reason for _, reason in batch], drop=self._drop
@@ -147,34 +131,35 @@ class Settler:
 
     async def _settle_releases(self) -> None:
         batch = self._releases[:STEP_COUNT]
-        settled = await self._until_told(batch, lambda: self._box.release([held.claim for held in batch]))
+        settled = await self._settle(batch, lambda: self._box.release([held.claim for held in batch]))
         self._tally.released += len(settled)
         del self._releases[: len(batch)]
 
-    async def _until_told(self, batch: list[Held], tell: Callable[[], Awaitable[list[bool]]]) -> list[Held]:
-        """Those that were settled; the others were no longer ours.
+    async def _settle(self, batch: list[Held], call: Callable[[], Awaitable[list[bool]]]) -> list[Held]:
+        """Returns the claims that were settled; the others were lost.
 
-        Repeated while the store does not answer and a lease may still hold: the fence makes that safe. If the first
-        try was carried out and only its reply was lost, the second finds the claim gone, and that is counted as
-        fenced, although it is settled.
+        The call is repeated while the store does not answer and a lease may still be valid: the fence makes that safe.
+        If only the reply to the first call was lost, the second finds the claim gone, and counts it as fenced although
+        it is settled.
         """
         loop, waits = asyncio.get_running_loop(), pauses()
         while True:
             try:
-                settled = [held for held, done in zip(batch, await tell(), strict=True) if done]
+                settled = [held for held, done in zip(batch, await call(), strict=True) if done]
                 self._tally.fenced += len(batch) - len(settled)
                 break
-            except DurabilityNotReached as error:  # what it changed is there
-                logger.warning("settled, but: %s", error)
+            except DurabilityNotReached as error:  # the settlement itself was made
+                logger.warning("settled, but not as durable as required: %s", error)
                 settled = batch
                 break
             except PASSING as error:
                 if loop.time() >= max(held.deadline for held in batch):
                     self._tally.unsettled += len(batch)
-                    logger.error("%d events could not be settled before their leases ended: %s", len(batch), error)
+                    events = "1 event" if len(batch) == 1 else f"{len(batch)} events"
+                    logger.error("%s could not be settled before the lease ended: %s", events, error)
                     settled = []
                     break
-                logger.warning("settling again: %s", error)
+                logger.warning("settling again after an error: %s", error)
             await asyncio.sleep(next(waits))
-        self._forget(batch)
+        self._ledger.forget(batch)
         return settled

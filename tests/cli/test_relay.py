@@ -238,7 +238,7 @@ def test_once_fails_when_all_calls_hang(redbox: Redbox, monkeypatch: pytest.Monk
     monkeypatch.setattr(relay_run, "_leftovers", end_call_and_count_left)
     options = "--concurrency 1 --time-limit 0.2s --retry fixed:1h --no-breaker --once"
     result = redbox("relay", "--to", "python:hanging:publish", *options.split(), code=1)
-    problem = "1 call of the publisher hangs, and it takes no more at once"
+    problem = "1 call of the publisher hangs, which is the most it takes at once"
     assert f"ERROR not drained: {problem}" in result.stderr
     assert left(result.stderr).startswith(f"3 events are left: 1 in back-off, 2 available ({problem})")
 
@@ -261,7 +261,7 @@ def test_debug_tells_of_each_retry(redbox: Redbox, target: Callable[[str], str])
     redbox.put(Event("a"))
     bad = target("raise ValueError('no way')")
     assert re.search(
-        r"DEBUG event .* goes back for .*: no way", redbox("--debug", "relay", "--to", bad, "--once").stderr
+        r"DEBUG event .* is retried in .* s: no way", redbox("--debug", "relay", "--to", bad, "--once").stderr
     )
 
 

@@ -41,7 +41,7 @@ async def test_one_that_hangs(redbox_box: Box):
     async with running(relay):
         await target.has_tried(4)
         record = await known(redbox_box)
-        assert record.last_error == "the publisher did not end within 0.1 s"
+        assert record.last_error == "the publisher did not return within 0.1 s"
         target.gate.set()
         await until(lambda: relay.summary().published == 3, "they were not published")
     assert await states(redbox_box) == {State.PUBLISHED: 3}
@@ -103,7 +103,7 @@ async def test_one_that_swallows_its_end(redbox_box: Box, then: str):
         (asyncio.CancelledError(), "the publisher cancelled itself"),
         (TimeoutError(), "TimeoutError"),
         (ExceptionGroup("two", [ValueError("a"), KeyError("b")]), "ValueError: a; KeyError: 'b'"),
-        (Mute(), "Mute, which cannot be put into words"),
+        (Mute(), "Mute, which has no readable message"),
         (ValueError("not Unicode: \ud800"), "not Unicode: \\ud800"),
         (ValueError("x" * 100_000), "ValueError: xxx"),
         (ValueError("a\x00b"), "a\x00b"),
@@ -195,8 +195,8 @@ async def test_one_that_has_its_task_cancelled_later(redbox_box: Box):
 @pytest.mark.parametrize(
     ("outcomes", "words"),
     [
-        ([None], "the publisher told 1 outcomes for 4 events"),
-        ([None] * 5, "the publisher told 5 outcomes for 4 events"),
+        ([None], "the publisher returned 1 outcomes for 4 events"),
+        ([None] * 5, "the publisher returned 5 outcomes for 4 events"),
         (None, "TypeError"),
         (ValueError("all of them"), "ValueError: all of them"),
     ],
@@ -254,7 +254,7 @@ async def test_a_dead_letter_target_is_told_why(box: Box):
 
 @pytest.mark.req("RF-3")
 async def test_a_dead_letter_target_that_fails_keeps_the_event_alive(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(judge, "BURY_AGAIN", 0.005)
+    monkeypatch.setattr(judge, "DEAD_LETTER_DELAY", 0.005)
     await put(redbox_box, 1)
     target, dead = Target(raises=ValueError("no")), Target(raises=Unavailable("full"))
     relay = Relay(redbox_box, target, attempts=2, backoff=Backoff.fixed(0.005), dead_to=dead, poll=0.02)
@@ -275,7 +275,7 @@ async def test_a_dead_letter_target_that_fails_says_so(redbox_box: Box):
     record = await known(redbox_box)
     assert (record.state, record.last_error) == (
         State.PENDING,
-        "the dead-letter target did not take it: Mute, which cannot be put into words",
+        "the dead-letter target did not take it: Mute, which has no readable message",
     )
 
 
@@ -316,7 +316,7 @@ async def test_one_that_never_lets_go_does_not_keep_its_event(redbox_box: Box, c
     stuck = Relay(redbox_box, holds_on, name="stuck", lease=0.3, time_limit=0.1)
     async with running(stuck):
         try:
-            await until(lambda: "does not let go of event e0" in caplog.text, "nobody was told")
+            await until(lambda: "lease of event e0 is not renewed" in caplog.text, "nobody was told")
             async with running(Relay(redbox_box, other, lease=0.3, reap_every=0.1, poll=0.1)):
                 await other.has_taken(1)
         finally:

@@ -219,7 +219,7 @@ async def test_an_event_that_is_rejected_while_the_box_is_paused_goes_back(redbo
     async with running(relay):
         await target.has_tried(1)
         await redbox_box.operate.pause(who="ada", why="test")
-        await until(lambda: relay._engine and relay._engine._paused, "it does not notice the pause")
+        await until(lambda: relay._engine and relay._engine.state.paused, "it does not notice the pause")
         target.gate.set()
         await until(lambda: relay.in_flight == 0, "it keeps the event")
         assert (relay.summary().dead, relay.summary().retried) == (0, 1)

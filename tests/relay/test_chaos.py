@@ -24,7 +24,7 @@ class Chance:
         self.random = random.Random(seed)
         self.calm = False
         self.delivered: list[str] = []
-        self.buried: set[str] = set()
+        self.dead_letters: set[str] = set()
         for name in ("ack", "retry", "kill", "release", "renew", "claim_packed"):
             setattr(box, name, self._unreliable(getattr(box, name)))
 
@@ -61,18 +61,18 @@ class Chance:
         elif what < 0.6:
             await asyncio.sleep(self.random.uniform(0, 0.03))
 
-    async def bury(self, event: Event) -> None:
+    async def dead_letter(self, event: Event) -> None:
         await asyncio.sleep(0)
         if not self.calm and self.random.random() < 0.3:
             raise Unavailable("down")
-        self.buried.add(event.event_id)
+        self.dead_letters.add(event.event_id)
 
     def relay(self, number: int) -> Relay:
         return Relay(
             self.box,
             self.publish,
             name=f"relay-{number}",
-            dead_to=self.bury,
+            dead_to=self.dead_letter,
             backoff=Backoff.fixed(0.005),
             attempts=4,
             concurrency=self.random.choice([1, 4, 20]),
@@ -138,7 +138,7 @@ async def test_by_chance(redbox_box: Box, seed: int):
     for relay, task in zip(relays, tasks, strict=True):
         relay.stop()
         assert adds_up(await asyncio.wait_for(task, LIMIT)), relay.summary()
-    assert [(len(engine._ledger), engine._ledger.bytes) for engine in engines if engine] == [(0, 0)] * 2
+    assert [(len(engine.ledger), engine.ledger.bytes) for engine in engines if engine] == [(0, 0)] * 2
     left = {
         task for task in asyncio.all_tasks() - before if "fakeredis" not in repr(task)
     }  # its waits end by themselves
@@ -148,6 +148,6 @@ async def test_by_chance(redbox_box: Box, seed: int):
     assert sum(found.values()) == EVENTS
     ends = {record.event_id: record.state async for record in redbox_box.list()}
     assert {event_id for event_id, state in ends.items() if state is State.PUBLISHED} <= set(chance.delivered)
-    assert {event_id for event_id, state in ends.items() if state is State.DEAD} <= chance.buried
+    assert {event_id for event_id, state in ends.items() if state is State.DEAD} <= chance.dead_letters
     ordered = [event_id for event_id in chance.delivered if int(event_id[1:]) % 2]
     assert in_order(ordered, lambda event_id: int(event_id[1:]) % LINES)

@@ -165,7 +165,7 @@ async def test_what_does_not_end_within_the_grace_time_goes_back_excused(redbox_
     assert time.monotonic() - began < 4
     record = await known(redbox_box)
     assert (record.state, record.attempts, record.excused) == (State.PENDING, 1, 1)
-    assert "stopped while it was being published" in str(record.last_error)
+    assert "stopped during the publish" in str(record.last_error)
 
 
 async def test_stop_while_everything_waits_for_one_publish(redbox_box: Box):
@@ -185,8 +185,8 @@ async def test_a_rejection_that_comes_while_it_ends_counts(redbox_box: Box):
     await put(redbox_box, 2)
     target = Target(raises=lambda event: Reject("bad") if event.event_id == "e0" else None)
     target.gate.clear()
-    buried: list[str] = []
-    relay = Relay(redbox_box, target, dead_to=lambda event: buried.append(event.event_id))
+    dead_letters: list[str] = []
+    relay = Relay(redbox_box, target, dead_to=lambda event: dead_letters.append(event.event_id))
     async with running(relay):
         await target.has_tried(2)
         await redbox_box.operate.release(["e1"], who="ada", why="so that no success speaks for the target")
@@ -195,7 +195,7 @@ async def test_a_rejection_that_comes_while_it_ends_counts(redbox_box: Box):
         target.gate.set()
     assert time.monotonic() - began < 4
     assert (await known(redbox_box, "e0")).state is State.DEAD
-    assert buried == ["e0"]
+    assert dead_letters == ["e0"]
 
 
 @pytest.mark.parametrize("dead_to", [None, lambda event: None])

@@ -161,7 +161,7 @@ async def test_a_paused_box(box: Box):
     target = Target()
     relay = Relay(box, target)
     async with running(relay):
-        await until(lambda: relay._engine and relay._engine._waiting, "it does not wait")
+        await until(lambda: relay._engine and relay._engine.state.waiting, "it does not wait")
         await box.put(Event("n"))
         assert target.tried == []
         await box.operate.resume(who="ada", why="test")

@@ -75,7 +75,7 @@ async def test_claim_numbers_that_repeat_are_told_apart(how: str, same_ids: bool
                 target.gates["new"].set()
                 await until(lambda: relay.in_flight == 0, "it holds claims forever")
                 assert relay._engine is not None
-                assert relay._engine._ledger.bytes == 0
+                assert relay._engine.ledger.bytes == 0
 
                 # More than its byte limit: the room has come back.
                 await put(box, "more", 1000, 10 * HELD)

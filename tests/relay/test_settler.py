@@ -11,8 +11,12 @@ import pytest
 from redbox import Box, Event, State, StoreUnavailable
 from redbox.errors import DurabilityNotReached
 from redbox.relay import settler as settling
+from redbox.relay.buffer import Buffer
+from redbox.relay.digest import Digest
+from redbox.relay.held import Held
+from redbox.relay.ledger import Ledger
 from redbox.relay.report import Tally
-from redbox.relay.settler import Held, Settler
+from redbox.relay.settler import Settler
 from tests.relay.steps import known
 
 pytestmark = pytest.mark.timeout(30)
@@ -24,16 +28,23 @@ class Scene:
     def __init__(self, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
         self.box = box
         self.tally = Tally()
-        self.forgotten: list[Held] = []
+        self.ledger = Ledger(box, Buffer(dead_letters_first=True), Digest(), lease=60.0)
+        self.claimed: list[Held] = []
         self.calls = 0
-        self.settler = Settler(box, self.tally, self.forgotten.extend, delete=False, drop=False)
+        self.settler = Settler(box, self.tally, self.ledger, delete=False, drop=False)
         self._patch = monkeypatch
         monkeypatch.setattr(settling, "FIRST_PAUSE", 0.0)
 
     async def claim(self, count: int, *, lease_left: float = 60.0) -> list[Held]:
         await self.box.put_many([Event("n", event_id=f"e{number}") for number in range(count)])
         now = asyncio.get_running_loop().time()
-        return [Held(claim, now, now + lease_left) for claim in await self.box.claim("relay-1")]
+        self.claimed += (helds := self.ledger.add(await self.box.claim("relay-1"), now, now + lease_left))
+        return helds
+
+    @property
+    def forgotten(self) -> list[Held]:
+        """The claims that have left the ledger."""
+        return [held for held in self.claimed if held not in self.ledger]
 
     def fail(self, times: int, error: Exception) -> None:
         """The next acknowledgements fail."""
