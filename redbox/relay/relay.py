@@ -9,25 +9,21 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 from uuid import uuid4
 
 import anyio
 
-from redbox.backoff import Backoff
 from redbox.box import Box
 from redbox.box.claims import check_relay
-from redbox.durations import Duration
 from redbox.errors import StoreError, UsageError
 from redbox.publishers.registry import Target, open_target
-from redbox.relay import policy as defaults
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
-from redbox.relay.policy import check_every, check_policy
+from redbox.relay.policy import Policy, PolicySettings, check_interval, check_policy, show_settings
 from redbox.relay.report import Summary, Tally
 from redbox.relay.services import BEAT_EVERY, REAP_EVERY, SWEEP_EVERY, Heartbeat, Reaper, Service, Sweeper, serve
-from redbox.settings import LEASE
 
 logger = logging.getLogger("redbox.relay")
 
@@ -35,18 +31,31 @@ LEAVE_GRACE = 0.5
 
 
 class Relay:
-    """Claims events of a box, publishes each, and settles it by what became of it.
+    """Claims events of a box, publishes each to a target, and settles it.
 
     `publish`: an async or plain function of (event) or (event, claim), a Publisher, or a URL. `options`: the options of
-    that URL or function, such as `{"secret": ...}`; `dead_options`: those of `dead_to`. What `publish` raises decides:
-    nothing → PUBLISHED, `Reject` → DEAD, `RetryLater` → again, not before; anything else → again, as `backoff` says.
+    that URL or function, such as `{"secret": ...}`. The outcome depends on the exception that `publish` raises: none →
+    PUBLISHED, `Reject` → DEAD, `RetryLater` → retried after its delay, any other → retried after that of `backoff`.
 
-    `attempts`: after so many failures an event dies; None for never. `max_age`: it also dies when it is not published
-    so long after it was due. `lease`: how long a claim holds if this process dies; while it lives, it renews.
-    `concurrency`: events under way at once. `batch`: how many are claimed at once. `time_limit`: for one publish.
-    `poll`: how long a lost hint may delay an event. `grace`: how long `stop` waits for what is under way.
-    `on_success`, `on_dead`: keep the event, or remove it. `dead_to`: gets what dies, before it does. `breaker=None`
-    goes on publishing whatever the target answers.
+    `name`: the name of the relay, which no other relay of the box may have; by default host, pid and a random suffix.
+    `dead_to`: the dead-letter target, which receives each event before it is marked DEAD; `dead_options`: its options.
+    `breaker`: None to publish even while the target is down. `reap_every`, `sweep_every`, `beat_every`: seconds between
+    two runs of a service; None turns it off.
+
+    The policy; durations are in seconds, or a timedelta:
+
+    - `backoff`: the delay between attempts; by default exponential, from 1 s to 5 min, with jitter.
+    - `attempts`: maximum attempts per event, after which it is DEAD; None for no limit. Default 10.
+    - `max_age`: maximum age; an event not published this long after it was due is DEAD. Default no limit.
+    - `lease`: how long a claim is valid if this process ends; while it runs, it renews. Default 30.
+    - `concurrency`: maximum events in flight. Default 100.
+    - `batch`: maximum events per claim, up to 1,000. Default 100.
+    - `buffer`, `buffer_bytes`: maximum events, and payload bytes, that wait in the relay. Default 1,000 and 32 MiB.
+    - `time_limit`: maximum duration of one publish; None for no limit. Default 30.
+    - `poll`: maximum delay of an event whose hint got lost. Default 2.
+    - `grace`: how long `stop` waits for publishes in flight. Default 10.
+    - `on_success`: "keep" published events for the retention of the box, or "delete" them.
+    - `on_dead`: "keep" dead events for the retention of the box, or "drop" them.
     """
 
     def __init__(
@@ -56,25 +65,13 @@ class Relay:
         *,
         options: Mapping[str, Any] | None = None,
         name: str | None = None,
-        backoff: Backoff | None = None,
-        attempts: int | None = defaults.ATTEMPTS,
-        max_age: Duration | None = None,
-        lease: Duration = LEASE,
-        concurrency: int = defaults.CONCURRENCY,
-        batch: int = defaults.BATCH,
-        buffer: int = defaults.BUFFER,
-        buffer_bytes: int = defaults.BUFFER_BYTES,
-        time_limit: Duration | None = defaults.TIME_LIMIT,
-        poll: Duration = defaults.POLL,
-        grace: Duration = defaults.GRACE,
-        on_success: Literal["keep", "delete"] = "keep",
-        on_dead: Literal["keep", "drop"] = "keep",
         dead_to: Target | None = None,
         dead_options: Mapping[str, Any] | None = None,
         breaker: Breaker | Literal["default"] | None = "default",
         reap_every: float | None = REAP_EVERY,
         sweep_every: float | None = SWEEP_EVERY,
         beat_every: float | None = BEAT_EVERY,
+        **settings: Unpack[PolicySettings],
     ) -> None:
         self._box = box
         if not isinstance(box, Box):
@@ -83,21 +80,7 @@ class Relay:
         if dead_to is None and dead_options:
             raise UsageError("dead_options are for dead_to, which is not given")
         self._dead = None if dead_to is None else open_target("dead_options", dead_to, dead_options)
-        self._policy = check_policy(
-            backoff=backoff,
-            attempts=attempts,
-            max_age=max_age,
-            lease=lease,
-            concurrency=concurrency,
-            batch=batch,
-            buffer=buffer,
-            buffer_bytes=buffer_bytes,
-            time_limit=time_limit,
-            poll=poll,
-            grace=grace,
-            on_success=on_success,
-            on_dead=on_dead,
-        )
+        self._policy = check_policy(settings)
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         check_relay(self.name)
         if breaker is not None and breaker != "default" and not isinstance(breaker, Breaker):
@@ -108,9 +91,9 @@ class Relay:
         self._heartbeat: Heartbeat | None = None
         self._sweeper: Sweeper | None = None
         self._every = (
-            check_every("reap_every", reap_every),
-            check_every("sweep_every", sweep_every),
-            check_every("beat_every", beat_every),
+            check_interval("reap_every", reap_every),
+            check_interval("sweep_every", sweep_every),
+            check_interval("beat_every", beat_every),
         )
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # of the last run
@@ -284,6 +267,16 @@ class Relay:
         return self._publisher.target
 
     @property
+    def dead_target(self) -> str | None:
+        """The dead-letter target, in words without secrets; None if there is none."""
+        return None if self._dead is None else self._dead.target
+
+    @property
+    def policy(self) -> Policy:
+        """The settings, checked."""
+        return self._policy
+
+    @property
     def running(self) -> bool:
         return self._engine is not None and self._loop is not None and not self._loop.is_closed()
 
@@ -319,3 +312,6 @@ class Relay:
             "breaker": self.circuit.value,
             "reason": summary.open,
         }
+
+
+show_settings(Relay.__init__)

@@ -11,7 +11,9 @@ from redbox import Event
 from redbox.cli.placeholders import expand, expand_options, expand_url
 from redbox.cli.relay.config import ConfigError, load, open_relays
 from redbox.cli.relay.retry_option import parse_attempts, parse_limit, parse_retry
+from redbox.cli.relay.settings import FIELDS
 from redbox.relay import Relay
+from redbox.relay.policy import Policy, PolicySettings
 from tests.cli.conftest import Redbox
 
 HOOK = "whsec_" + "c2VjcmV0" * 4
@@ -93,11 +95,14 @@ def test_a_file_with_everything():
     assert policy.backoff(Event("a"), 1, ValueError()) == 600
     assert (users.box.name, users.box.where, users._policy.attempts) == ("users", "memory:there", None)
     assert users.breaker is not None
-    assert config.relay[0].policy() == (
-        "retry fixed:10m, 3 attempts, not after 7 d, lease 20 s, 10 at once, published events are deleted, "
-        "dead events are dropped, no breaker"
+    assert config.relay[0].policy_text(orders) == (
+        "retry fixed:10m, attempts 3, max-age 7 d, on-success delete, on-dead drop, concurrency 10, batch 50, "
+        "lease 20 s, time-limit unlimited, grace 2.5 s, dead-to null:, breaker off"
     )
-    assert config.relay[1].policy() == "retry exp:1s..5m, any number of attempts, lease 30 s, 100 at once"
+    assert config.relay[1].policy_text(users) == (
+        "retry exp:1s..5m, attempts unlimited, max-age unlimited, on-success keep, on-dead keep, concurrency 100, "
+        "batch 100, lease 30 s, time-limit 30 s, grace 10 s, dead-to none, breaker on"
+    )
     assert HOOK not in repr(config)
 
 
@@ -224,6 +229,11 @@ def test_a_file_is_looked_for_beside_the_configuration():
     path = Path("etc/redbox.toml")
     path.write_text("[[relay]]\nto='https://h/'\noptions={secret='file:hook'}")
     assert open_relays(path, load(path), lambda: "memory:")[0].target == "https://h/"
+
+
+def test_policy_and_settings_agree():
+    assert list(PolicySettings.__annotations__) == list(Policy.__struct_fields__)
+    assert {field.policy for field in FIELDS.values() if field.policy} <= set(Policy.__struct_fields__)
 
 
 # --- policies --------------------------------------------------------------------------------------------------

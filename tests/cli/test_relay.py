@@ -63,7 +63,10 @@ def test_once_publishes_what_is_available_and_ends(redbox: Redbox, target: Calla
     assert result.stdout == ""
     assert re.search(r"INFO ended after .*: 2 published\n", result.stderr)
     assert f"from box default on {redbox.url} to the function target_" in result.stderr
-    assert "policy: retry exp:1s..5m, 10 attempts, lease 30 s, 100 at once" in result.stderr
+    assert (
+        "policy: retry exp:1s..5m, attempts 10, max-age unlimited, on-success keep, on-dead keep, concurrency 100, "
+        "batch 100, lease 30 s, time-limit 30 s, grace 10 s, dead-to none, breaker on"
+    ) in result.stderr
     assert phases(redbox) == {"COMPLETED": 2, "SCHEDULED": 1}
 
 
@@ -261,7 +264,8 @@ def test_debug_tells_of_each_retry(redbox: Redbox, target: Callable[[str], str])
     redbox.put(Event("a"))
     bad = target("raise ValueError('no way')")
     assert re.search(
-        r"DEBUG event .* is retried in .* s: no way", redbox("--debug", "relay", "--to", bad, "--once").stderr
+        r"DEBUG event .* is retried in .* s: ValueError: no way",
+        redbox("--debug", "relay", "--to", bad, "--once").stderr,
     )
 
 
@@ -301,7 +305,7 @@ def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("", "Missing option '--to', which says where to publish; or give --config FILE"),
+        ("", "Missing option '--to', the target; or give --config FILE"),
         ("--to nope:", "Invalid value for '--to': a target is a URL that begins with one of https://"),
         ("--to python:nowhere:publish", "Invalid value for '--to': python: there is no module nowhere"),
         ("--to https://u:pw@h/", "Invalid value for '--to': a password must not be written here"),
@@ -327,8 +331,8 @@ def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
         ("--to null: --batch 5000", "Invalid value for '--batch': 5000 is not in the range 1<=x<=1000"),
         ("--to null: --metrics-host ::", "--metrics-host without --metrics-port serves nothing"),
         ("--config nowhere.toml", "Invalid value for '--config': File 'nowhere.toml' does not exist"),
-        ("--config redbox.toml --to null:", "with --config the file says it: leave out --to"),
-        ("--config redbox.toml --no-breaker", "with --config the file says it: leave out --no-breaker"),
+        ("--config redbox.toml --to null:", "--to cannot be combined with --config: write it into the file"),
+        ("--config redbox.toml --no-breaker", "--no-breaker cannot be combined with --config: write it into the file"),
         ("--config redbox.toml", "redbox.toml: relay 1 (box default): to: a target is a URL that begins with"),
     ],
 )
@@ -340,7 +344,7 @@ def test_wrong_usage(redbox: Redbox, options: str, said: str):
 def test_a_file_names_its_boxes(redbox: Redbox):
     Path("redbox.toml").write_text("[[relay]]\nto = 'null:'\n")
     said = redbox.error("--box", "orders", "relay", "--config", "redbox.toml", code=2)
-    assert said.startswith("with --config the file names the boxes: leave out --box")
+    assert said.startswith("--box cannot be combined with --config: the file names the boxes")
 
 
 def test_a_target_whose_package_is_missing(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):

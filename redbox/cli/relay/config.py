@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from redbox.cli.placeholders import expand, expand_url
-from redbox.cli.relay.settings import RelaySettings, SettingError
+from redbox.cli.relay.settings import FIELDS, NUMBER, TEXT, RelaySettings, SettingError
 from redbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,18 +23,12 @@ _MISSING: Final = re.compile(r"Object missing required field `(?P<field>[^`]*)`"
 _AT: Final = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _TABLE: Final = re.compile(r"\.relay\[(?P<number>\d+)\]\.?(?P<field>.*)")
 #: What a field takes, where msgspec's own words are those of a programmer.
-_WANTED: Final = {
+_TAKES: Final = {
     "relay": "write each relay under a line [[relay]]",
-    "attempts": 'a whole number from 1 on, or "unlimited"',
-    "options": "a table of text and numbers: options = { timeout = 5 }",
-    "dead_options": "a table of text and numbers: dead_options = { timeout = 5 }",
-    "on_success": '"keep" or "delete"',
-    "on_dead": '"keep" or "drop"',
     "log": '"text" or "json"',
-    "breaker": "true or false",
-    **dict.fromkeys(("concurrency", "batch", "metrics_port"), "a whole number, without quotes"),
-    **dict.fromkeys(("to", "box", "url", "name", "retry", "dead_to", "metrics_host"), "text in quotes"),
-    **dict.fromkeys(("lease", "max_age", "time_limit", "grace"), 'a duration: "10m", or a number of seconds'),
+    "metrics_port": NUMBER,
+    "metrics_host": TEXT,
+    **{name: field.takes for name, field in FIELDS.items()},
 }
 #: Where placeholders are replaced later, since what is written out there may be a secret.
 _LATER: Final = ("url", "to", "options", "dead_to", "dead_options")
@@ -143,11 +137,11 @@ def _explain(message: str, data: Any) -> str:
         names = ", ".join(known.__struct_fields__)
         return f"{where}{unknown['field']}: there is no such field; there are {names}"
     if missing := _MISSING.fullmatch(problem):
-        how = "say where to publish to" if table else _WANTED[missing["field"]]
+        how = "say where to publish to" if table else _TAKES[missing["field"]]
         return f"{where}{missing['field']}: it is missing; {how}"
-    wanted = _WANTED.get(field.partition("[")[0])
+    takes = _TAKES.get(field.partition("[")[0])
     field = field.replace("[...]", "")
-    return f"{where}{field}: {wanted or problem[:1].lower() + problem[1:]}"
+    return f"{where}{field}: {takes or problem[:1].lower() + problem[1:]}"
 
 
 def _describe(index: int, data: Any) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from redbox.backoff import Backoff
 
 UNLIMITED: Final = "unlimited"
+DEFAULT_RETRY: Final = "exp:1s..5m"
 NO_JITTER: Final = "nojitter"
 HOW: Final = (
     "fixed:10m (the same delay each time), fixed:0 (at once), exp:1s..5m (from 1 s, doubled up to 5 min, with jitter) "

@@ -1,16 +1,21 @@
-"""One relay as it was asked for, on the command line or in redbox.toml, and the `Relay` it becomes. Nothing is
-connected here; whatever cannot be right is refused, with the name of the setting."""
+"""The settings of one relay, from the command line or redbox.toml, and the `Relay` made of them.
+
+Each setting is one line of `RelaySettings`: the type of the field in redbox.toml, the option of `redbox relay`, and how
+its value is read. Nothing is connected here; an invalid value is refused with the name of its setting.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_type_hints
 
+import click
 import msgspec
 
+from redbox.cli.parameters import name_value_pairs
 from redbox.cli.placeholders import expand_options, expand_url
-from redbox.cli.relay.retry_option import parse_attempts, parse_limit, parse_retry
+from redbox.cli.relay.retry_option import DEFAULT_RETRY, parse_attempts, parse_limit, parse_retry
 from redbox.durations import format_duration, parse_duration
 from redbox.errors import MissingExtra, UsageError
 
@@ -18,21 +23,16 @@ if TYPE_CHECKING:
     from redbox.publishers.base import Publisher
     from redbox.relay import Relay
 
-Options = dict[str, str | int | float | bool]
+Pairs = dict[str, str | int | float | bool]
 
-#: Setting → how its text is read. What is not here goes to the relay as it is.
-_READERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "attempts": parse_attempts,
-    "max_age": parse_duration,
-    "lease": parse_duration,
-    "time_limit": parse_limit,
-    "grace": parse_duration,
-}
-_AS_THEY_ARE: Final = ("concurrency", "batch", "on_success", "on_dead")
+NUMBER: Final = "a whole number, without quotes"
+TEXT: Final = "text in quotes"
+DURATION: Final = 'a duration: "10m", or a number of seconds'
+PAIRS: Final = "a table of text and numbers: {} = {{ timeout = 5 }}"
 
 
 class SettingError(UsageError):
-    """A setting that is wrong."""
+    """A setting has an invalid value."""
 
     def __init__(self, setting: str, problem: str) -> None:
         super().__init__(f"{setting}: {problem}")
@@ -40,52 +40,123 @@ class SettingError(UsageError):
         self.problem = problem
 
 
-class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The options of `redbox relay`, and the fields of a [[relay]] table; None where the default is meant."""
+class Field:
+    """A setting as people write it.
 
-    to: str
-    box: str = "default"
-    url: str | None = None
-    options: Options = {}
-    name: str | None = None
-    retry: str | None = None
-    attempts: int | str | None = None
-    max_age: float | str | None = None
-    lease: float | str | None = None
-    time_limit: float | str | None = None
-    grace: float | str | None = None
-    concurrency: int | None = None
-    batch: int | None = None
-    on_success: Literal["keep", "delete"] | None = None
-    on_dead: Literal["keep", "drop"] | None = None
-    dead_to: str | None = None
-    dead_options: Options = {}
-    breaker: bool = True
+    `takes`: the values of the field in redbox.toml, for error messages. `flags`: the option of the command line, if
+    there is one; `option`: its other arguments for click. `policy`: the setting of the relay's policy that the value is
+    for, if it is for one; `read`: makes the value for it.
+    """
+
+    def __init__(
+        self,
+        takes: str,
+        *flags: str,
+        policy: str = "",
+        read: Callable[[Any], Any] = lambda value: value,
+        **option: Any,
+    ) -> None:
+        self.takes = takes
+        self.flags = flags
+        self.option = option
+        self.policy = policy
+        self.read = read
+
+
+class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The fields of a [[relay]] table, and the options of `redbox relay`. None stands for the default."""
+
+    # fmt: off
+    to: Annotated[str, Field(
+        TEXT, "--to", metavar="URL",
+        help="Target: https://..., redis+stream://..., stdout: or python:MODULE:FUNCTION.",
+    )]
+    box: Annotated[str, Field(TEXT)] = "default"
+    url: Annotated[str | None, Field(TEXT)] = None
+    options: Annotated[Pairs, Field(
+        PAIRS.format("options"), "-o", "--option", "options",
+        multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
+        help="Option of the target; repeatable. Secrets only as '${NAME}' or file:PATH.",
+    )] = {}
+    retry: Annotated[str | None, Field(
+        TEXT, "--retry", policy="backoff", read=parse_retry, metavar="POLICY",
+        help=f"Delay between attempts: fixed:10m, fixed:0 or exp:1s..5m.  [default: {DEFAULT_RETRY}]",
+    )] = None
+    attempts: Annotated[int | str | None, Field(
+        'a whole number from 1 on, or "unlimited"', "--attempts", policy="attempts", read=parse_attempts, metavar="N",
+        help="Maximum attempts per event, or `unlimited`.  [default: 10]",
+    )] = None
+    max_age: Annotated[float | str | None, Field(
+        DURATION, "--max-age", policy="max_age", read=parse_duration, metavar="DURATION",
+        help="Maximum time from due to published; older events are marked DEAD.  [default: no limit]",
+    )] = None
+    dead_to: Annotated[str | None, Field(
+        TEXT, "--dead-to", metavar="URL",
+        help="Dead-letter target: receives each event before it is marked DEAD.",
+    )] = None
+    dead_options: Annotated[Pairs, Field(
+        PAIRS.format("dead_options"), "--dead-option", "dead_options",
+        multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
+        help="Option of the dead-letter target; repeatable.",
+    )] = {}
+    on_success: Annotated[Literal["keep", "delete"] | None, Field(
+        '"keep" or "delete"', "--on-success", policy="on_success", type=click.Choice(["keep", "delete"]),
+        help="Action for published events.  [default: keep]",
+    )] = None
+    on_dead: Annotated[Literal["keep", "drop"] | None, Field(
+        '"keep" or "drop"', "--on-dead", policy="on_dead", type=click.Choice(["keep", "drop"]),
+        help="Action for dead events.  [default: keep]",
+    )] = None
+    concurrency: Annotated[int | None, Field(
+        NUMBER, "--concurrency", policy="concurrency", type=click.IntRange(min=1), metavar="N",
+        help="Maximum events in flight.  [default: 100]",
+    )] = None
+    batch: Annotated[int | None, Field(
+        NUMBER, "--batch", policy="batch", type=click.IntRange(1, 1000), metavar="N",
+        help="Maximum events per claim.  [default: 100]",
+    )] = None
+    lease: Annotated[float | str | None, Field(
+        DURATION, "--lease", policy="lease", read=parse_duration, metavar="DURATION",
+        help="Validity of a claim if this process ends.  [default: 30s]",
+    )] = None
+    time_limit: Annotated[float | str | None, Field(
+        DURATION, "--time-limit", policy="time_limit", read=parse_limit, metavar="DURATION",
+        help="Maximum duration of one publish, or `unlimited`.  [default: 30s]",
+    )] = None
+    grace: Annotated[float | str | None, Field(
+        DURATION, "--grace", policy="grace", read=parse_duration, metavar="DURATION",
+        help="Time for events in flight to finish after a signal.  [default: 10s]",
+    )] = None
+    name: Annotated[str | None, Field(
+        TEXT, "--name", metavar="NAME",
+        help="Unique name of this relay.  [default: host, pid and a random suffix]",
+    )] = None
+    breaker: Annotated[bool, Field(
+        "true or false", "--no-breaker", "breaker", flag_value=False, type=bool, default=True,
+        help="Publish even while the target is down.",
+    )] = True
+    # fmt: on
 
     def __repr__(self) -> str:  # the fields may hold secrets
         return f"RelaySettings({self.box!r})"
 
     def open(self, url: str, directory: Path) -> Relay:
-        """The relay, with a box of its own on `url`; `directory` is where `file:` paths begin."""
+        """The relay, with a box of its own on `url`; relative `file:` paths begin at `directory`."""
         from redbox import Box, Relay
 
-        chosen: dict[str, Any] = {
-            name: read(getattr(self, name)) for name, read in self._readers() if getattr(self, name) is not None
-        }
-        chosen |= {name: getattr(self, name) for name in _AS_THEY_ARE if getattr(self, name) is not None}
+        chosen: dict[str, Any] = {}
+        for name, field in FIELDS.items():
+            value = getattr(self, name)
+            if field.policy and value is not None:
+                chosen[field.policy] = _read(name, field.read)(value)
         publisher = self._publisher("to", "options", directory)
         if self.dead_to is not None:
             chosen["dead_to"] = self._publisher("dead_to", "dead_options", directory)
         elif self.dead_options:
             raise SettingError("dead_options", "there is no dead_to that they could be for")
-        if self.retry is not None:
-            chosen["backoff"] = _read("retry", parse_retry)(self.retry)
         if not self.breaker:
             chosen["breaker"] = None
         return Relay(Box.open(url, name=self.box), publisher, name=self.name, **chosen)
-
-    def _readers(self) -> list[tuple[str, Callable[[Any], Any]]]:
-        return [(name, _read(name, read)) for name, read in _READERS.items()]
 
     def _publisher(self, target: str, options: str, directory: Path) -> Publisher:
         from redbox.publishers.registry import open_publisher, secret_options
@@ -103,34 +174,36 @@ class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         except MissingExtra:
             raise
         except UsageError as error:
-            words = str(error)
-            is_option = words.partition(" ")[0] in given or "has no option" in words
-            raise SettingError(options if is_option else target, words) from error
+            text = str(error)
+            is_option = text.partition(" ")[0] in given or "has no option" in text
+            raise SettingError(options if is_option else target, text) from error
 
-    # --- in words ------------------------------------------------------------------------------------------------
+    # --- as text -------------------------------------------------------------------------------------------------
 
     @property
     def writes_stdout(self) -> bool:
         targets = [expand_url(target) for target in (self.to, self.dead_to) if target is not None]
         return any(target.lower().startswith("stdout:") for target in targets)
 
-    def policy(self) -> str:
-        """What happens to an event that fails, and how much is done at once."""
-        from redbox.relay import policy as defaults
-        from redbox.settings import LEASE
+    def policy_text(self, relay: Relay) -> str:
+        """All settings with the values that are used, for the log: `retry exp:1s..5m, attempts 10, ...`."""
+        values: dict[str, Any] = {"retry": self.retry or DEFAULT_RETRY}
+        for name, field in FIELDS.items():
+            if field.policy and name not in values:
+                value = getattr(relay.policy, field.policy)
+                is_duration = field.read in (parse_duration, parse_limit) and value is not None
+                values[name] = format_duration(value) if is_duration else value
+        values["dead_to"] = "none" if relay.dead_target is None else relay.dead_target
+        values["breaker"] = "on" if self.breaker else "off"
+        return ", ".join(
+            f"{name.replace('_', '-')} {'unlimited' if value is None else value}" for name, value in values.items()
+        )
 
-        attempts = defaults.ATTEMPTS if self.attempts is None else parse_attempts(self.attempts)
-        parts = [
-            f"retry {self.retry or 'exp:1s..5m'}",
-            "any number of attempts" if attempts is None else f"{attempts} attempt{'s' if attempts > 1 else ''}",
-            *([] if self.max_age is None else [f"not after {format_duration(parse_duration(self.max_age))}"]),
-            f"lease {format_duration(parse_duration(LEASE if self.lease is None else self.lease))}",
-            f"{self.concurrency or defaults.CONCURRENCY} at once",
-            *(["published events are deleted"] if self.on_success == "delete" else []),
-            *(["dead events are dropped"] if self.on_dead == "drop" else []),
-            *([] if self.breaker else ["no breaker"]),
-        ]
-        return ", ".join(parts)
+
+#: The settings in the order of `redbox relay --help`.
+FIELDS: Final[dict[str, Field]] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(RelaySettings, include_extras=True).items()
+}
 
 
 def _read(setting: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
