@@ -1,4 +1,4 @@
-"""The relay: claims, publishes and settles events, with retries, a breaker and a graceful end."""
+"""The relay: claims, publishes and settles events, with retries, a breaker and a graceful stop."""
 
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.relay import Relay

@@ -1,8 +1,8 @@
-"""The circuit breaker: tells a target that is down, or rejects everything, from events that fail.
+"""The circuit breaker: distinguishes a target that is down, or rejects everything, from events that fail.
 
-closed: publish. probing: a sample of the available events is published to find out; a success closes the breaker. open:
-claim nothing until the pause is over, then probe again. A series of failures leads to probing at once, and to an open
-breaker only if no event of the sample gets through.
+Closed: events are published. Probing: a sample of the available events is published; a success closes the breaker.
+Open: nothing is claimed until the pause is over, then it probes again. After a series of failures the breaker probes at
+once, and opens only if no event of the sample is published.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from redbox.relay.error_text import error_text
 UNAVAILABLE: Final = 5
 FAILURES: Final = 20
 REJECTIONS: Final = 20
-KINDS: Final = 1000  # of failures that are counted separately
+KINDS: Final = 1000  # kinds of failure that are counted separately
 PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 
 SAMPLE: Final = 8  # events that a probe begins with
 MOST_PROBED: Final = 512  # events of one probe, if the target answers
-PATIENCE: Final = 10  # first pauses that a probe may go on for
+PATIENCE: Final = 10  # maximum duration of a probe, in first pauses
 DOWN: Final = "unavailable"  # the kind of failure of a target that is down
 
 
@@ -40,9 +40,9 @@ class Circuit(StrEnum):
 class Breaker:
     """Probes after a series of outcomes without a success, and opens when the probe fails.
 
-    `unavailable`: how often in a row the target was found down. `failures`: different events in a row that failed,
-    whatever the reason. `rejections`: rejections in a row of one kind, such as HTTP 401. `pause`: seconds until the
-    next probe, doubled up to `longest` by each that fails.
+    `unavailable`: how many times in a row the target is down before the breaker probes. `failures`: the same for
+    different events that fail, for any reason; `rejections`: for rejections of one kind, such as HTTP 401. `pause`:
+    seconds until the next probe; each probe that fails doubles it, up to `longest`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Breaker:
         self._tried = 0  # failures since probing began
         self.circuit = Circuit.CLOSED
         self.reason = ""
-        self.opened = 0  # how often
+        self.opened = 0  # how many times it has opened
 
     def _forget(self) -> None:
         self._down = 0
@@ -91,13 +91,13 @@ class Breaker:
 
     @property
     def doubting(self) -> bool:
-        """Whether it is probing after a series of failures, without having opened."""
+        """Whether it probes after a series of failures, and has not opened yet."""
         return self.circuit is Circuit.PROBING and self._doubting
 
     @property
     def first_sample(self) -> bool:
-        """Whether the sample that is due is the first of its probe, to be spread over all available events. The later
-        ones are the oldest events, since those that were tried have become available later."""
+        """Whether the next sample is the first of its probe, to be spread over all available events. Later samples are
+        the oldest events, since events that were tried become available later."""
         return self._sample == SAMPLE
 
     @property
@@ -112,7 +112,7 @@ class Breaker:
     # --- outcomes ------------------------------------------------------------------------------------------------
 
     def succeeded(self, event_type: str = "") -> bool:
-        """The target acknowledged an event. True when that closed the breaker."""
+        """The target acknowledged an event. Returns whether that closed the breaker."""
         was_closed = self.circuit is Circuit.CLOSED
         if was_closed:
             if self._isolated:
@@ -127,18 +127,18 @@ class Breaker:
         return not was_closed
 
     def _isolate(self, event_type: str) -> None:
-        """An event of this type got through a probe: the failures of other types are their own. That the target was
-        down for them may have been before it came back."""
+        """An event of this type was published by a probe, so failures of other types are not the target's fault; except
+        that it was down, which may have been before it came back."""
         self._succeeded_at = self._clock()
         self._isolated |= {pair for pair in self._failing if pair[1] != DOWN}
         self._isolated = {pair for pair in self._isolated if pair[0] != event_type}
 
     def failed(self, error: BaseException, claim: Claim) -> bool:
-        """An event was not published. True when that was one too many, and the breaker begins to probe."""
+        """An event was not published. Returns whether that makes the breaker probe."""
         event_type, kind = claim.event.event_type, _kind(error)
         if len(self._failing) < KINDS:
             self._failing.add((event_type, kind))
-        if self.circuit is Circuit.OPEN:  # was in flight already when it opened
+        if self.circuit is Circuit.OPEN:  # was in flight when it opened
             return False
         if self.circuit is Circuit.PROBING:
             self._tried += 1
@@ -148,7 +148,7 @@ class Breaker:
         if (event_type, kind) in self._isolated:
             if self._clock() - self._succeeded_at <= self._longest:
                 return False
-            self._isolated.clear()  # nothing has succeeded for long: they are no exception any more
+            self._isolated.clear()  # no success for a long time: these types are no exception any more
         return self._count(error, claim.event_id, kind)
 
     def _count(self, error: BaseException, event_id: str, kind: str) -> bool:
@@ -180,7 +180,7 @@ class Breaker:
         self.circuit, self._probing_since, self._sample, self._tried = Circuit.PROBING, self._clock(), SAMPLE, 0
 
     def probe(self) -> int:
-        """Begins to publish a sample; returns how many events to take for it."""
+        """Begins a sample; returns how many events to claim for it."""
         if self.circuit is Circuit.OPEN:
             self._forget()
             self._begin_probe()
@@ -190,7 +190,7 @@ class Breaker:
     def patience(self) -> float | None:
         """Seconds that a sample may still take; None for no limit.
 
-        While the breaker has not opened, other events wait for the outcome.
+        There is a limit only while the breaker has not opened: other events wait for the outcome.
         """
         return self._patience() if self._doubting else None
 
@@ -198,17 +198,17 @@ class Breaker:
         return max(0.0, self._probing_since + PATIENCE * self._first_pause - self._clock())
 
     def dismiss(self) -> None:
-        """Gives up a doubt that cannot be resolved now, as when the box is paused."""
+        """Ends a probe after a series of failures that cannot be completed now, as when the box is paused."""
         if self.doubting:
             self._forget()
             self.circuit, self.reason, self._doubting, self._sampling = Circuit.CLOSED, "", False, False
 
     def sample_failed(self, size: int, *, hangs: bool = False) -> bool:
-        """No event of a sample was published. True when that opened the breaker; else another sample is due.
+        """No event of a sample was published. Returns whether that opened the breaker; if not, another sample is due.
 
-        A series of failures that the target answered may be a series of bad events: others are tried until there are
-        none left (a sample of `size` 0), or enough have failed. A sample of which no event was tried, since all were
-        too old or damaged, proves nothing. `hangs`: the sample has not ended in time.
+        A series of failures that the target answered may be a series of bad events: others are tried until none is
+        left (a sample of `size` 0), or enough have failed. A sample proves nothing if none of its events was tried,
+        since all were too old or damaged. `hangs`: the sample has not ended in time.
         """
         if self.circuit is not Circuit.PROBING or not self._sampling:
             return False
@@ -227,7 +227,7 @@ class Breaker:
 
 
 def _kind(error: BaseException) -> str:
-    """What makes two failures the same. An exception of a publisher may hold anything, or nothing."""
+    """The kind of a failure. A publisher's exception may hold anything, or lack every attribute."""
     if isinstance(error, Unavailable):
         return DOWN
     if not isinstance(error, Reject):

@@ -68,15 +68,18 @@ class Buffer:
     # --- taking --------------------------------------------------------------------------------------------------
 
     def peek(self) -> Held | None:
-        """The event that is taken next."""
+        """The event that is taken next; None if the buffer is empty."""
         return self._queue[0] if self._queue else None
 
-    def take(self) -> Held:
-        """Removes and returns the next event; the buffer must not be empty."""
-        held = self._queue.popleft()
-        if self._queue and not self._woken:
+    def take(self) -> Held | None:
+        """Removes and returns the next event; None if the buffer is empty."""
+        queue = self._queue
+        if not queue:
+            return None
+        held = queue.popleft()
+        if queue and not self._woken:
             self._wake()
-        if len(self._queue) <= self._refill_at:
+        if len(queue) <= self._refill_at:
             self.refill.set()
         return held
 

@@ -9,17 +9,17 @@ from redbox.publishers.base import Publisher
 
 
 class Capacity(NamedTuple):
-    """`calls` that overlap at most, and `events` that each of them takes at most."""
+    """The maximum number of `calls` that overlap, and of `events` per call."""
 
     calls: int
     events: int
 
 
 def capacity(publisher: Publisher, concurrency: int) -> Capacity:
-    """What the publisher takes from a relay that would have `concurrency` events in flight.
+    """The capacity of a publisher in a relay with `concurrency` events in flight at most.
 
-    Two calls of many events overlap if the publisher allows it. Raises UsageError for a publisher that names an
-    impossible number.
+    Two calls of many events overlap if the publisher allows it. Raises UsageError if the publisher gives an invalid
+    number.
     """
     kind = type(publisher).__name__
     events = min(concurrency, whole_number(f"{kind}.at_once", publisher.at_once(concurrency)))

@@ -1,4 +1,4 @@
-"""Log lines that repeat: the first of each kind is written at once, the others as a number."""
+"""Repeated log messages: the first of each kind is written at once, later ones are counted."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Final
 logger = logging.getLogger("redbox.relay")
 
 WINDOW: Final = 60.0
-KINDS: Final = 20  # of each subject; further kinds are counted together
-KEPT: Final = 200  # characters of a text that tell its kind
+KINDS: Final = 20  # per subject; further kinds are counted together
+KEPT: Final = 200  # leading characters of a text that determine its kind
 _STORE: Final = "store"
 
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
-#: Ids, hashes and numbers; three digits are left, since they may be a status.
+#: Ids, hashes and numbers, but not three digits, which may be an HTTP status.
 _NUMBERED: Final = re.compile(r"(?<![\w-])(?!\d{3}(?![\w-]))[\w-]*\d[\w-]*")
 
 
 class _Kind:
-    """What is known of one kind: its first text, how often it came since then, and when its window began."""
+    """One kind of message: its first text, the count of repetitions, and the start of its window."""
 
     __slots__ = ("count", "level", "since", "text")
 
@@ -33,10 +33,10 @@ class _Kind:
 
 
 class Digest:
-    """Writes each kind of line once, and then once per window how many more there were.
+    """Writes the first message of each kind, and then once per window how many more there were.
 
-    A kind that did not come for a whole window is forgotten: when it comes again, it is written at once. Memory and
-    lines are bounded by the number of kinds. It is a service of the relay: `run_once` closes the window.
+    A kind without a message for a whole window is forgotten: its next message is written at once. Memory and output are
+    bounded by the number of kinds. It is a service of the relay: `run_once` closes the window.
     """
 
     every = WINDOW
@@ -47,18 +47,18 @@ class Digest:
         self._without_store: set[str] = set()
 
     def write(self, level: int, subject: str, text: str, reason: str) -> None:
-        """Writes `text: reason`, or counts it. Lines of one subject and with like reasons are of one kind."""
-        now, line = self._clock(), f"{text}: {reason}"
+        """Writes `text: reason`, or counts it. Messages with one subject and similar reasons are of one kind."""
+        now, message = self._clock(), f"{text}: {reason}"
         key = subject, fold(reason)
         kind = self._kinds.get(key)
         if kind is None and sum(each == subject for each, _ in self._kinds) >= KINDS:
-            key, line = (subject, ""), "lines of further kinds"
-            kind = self._kinds.setdefault(key, _Kind(level, line, now))
+            key, message = (subject, ""), "messages of further kinds"
+            kind = self._kinds.setdefault(key, _Kind(level, message, now))
         if kind is None:
-            self._kinds[key] = _Kind(level, line, now)
-            logger.log(level, line)
+            self._kinds[key] = _Kind(level, message, now)
+            logger.log(level, message)
             return
-        logger.debug(line)
+        logger.debug(message)
         if now - kind.since >= WINDOW:
             self._close(kind, now)
         kind.count += 1
@@ -69,7 +69,7 @@ class Digest:
         self.write(logging.WARNING, _STORE, text, str(error))
 
     def store_answered(self, part: str) -> None:
-        """A part of the relay got an answer; says so once when none is left without."""
+        """A part of the relay got an answer; logged once no part is left without one."""
         if part not in self._without_store:
             return
         self._without_store.discard(part)
@@ -83,7 +83,7 @@ class Digest:
         self.flush()
 
     def flush(self) -> None:
-        """Writes what was counted since the last time."""
+        """Writes the counts since the last call."""
         now = self._clock()
         for key, kind in list(self._kinds.items()):
             if not kind.count:
@@ -105,5 +105,5 @@ class Digest:
 
 
 def fold(text: str) -> str:
-    """A text without what differs from event to event."""
+    """The text without the ids, numbers and quotations that differ from event to event."""
     return _NUMBERED.sub("#", _QUOTED.sub("'…'", text[:KEPT]))

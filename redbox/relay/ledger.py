@@ -32,8 +32,8 @@ class Holding(NamedTuple):
 class Ledger:
     """Every claim from the moment it arrives until it is settled or lost.
 
-    Claims are told apart as objects. Neither the claim number nor the event id would do: a server that lost its data
-    counts claims from 1 again, and the same event may be put again.
+    Claims are compared as objects. Neither the claim number nor the event id identifies one: a server that lost its
+    data counts claims from 1 again, and the same event may be put again.
     """
 
     def __init__(self, box: Box, buffer: Buffer, digest: Digest, lease: float) -> None:

@@ -1,4 +1,4 @@
-"""A relay and its box as Prometheus reads them: the text format 0.0.4, written by hand."""
+"""The metrics of relays and their boxes in Prometheus' text format 0.0.4."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SIGNALS: Final = {signal.name: signal for signal in SIGNALS}
 
 
 async def scrape(relays: Sequence[Relay]) -> str:
-    """Everything about these relays and their boxes; of a store that does not answer, only that it does not."""
-    found = await asyncio.gather(*(_ask(relay) for relay in relays))
+    """The metrics of these relays and their boxes; for a store that does not answer, only that it is down."""
+    found = await asyncio.gather(*(_stats(relay) for relay in relays))
     exposition = Exposition()
     for relay, stats in zip(relays, found, strict=True):
         add_relay(exposition, relay)
@@ -30,7 +30,7 @@ async def scrape(relays: Sequence[Relay]) -> str:
     return exposition.text()
 
 
-async def _ask(relay: Relay) -> Stats | None:
+async def _stats(relay: Relay) -> Stats | None:
     try:
         async with asyncio.timeout(STORE_SECONDS):
             return await relay.box.stats()
@@ -39,38 +39,38 @@ async def _ask(relay: Relay) -> Stats | None:
 
 
 class Exposition:
-    """Values, gathered by signal: the format wants all values of one signal together."""
+    """Values by signal: the format requires all values of one signal together."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {}
+        self._samples: dict[str, list[str]] = {}
 
     def add(self, name: str, value: float, *labels: str) -> None:
-        """A value of the signal, with its labels in the order of the table."""
-        self._line(name, name, value, _labels(_SIGNALS[name], labels))
+        """Adds a value of a signal; `labels` are in the order of the signal's table."""
+        self._add_sample(name, name, value, _labels(_SIGNALS[name], labels))
 
     def add_histogram(self, name: str, histogram: Histogram, *labels: str) -> None:
         pairs = _labels(_SIGNALS[name], labels)
         counts = list(accumulate(histogram.counts))
         for bound, count in zip((*(f"{bound:g}" for bound in BUCKETS), "+Inf"), counts, strict=True):
-            self._line(name, f"{name}_bucket", count, [*pairs, ("le", bound)])
-        self._line(name, f"{name}_sum", histogram.total, pairs)
-        self._line(name, f"{name}_count", counts[-1], pairs)
+            self._add_sample(name, f"{name}_bucket", count, [*pairs, ("le", bound)])
+        self._add_sample(name, f"{name}_sum", histogram.total, pairs)
+        self._add_sample(name, f"{name}_count", counts[-1], pairs)
 
-    def _line(self, name: str, sample: str, value: float, labels: Sequence[tuple[str, str]]) -> None:
+    def _add_sample(self, name: str, sample: str, value: float, labels: Sequence[tuple[str, str]]) -> None:
         shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-        self._lines.setdefault(name, []).append(f"{sample}{{{shown}}} {value!r}")
+        self._samples.setdefault(name, []).append(f"{sample}{{{shown}}} {value!r}")
 
     def text(self) -> str:
         lines = []
         for signal in SIGNALS:
-            if signal.name in self._lines:
+            if signal.name in self._samples:
                 lines += [f"# HELP {signal.name} {signal.help}", f"# TYPE {signal.name} {signal.kind}"]
-                lines += self._lines[signal.name]
+                lines += self._samples[signal.name]
         return "\n".join([*lines, ""])
 
 
 def add_relay(exposition: Exposition, relay: Relay) -> None:
-    """What the relay itself counts."""
+    """Adds the counts of the relay."""
     tally, breaker = relay.tally, relay.breaker
     labels = (relay.box.name, relay.name)
     exposition.add("redbox_claimed_total", tally.claimed, *labels)
@@ -85,7 +85,7 @@ def add_relay(exposition: Exposition, relay: Relay) -> None:
 
 
 def add_box(exposition: Exposition, relay: Relay, stats: Stats | None) -> None:
-    """What the box says; None when it does not answer."""
+    """Adds the counts of the box; `stats` is None if the store did not answer."""
     labels = (relay.box.name, relay.box.where)
     exposition.add("redbox_store_up", int(stats is not None), *labels)
     if stats is None:

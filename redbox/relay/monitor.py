@@ -1,7 +1,7 @@
 """A small HTTP server beside the relays.
 
-`/metrics` is for Prometheus. `/livez` says that the process is alive and never asks the store. `/readyz` says whether
-every relay runs and its store answers; `/healthz` is another name for it.
+`/metrics` is for Prometheus. `/livez` reports that the process is alive, without a call of the store. `/readyz` reports
+whether every relay runs and its store answers; `/healthz` is another name for it.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: HTTPStatus
     content_type: str
     body: bytes
 
 
 class Monitor:
-    """Answers while its `async with` block runs. Port 0 lets the system choose; `port` tells which it is."""
+    """Serves while its `async with` block runs. With port 0 the system chooses one; `port` is the one in use."""
 
     def __init__(self, relays: Sequence[Relay], port: int, host: str = HOST) -> None:
         self._relays = relays
         self._host = host
         self.port = port
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()  # one for each connection
+        self._tasks: set[asyncio.Task[None]] = set()  # one per connection
         self._answering: set[asyncio.Task[None]] = set()
-        #: Those whose request has not come yet, the longest idle first.
+        #: Connections whose request has not arrived yet, the longest idle first.
         self._idle: dict[asyncio.Task[None], None] = {}
 
     @property
@@ -92,9 +92,9 @@ class Monitor:
         self._idle[task] = None
         try:
             if self._make_room():
-                # Whoever asked has gone, says no more, or the relay ends: none of it matters to anyone else.
+                # The client has gone or is silent, or the relay ends: no other connection is affected.
                 with suppress(OSError, TimeoutError, asyncio.CancelledError):
-                    await self._converse(task, reader, writer)
+                    await self._handle(task, reader, writer)
         finally:
             self._idle.pop(task, None)
             self._answering.discard(task)
@@ -102,17 +102,17 @@ class Monitor:
             writer.close()
 
     def _make_room(self) -> bool:
-        """Whether one more connection is taken: the one that has been idle for longest gives way to it."""
+        """Whether one more connection is accepted: if there are too many, the longest idle one is closed."""
         if len(self._idle) + len(self._answering) <= MAX_CONNECTIONS:
             return True
         longest, *others = self._idle
-        if not others:  # all others are being answered
+        if not others:  # all other connections are being answered
             return False
         del self._idle[longest]
         longest.cancel()
         return True
 
-    async def _converse(
+    async def _handle(
         self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
@@ -138,26 +138,27 @@ class Monitor:
             writer.write("\r\n".join([*lines, "", ""]).encode() + (b"" if method == "HEAD" else answer.body))
             await writer.drain()
 
-    async def _answer(self, method: str, path: str) -> Answer:
+    async def _answer(self, method: str, path: str) -> Response:
         if not method:
-            return _text(HTTPStatus.BAD_REQUEST, "this is not a request\n")
+            return _text(HTTPStatus.BAD_REQUEST, "not an HTTP request\n")
         if path not in PATHS:
             return _text(HTTPStatus.NOT_FOUND, f"the paths are {', '.join(PATHS)}\n")
         if method not in ("GET", "HEAD"):
-            return _text(HTTPStatus.METHOD_NOT_ALLOWED, "GET it\n")
+            return _text(HTTPStatus.METHOD_NOT_ALLOWED, "use GET\n")
         if path == "/metrics":
-            return Answer(HTTPStatus.OK, metrics.CONTENT_TYPE, (await metrics.scrape(self._relays)).encode())
+            return Response(HTTPStatus.OK, metrics.CONTENT_TYPE, (await metrics.scrape(self._relays)).encode())
         if path == "/livez":
-            return Answer(HTTPStatus.OK, JSON, b'{"status":"ok"}\n')
+            return Response(HTTPStatus.OK, JSON, b'{"status":"ok"}\n')
         healthy, report = await health(self._relays)
         status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
-        return Answer(status, JSON, msgspec.json.encode(report) + b"\n")
+        return Response(status, JSON, msgspec.json.encode(report) + b"\n")
 
 
 async def health(relays: Sequence[Relay]) -> tuple[bool, dict[str, Any]]:
     """Whether all relays run and their stores answer, with a report on each relay.
 
-    An open breaker is reported, but counts as healthy: the target is down, not the relay."""
+    An open breaker is reported, but counts as healthy: the target is down, not the relay.
+    """
     problems = await asyncio.gather(*(_problem(relay) for relay in relays))
     reports = [
         {
@@ -189,12 +190,12 @@ async def _problem(relay: Relay) -> str:
 
 
 def _request(head: bytes) -> tuple[str, str]:
-    """Method and path; empty for what is not a request."""
+    """Method and path of a request; empty if it is not one."""
     words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         return "", ""
     return words[0], words[1].partition("?")[0]
 
 
-def _text(status: HTTPStatus, text: str) -> Answer:
-    return Answer(status, TEXT, text.encode())
+def _text(status: HTTPStatus, text: str) -> Response:
+    return Response(status, TEXT, text.encode())

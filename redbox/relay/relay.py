@@ -1,4 +1,4 @@
-"""Relay: publishes what is in a box, until it is stopped."""
+"""Relay: publishes the events of a box until it is stopped."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Relay:
         self._publisher = open_target("options", publish, options)
         if dead_to is None and dead_options:
             raise UsageError("dead_options are for dead_to, which is not given")
-        self._dead = None if dead_to is None else open_target("dead_options", dead_to, dead_options)
+        self._dead_publisher = None if dead_to is None else open_target("dead_options", dead_to, dead_options)
         self._policy = check_policy(settings)
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         check_relay(self.name)
@@ -90,7 +90,7 @@ class Relay:
         self._digest = Digest()
         self._heartbeat: Heartbeat | None = None
         self._sweeper: Sweeper | None = None
-        self._every = (
+        self._intervals = (
             check_interval("reap_every", reap_every),
             check_interval("sweep_every", sweep_every),
             check_interval("beat_every", beat_every),
@@ -108,7 +108,7 @@ class Relay:
     # --- running -------------------------------------------------------------------------------------------------
 
     async def run(self) -> Summary:
-        """Publishes until it is stopped; reaps, sweeps and says that it is alive meanwhile."""
+        """Publishes until it is stopped. Meanwhile it reaps, sweeps and sends heartbeats."""
         services = self._services()
         with self._in_use() as engine:
             async with anyio.create_task_group() as beside:
@@ -125,7 +125,7 @@ class Relay:
         return self.summary()
 
     async def drain(self) -> Summary:
-        """Publishes until nothing is available; what waits for its retry or its time is left. Sweeps meanwhile.
+        """Publishes until nothing is available, and sweeps meanwhile. Events that are not due yet are left.
 
         Also ends when the breaker opens, and when all calls of the publisher hang: `open` or `stuck` of the summary
         says why.
@@ -151,13 +151,13 @@ class Relay:
             return
         try:
             await sweeper.run_once()
-        except StoreError as error:  # everything is published all the same
-            logger.warning("sweeping at the end: %s", error)
+        except StoreError as error:  # every event is published all the same
+            logger.warning("the last sweep failed: %s", error)
 
     def stop(self) -> None:
-        """Claims nothing more; gives back what was not begun, and lets what is under way end within the grace time.
+        """Stops the relay: buffered events are returned to PENDING, and publishes in flight have the grace time to end.
 
-        May be called again, and before `run`.
+        May be called more than once, and before `run`.
         """
         self._stopped = True
         if self._engine is not None:
@@ -170,7 +170,7 @@ class Relay:
             raise UsageError("this relay is running already")
         self._began = asyncio.Event()
         task = self._task = asyncio.create_task(self.run(), name=f"redbox relay {self.name}")
-        task.add_done_callback(self._tell_failure)
+        task.add_done_callback(self._log_failure)
         began = asyncio.ensure_future(self._began.wait())
         try:
             await asyncio.wait((task, began), return_when=asyncio.FIRST_COMPLETED)
@@ -181,13 +181,13 @@ class Relay:
             began.cancel()
         if task.done() and not self._began.is_set():
             self._task = None
-            await task  # raises what kept it from beginning
+            await task  # raises the error of its start
         return self
 
-    def _tell_failure(self, task: asyncio.Task[Summary]) -> None:
-        """Whoever runs it in the background would not learn before the end of the block."""
+    def _log_failure(self, task: asyncio.Task[Summary]) -> None:
+        """The code of the `async with` block would not learn of it before the end of the block."""
         if self._began.is_set() and not task.cancelled() and task.exception() is not None:
-            logger.error("relay %s has ended: %s", self.name, task.exception())
+            logger.error("relay %s has failed: %s", self.name, task.exception())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -200,13 +200,13 @@ class Relay:
 
     @contextmanager
     def _in_use(self) -> Iterator[Engine]:
-        """One run at a time. What ends it comes out by itself, without the groups that tasks wrap it in."""
+        """Allows one run at a time. Its error is raised without the exception groups of the tasks."""
         if self.running:
             raise UsageError("this relay is running already")
         self._loop = asyncio.get_running_loop()
         engine = self._engine = Engine(
-            self._box, self.name, self._publisher, self._dead, self._policy, self.breaker, self.tally, self._digest,
-            self._beat_soon,
+            self._box, self.name, self._publisher, self._dead_publisher, self._policy, self.breaker,
+            self.tally, self._digest, self._beat_soon,
         )  # fmt: skip
         if self._stopped:
             engine.stop()
@@ -218,11 +218,11 @@ class Relay:
                 error = error.exceptions[0]
             raise error from error.__cause__
         finally:
-            if self._engine is engine:  # and not another one, since the event loop of this one was closed
+            if self._engine is engine:  # there is another one if the event loop of this one was closed
                 self._engine, self._stopped = None, False
 
     async def _run(self, engine: Engine, *, drain: bool) -> None:
-        targets = [self._publisher] if self._dead is None else [self._publisher, self._dead]
+        targets = [self._publisher] if self._dead_publisher is None else [self._publisher, self._dead_publisher]
         try:
             for target in targets:
                 await target.open(self._box.name)
@@ -235,7 +235,7 @@ class Relay:
                     await target.aclose()
 
     def _services(self) -> list[Service]:
-        reap_every, sweep_every, beat_every = self._every
+        reap_every, sweep_every, beat_every = self._intervals
         services: list[Service] = [self._digest]
         if reap_every is not None:
             services.append(Reaper(self._box, every=min(reap_every, self._policy.lease / 2)))
@@ -255,7 +255,7 @@ class Relay:
         if self._sweeper is not None:
             self._sweeper.published(count)
 
-    # --- how it is doing -----------------------------------------------------------------------------------------
+    # --- status --------------------------------------------------------------------------------------------------
 
     @property
     def box(self) -> Box:
@@ -263,13 +263,13 @@ class Relay:
 
     @property
     def target(self) -> str:
-        """Where it publishes to, in words without secrets."""
+        """The target, in words without secrets."""
         return self._publisher.target
 
     @property
     def dead_target(self) -> str | None:
         """The dead-letter target, in words without secrets; None if there is none."""
-        return None if self._dead is None else self._dead.target
+        return None if self._dead_publisher is None else self._dead_publisher.target
 
     @property
     def policy(self) -> Policy:
@@ -282,26 +282,26 @@ class Relay:
 
     @property
     def grace(self) -> float:
-        """Seconds that `stop` waits for what is under way."""
+        """Seconds that `stop` waits for events in flight."""
         return self._policy.grace
 
     @property
     def in_flight(self) -> int:
-        """How many claims it holds: waiting in its buffer, or under way."""
+        """The number of claims that it holds: buffered or being published."""
         return 0 if self._engine is None else self._engine.in_flight
 
     @property
     def circuit(self) -> Circuit:
-        """Whether the breaker lets events through."""
+        """The state of the breaker; CLOSED without one."""
         return Circuit.CLOSED if self.breaker is None else self.breaker.circuit
 
     def summary(self) -> Summary:
-        """What became of the events so far."""
+        """The outcomes so far."""
         open_because = "" if self.breaker is None or self.breaker.closed else self.breaker.reason
         return self.tally.summary(open_because)
 
     def about(self) -> dict[str, str]:
-        """What the heartbeat tells."""
+        """The fields of the heartbeat."""
         summary = self.summary()
         return {
             "target": self._publisher.target,

@@ -1,4 +1,4 @@
-"""What a relay has done so far, and how long it took."""
+"""The counts and latencies of a relay."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BUCKETS: Final = (
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the events that a relay took.
+    """The outcomes of the events that a relay claimed.
 
-    `retried`: went back to be tried again. `dead`: rejected, or out of attempts or time. `released`: given back
-    untried. `fenced`: the claim was gone when it was to be settled. `unsettled`: the store did not answer before the
-    lease ended. `open`: why the breaker is open, if it is. `stuck`: why the last drain ended early, if all calls of the
-    publisher hung.
+    `retried`: returned to PENDING for another attempt. `dead`: rejected, or out of attempts or time. `released`:
+    returned to PENDING without an attempt. `fenced`: the claim was lost before it was settled. `unsettled`: the store
+    did not answer before the lease ended. `open`: why the breaker is open, if it is. `stuck`: why the last drain ended
+    early, if all calls of the publisher hung.
     """
 
     claimed: int = 0
@@ -39,7 +39,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Histogram:
-    """How many took how long."""
+    """Durations, counted by bucket."""
 
     __slots__ = ("counts", "total")
 
@@ -53,13 +53,13 @@ class Histogram:
 
 
 class Tally:
-    """Counts as they grow. `on_published` is called with the number of events each time some were published."""
+    """The running counts. `on_published` is called with the number of events that were just published."""
 
     def __init__(self, on_published: Callable[[int], None] = lambda _: None) -> None:
         self._on_published = on_published
         self.claimed = self.published = self.retried = self.dead = self.released = self.fenced = self.unsettled = 0
         self.stuck = ""
-        self.failed = 0  # publish attempts that did not succeed
+        self.failed = 0  # failed attempts
         self.since_due = Histogram()  # from when an event was first due until it was published
         self.since_claimed = Histogram()
 

@@ -1,6 +1,6 @@
-"""What runs beside the engine: each a class with `run_once`, and one loop that only schedules it.
+"""Services that run beside the engine: each is a class with `run_once`, and one loop schedules them all.
 
-Any number of each may run at once, in relays or alone: `await serve(Reaper(box))`.
+Any number of each may run at the same time, in relays or alone: `await serve(Reaper(box))`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import random
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
@@ -29,10 +30,10 @@ logger = logging.getLogger("redbox.relay")
 REAP_EVERY: Final = 5.0
 SWEEP_EVERY: Final = 5.0
 SWEEP_SOONEST: Final = 0.1
-SWEEP_AIM: Final = 1000  # how many events a run should find, when many are published
-SWEEP_SHARE: Final = 0.1  # of the time, for runs that find nothing to remove
+SWEEP_AIM: Final = 1000  # events that a run should find while many are published
+SWEEP_SHARE: Final = 0.1  # maximum share of time for runs that remove nothing
 BEAT_EVERY: Final = 5.0
-GAP: Final = 0.1  # seconds between two runs of a service that is asked to run soon
+GAP: Final = 0.1  # minimum seconds between two runs of a service that is asked to run soon
 
 
 class Service(Protocol):
@@ -42,7 +43,7 @@ class Service(Protocol):
 
 
 async def serve(service: Service, digest: Digest | None = None) -> None:
-    """Runs a service again and again until it is cancelled; while the store does not answer it only says so."""
+    """Runs a service repeatedly until it is cancelled. While the store does not answer, it only logs that."""
     digest, name = digest or Digest(), type(service).__name__.lower()
     while True:
         try:
@@ -50,7 +51,7 @@ async def serve(service: Service, digest: Digest | None = None) -> None:
             digest.store_answered(name)
         except StoreError as error:
             digest.store_failed(name, name, error)
-        # Spread, so that many relays do not come all at once.
+        # Spread, so that many relays do not run at the same moment.
         pause = service.every * random.uniform(0.8, 1.2)  # noqa: S311
         if isinstance(service, Prompted):
             await service.rest(pause)
@@ -59,13 +60,13 @@ async def serve(service: Service, digest: Digest | None = None) -> None:
 
 
 class Prompted:
-    """A service that can be asked for its next run before its time."""
+    """A service whose next run can be requested early."""
 
     def __init__(self) -> None:
         self._soon = asyncio.Event()
 
     def run_soon(self) -> None:
-        """Asks for the next run now, but at least `GAP` after the last one."""
+        """Requests the next run now, but at least `GAP` seconds after the last one."""
         self._soon.set()
 
     async def rest(self, seconds: float) -> None:
@@ -77,13 +78,13 @@ class Prompted:
 
 
 class Reaped(msgspec.Struct, frozen=True):
-    """How many expired claims were given back."""
+    """The number of expired claims that were returned to PENDING."""
 
     count: int
 
 
 class Reaper:
-    """Gives back what dead relays held."""
+    """Returns expired claims to PENDING."""
 
     def __init__(self, box: Box, *, every: float = REAP_EVERY) -> None:
         self._box = box
@@ -97,16 +98,16 @@ class Reaper:
             if len(ids) < BATCH_COUNT:
                 break
         if count:
-            logger.warning("%d expired claims were given back", count)
+            logger.warning("%d expired %s returned to PENDING", count, "claim" if count == 1 else "claims")
         return Reaped(count)
 
 
 class Sweeper(Prompted):
     """Removes PUBLISHED and DEAD events past their retention, as the box is set.
 
-    A run removes all of them, in bounded steps. `every` is the longest time between two runs, in seconds. The next run
-    comes sooner after one with much to remove, and when its relay has published many events since: so a box holds
-    little more than it should at any publish rate.
+    A run removes all of them, in bounded steps. `every` is the maximum time between two runs, in seconds. The next run
+    comes sooner after a run that removed many, and after its relay has published many events: so the box holds little
+    more than its retention at any publish rate.
     """
 
     def __init__(self, box: Box, *, every: float = SWEEP_EVERY) -> None:
@@ -128,46 +129,46 @@ class Sweeper(Prompted):
         elapsed = self._longest if self._ended is None else ended - self._ended
         self._ended = ended
         wanted = elapsed * SWEEP_AIM / removed if removed else 2 * self.every
-        # A run that removed nothing may have looked over much that has to stay.
+        # A run that removed nothing may have read many events that have to stay.
         at_least = SWEEP_SOONEST if removed else (ended - began) / SWEEP_SHARE
         self.every = max(at_least, min(wanted, self._longest))
         return swept
 
     def published(self, count: int) -> None:
-        """Its relay has published this many more events."""
+        """The relay has published `count` more events."""
         self._published += count
         if self._published >= SWEEP_AIM:
             self.run_soon()
 
 
 class Heartbeat(Prompted):
-    """Tells the box that a relay is alive, and how it is doing."""
+    """Reports to the box that a relay is alive, with its counts."""
 
-    def __init__(self, box: Box, name: str, tell: Any, *, every: float = BEAT_EVERY) -> None:
+    def __init__(self, box: Box, name: str, about: Callable[[], dict[str, str]], *, every: float = BEAT_EVERY) -> None:
         super().__init__()
         self._box = box
         self._name = name
-        self._tell = tell
+        self._about = about
         self._instance = uuid4().hex
         self._warned = False
         self.every = _checked(every)
 
     async def run_once(self) -> None:
-        about = {"host": socket.gethostname(), "pid": str(os.getpid()), "version": __version__, **self._tell()}
+        about = {"host": socket.gethostname(), "pid": str(os.getpid()), "version": __version__, **self._about()}
         other = await self._box.beat(self._name, self._instance, about, fresh=2 * self.every)
         if other and not self._warned:
             logger.warning(
-                "another relay named %r is alive (host %s, pid %s): give each its own name, or leave it out",
+                "another relay named %r is alive (host %s, pid %s): give each relay its own name, or none",
                 self._name, other.get("host"), other.get("pid"),
             )  # fmt: skip
         self._warned = bool(other)
 
     async def leave(self) -> None:
-        """The last beat: the relay is no longer listed."""
+        """Removes the relay from the list of the box."""
         try:
             await self._box.beat(self._name, self._instance, {}, fresh=0, leaving=True)
         except RedboxError as error:
-            logger.debug("could not say goodbye: %s", error)
+            logger.debug("the relay could not be removed from the list: %s", error)
 
 
 def _checked(every: float) -> float:

@@ -112,12 +112,12 @@ class Workers:
         turn_ends = now() + TURN
         buffer.worker_begins()
         while True:
-            if not buffer:
+            held = buffer.take()
+            if held is None:
                 await self._undisturbed(buffer.wait(), task)
                 buffer.worker_begins()
                 turn_ends = now() + TURN
                 continue
-            held = buffer.take()
             moment = now()
             if held.lost or moment >= held.deadline:
                 self._settler.release(held)  # if its lease has not been reaped yet, the attempt does not count
@@ -148,7 +148,8 @@ class Workers:
         while len(chunk) < self._events_per_call and (held := self.buffer.peek()) is not None:
             if held.dead_reason is not None or held.lost or moment >= held.deadline:
                 break
-            chunk.append(self.buffer.take())
+            self.buffer.take()
+            chunk.append(held)
         for held in chunk:
             held.started_at = moment
         slot.helds = chunk
@@ -233,7 +234,7 @@ class Workers:
     # --- cancellations -------------------------------------------------------------------------------------------
 
     def _failure(self, slot: _Slot, error: BaseException) -> BaseException:
-        """The failure that a publisher's exception stands for; raises exceptions that are meant for the relay."""
+        """The failure for a publisher's exception; raises exceptions that are meant for the relay."""
         if isinstance(error, KeyboardInterrupt):
             raise error
         if isinstance(error, asyncio.CancelledError):

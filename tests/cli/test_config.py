@@ -117,23 +117,23 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("relay = 1 =", "this is not TOML: Expected newline"),
-        ("", "relay: it is missing; write each relay under a line [[relay]]"),
-        ("relay = []", "there is no relay in it; begin one with a line [[relay]]"),
-        ("[relay]\nto = 'null:'", "relay: write each relay under a line [[relay]]"),
-        ("colour = 1\n" + ONE, "colour: there is no such field; there are relay, url, log, metrics_port, metrics_host"),
+        ("relay = 1 =", "not valid TOML: Expected newline"),
+        ("", "relay: missing; begin each relay with [[relay]]"),
+        ("relay = []", "it has no relay; begin one with [[relay]]"),
+        ("[relay]\nto = 'null:'", "relay: begin each relay with [[relay]]"),
+        ("colour = 1\n" + ONE, "colour: no such field; the fields are relay, url, log, metrics_port, metrics_host"),
         ("log = 'xml'\n" + ONE, 'log: "text" or "json"'),
-        ("metrics_port = 70000\n" + ONE, "metrics_port: a port is between 0 and 65535"),
+        ("metrics_port = 70000\n" + ONE, "metrics_port: must be between 0 and 65535"),
         ("metrics_port = 'x'\n" + ONE, "metrics_port: a whole number, without quotes"),
         ("url = 'nothing'\n" + ONE, "relay 1 (box orders): this is not a store URL"),
         ("url = 'redis://:pw@h'\n" + ONE, "relay 1 (box orders): url: a password must not be written here"),
         ("url = '${NOT_SET}'\n" + ONE, "relay 1 (box orders): url: the environment variable NOT_SET is not set"),
-        ("[[relay]]\nbox = 'orders'", "relay 1 (box orders): to: it is missing; say where to publish to"),
-        (ONE + "colour = 1", "relay 1 (box orders): colour: there is no such field; there are to, box, url, options"),
+        ("[[relay]]\nbox = 'orders'", "relay 1 (box orders): to: missing; give the target"),
+        (ONE + "colour = 1", "relay 1 (box orders): colour: no such field; the fields are to, box, url, options"),
         (ONE + "retry = 'often'", "relay 1 (box orders): retry: 'often' is not a retry policy; write fixed:10m"),
         (ONE + "retry = '${NOT_SET}'", "relay 1 (box orders): retry: the environment variable NOT_SET is not set"),
-        (ONE + "attempts = 0", "relay 1 (box orders): attempts: give a whole number from 1 on, or unlimited"),
-        (ONE + "attempts = []", 'relay 1 (box orders): attempts: a whole number from 1 on, or "unlimited"'),
+        (ONE + "attempts = 0", "relay 1 (box orders): attempts: give a whole number of at least 1, or unlimited"),
+        (ONE + "attempts = []", 'relay 1 (box orders): attempts: a whole number of at least 1, or "unlimited"'),
         (
             ONE + "retry = 'fixed:0'\nattempts = 'unlimited'",
             "relay 1 (box orders): retries without a delay need a limit",
@@ -148,12 +148,12 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         (ONE + "concurrency = 0", "relay 1 (box orders): concurrency must be a whole number of at least 1"),
         (ONE + "options = { a = [] }", "relay 1 (box orders): options: a table of text and numbers"),
         (ONE + "options = { a = 1 }", "relay 1 (box orders): options: null: has no option 'a'; it has none"),
-        (ONE + "dead_options = { a = 1 }", "relay 1 (box orders): dead_options: there is no dead_to"),
+        (ONE + "dead_options = { a = 1 }", "relay 1 (box orders): dead_options: dead_to is not given"),
         (ONE + "dead_to = 'nope:'", "relay 1 (box orders): dead_to: a target is a URL that begins with one of"),
-        (ONE + ONE, "relay 2 (box orders): box: 'orders' on memory:elsewhere has a relay above"),
+        (ONE + ONE, "relay 2 (box orders): box: 'orders' on memory:elsewhere has a relay already"),
         (
             f"{ONE}name='a'\n{ONE}name='a'\nurl='memory:b'",
-            "relay 2 (box orders): name: 'a' is the name of another relay of a box of that name",
+            "relay 2 (box orders): name: 'a' is already the name of a relay of a box with this name",
         ),
         ("[[relay]]\nto='https://u:pw@h/'", "relay 1 (box default): to: a password must not be written here"),
         ("[[relay]]\nto='https://h/?token=x'", "relay 1 (box default): to: a secret must not be written into a URL"),
@@ -258,7 +258,7 @@ def test_retry_policies():
         ("fixed:", "'fixed:': '' is not a duration; give a number of seconds"),
         ("fixed:often", "'often' is not a duration"),
         ("exp:..5m", "'' is not a duration"),
-        ("exp:5m..1s", "the first delay must be above 0, and the longest not shorter"),
+        ("exp:5m..1s", "the first delay must be above 0, and not above the longest"),
         ("exp:0..1s", "the first delay must be above 0"),
         ("fixed:2000w", "delay must be between 0 and"),
     ],
@@ -277,5 +277,5 @@ def test_limits():
         None,
     ]
     for wrong in ("0", 0, -1, "-1", "many", "٣"):
-        with pytest.raises(ValueError, match="give a whole number from 1 on, or unlimited"):
+        with pytest.raises(ValueError, match="give a whole number of at least 1, or unlimited"):
             parse_attempts(wrong)

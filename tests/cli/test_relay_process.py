@@ -135,7 +135,7 @@ def test_what_is_under_way_is_finished_and_the_rest_is_given_back(url: str, rela
     running = relay("--to", "python:target:until_told", "--concurrency", "2")
     until(lambda: begun() == 2)
     running.process.send_signal(signal.SIGTERM)
-    running.says("SIGTERM: ending what is under way")
+    running.says("SIGTERM: finishing the events in flight")
     Path("go").touch()
     code, took = running.ends()
     assert (code, begun(), len(list(Path().glob("done-*")))) == (0, 2, 2)
@@ -275,4 +275,4 @@ def test_a_publisher_that_ignores_its_end_does_not_keep_the_process(url: str, re
     running.process.send_signal(signal.SIGTERM)
     code, took = running.ends()
     assert (code, took < 15) == (1, True)
-    assert "a publisher did not end" in running.log
+    assert "a publisher did not return" in running.log

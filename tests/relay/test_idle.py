@@ -181,7 +181,7 @@ async def test_reaper(redbox_box: Box, caplog: pytest.LogCaptureFixture):
     await redbox_box.claim("dead")
     await advance(redbox_box, minutes=1)
     assert await reaper.run_once() == Reaped(5)
-    assert "5 expired claims were given back" in caplog.text
+    assert "5 expired claims returned to PENDING" in caplog.text
 
 
 async def test_the_reaper_goes_on_until_all_are_given_back(redbox_box: Box):

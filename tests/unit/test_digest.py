@@ -90,7 +90,7 @@ def test_lines_and_memory_are_bounded(digest: Digest, clock: Clock, caplog: pyte
     clock.now += WINDOW
     digest.flush()
     assert len(digest._kinds) <= KINDS + 1
-    assert caplog.messages[-1] == f"{10_000 - KINDS:,} more like this in the last 60 s: lines of further kinds"
+    assert caplog.messages[-1] == f"{10_000 - KINDS:,} more like this in the last 60 s: messages of further kinds"
 
 
 @pytest.mark.parametrize(

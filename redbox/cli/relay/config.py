@@ -22,24 +22,24 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`"
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 _AT: Final = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _TABLE: Final = re.compile(r"\.relay\[(?P<number>\d+)\]\.?(?P<field>.*)")
-#: What a field takes, where msgspec's own words are those of a programmer.
+#: The values of a field, for error messages: those of msgspec are written for programmers.
 _TAKES: Final = {
-    "relay": "write each relay under a line [[relay]]",
+    "relay": "begin each relay with [[relay]]",
     "log": '"text" or "json"',
     "metrics_port": NUMBER,
     "metrics_host": TEXT,
     **{name: field.takes for name, field in FIELDS.items()},
 }
-#: Where placeholders are replaced later, since what is written out there may be a secret.
+#: Fields whose placeholders are replaced later: their values may hold secrets.
 _LATER: Final = ("url", "to", "options", "dead_to", "dead_options")
 
 
 class ConfigError(UsageError):
-    """The configuration file is wrong."""
+    """The configuration file is invalid."""
 
 
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The file. `url` is for every relay that names none."""
+    """The file. `url` is the store of every relay without a `url` of its own."""
 
     relay: list[RelaySettings]
     url: str | None = None
@@ -52,22 +52,22 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> Config:
-    """The file's contents, each value of the right kind; ConfigError says where it is wrong."""
+    """The contents of the file, with checked types; ConfigError names the invalid field."""
     data: Any = None
     try:
         with path.open("rb") as file:
             data = _expanded(tomllib.load(file))
         config = msgspec.convert(data, Config)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: this is not TOML: {error}") from None
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
     except SettingError as error:
         raise ConfigError(f"{path}: {error}") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {_explain(str(error), data)}") from None
     if not config.relay:
-        raise ConfigError(f"{path}: there is no relay in it; begin one with a line [[relay]]")
+        raise ConfigError(f"{path}: it has no relay; begin one with [[relay]]")
     if config.metrics_port is not None and not 0 <= config.metrics_port <= 65535:
-        raise ConfigError(f"{path}: metrics_port: a port is between 0 and 65535")
+        raise ConfigError(f"{path}: metrics_port: must be between 0 and 65535")
     return config
 
 
@@ -79,11 +79,11 @@ def open_relays(path: Path, config: Config, default_url: Callable[[], str]) -> l
             url = _url(settings, config) or default_url()
             relay = settings.open(url, path.parent)
             if any((relay.box.name, relay.box.where) == (other.box.name, other.box.where) for other in relays):
-                raise SettingError("box", f"{relay.box.name!r} on {relay.box.where} has a relay above; one serves it")
+                raise SettingError("box", f"{relay.box.name!r} on {relay.box.where} has a relay already, above")
             if any((relay.box.name, relay.name) == (other.box.name, other.name) for other in relays):
-                raise SettingError("name", f"{relay.name!r} is the name of another relay of a box of that name")
+                raise SettingError("name", f"{relay.name!r} is already the name of a relay of a box with this name")
         except UsageError as error:
-            if isinstance(error, ImportError):  # an extra is missing, which is not the file's fault
+            if isinstance(error, ImportError):  # a missing extra is not an error of the file
                 raise
             raise ConfigError(f"{path}: relay {number} (box {settings.box}): {error}") from error
         relays.append(relay)
@@ -101,7 +101,7 @@ def _url(settings: RelaySettings, config: Config) -> str | None:
 
 
 def _expanded(data: dict[str, Any]) -> dict[str, Any]:
-    """The file's contents with the placeholders in plain settings replaced."""
+    """The contents of the file, with placeholders replaced except in `_LATER`."""
     tables = data.get("relay")
     if isinstance(tables, list):
         data = {
@@ -125,7 +125,7 @@ def _expanded_table(table: Any, where: str) -> Any:
 
 
 def _explain(message: str, data: Any) -> str:
-    """msgspec's sentence in the words of the file."""
+    """An error of msgspec, in the terms of the file."""
     found = _AT.search(message)
     path = found["path"] if found else ""
     problem = message[: found.start()] if found else message
@@ -135,10 +135,10 @@ def _explain(message: str, data: Any) -> str:
     where = f"{_describe(int(table['number']), data)}: " if table else ""
     if unknown := _UNKNOWN.fullmatch(problem):
         names = ", ".join(known.__struct_fields__)
-        return f"{where}{unknown['field']}: there is no such field; there are {names}"
+        return f"{where}{unknown['field']}: no such field; the fields are {names}"
     if missing := _MISSING.fullmatch(problem):
-        how = "say where to publish to" if table else _TAKES[missing["field"]]
-        return f"{where}{missing['field']}: it is missing; {how}"
+        how = "give the target" if table else _TAKES[missing["field"]]
+        return f"{where}{missing['field']}: missing; {how}"
     takes = _TAKES.get(field.partition("[")[0])
     field = field.replace("[...]", "")
     return f"{where}{field}: {takes or problem[:1].lower() + problem[1:]}"

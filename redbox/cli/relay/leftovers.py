@@ -1,4 +1,4 @@
-"""What `redbox relay --once` leaves in its box, and why, in words."""
+"""The events that `redbox relay --once` leaves in its box, and why."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
-    """Events that are not settled: each is counted once.
+    """Events that are not settled; each is counted once.
 
-    `behind` are due, but another event of their ordering key comes first; those that are not due yet are `scheduled` or
-    `in_back_off`. `blocked` are ordering keys that a dead event stops.
+    `behind`: due, but another event of their ordering key comes first. Events that are not due yet are `scheduled` or
+    `in_back_off`. `blocked`: ordering keys that a dead event blocks.
     """
 
     available: int
@@ -33,7 +33,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
         return self.available + self.scheduled + self.in_back_off + self.behind + self.in_flight
 
     def in_words(self, problem: str) -> str:
-        """`3 events are left: 2 in back-off (the next is due in 10 min), ...`; `problem` kept available ones here."""
+        """`3 events are left: 2 in back-off, ...; the next is due in 10 min`. `problem`: why some are available."""
         parts = [
             f"{self.in_back_off:,} in back-off" if self.in_back_off else "",
             f"{self.scheduled:,} scheduled" if self.scheduled else "",

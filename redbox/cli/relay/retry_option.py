@@ -1,4 +1,4 @@
-"""Retry policies, attempts and durations as they are written in `--retry` and in redbox.toml."""
+"""Parses retry policies, attempts and durations, from the command line and redbox.toml."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOW: Final = (
 
 
 def parse_retry(text: str) -> Backoff:
-    """`fixed:10m` or `exp:1s..5m`; ValueError says what would be right."""
+    """`fixed:10m` or `exp:1s..5m` as a backoff; ValueError shows the valid forms."""
     from redbox.backoff import Backoff
 
     kind, _, rest = text.strip().partition(":")
@@ -32,7 +32,7 @@ def parse_retry(text: str) -> Backoff:
         if dots and (not comma or word.strip() == NO_JITTER):
             base, cap = _part(text, first), _part(text, longest)
             if not timedelta(0) < base <= cap:
-                raise ValueError(f"{text!r}: the first delay must be above 0, and the longest not shorter")
+                raise ValueError(f"{text!r}: the first delay must be above 0, and not above the longest")
             return Backoff.exponential(base, cap=cap, jitter=not comma)
     raise ValueError(f"{text!r} is not a retry policy; write {HOW}")
 
@@ -45,17 +45,17 @@ def _part(text: str, part: str) -> timedelta:
 
 
 def parse_attempts(value: int | str) -> int | None:
-    """A number from 1 on, or `unlimited`: None."""
+    """A whole number of at least 1; None for `unlimited`."""
     if isinstance(value, str):
         text = value.strip()
         if text == UNLIMITED:
             return None
         value = int(text) if text.isascii() and text.isdecimal() else 0
     if value < 1:
-        raise ValueError(f"give a whole number from 1 on, or {UNLIMITED}")
+        raise ValueError(f"give a whole number of at least 1, or {UNLIMITED}")
     return value
 
 
 def parse_limit(value: float | str) -> timedelta | None:
-    """A duration, or `unlimited`: None."""
+    """A duration as text, or a number of seconds; None for `unlimited`."""
     return None if value == UNLIMITED else parse_duration(value)

@@ -1,4 +1,4 @@
-"""The relays of one process: from the first contact with the store to the last word about what became of the events."""
+"""Runs the relays of one process, from the first call of the store to the summary."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("redbox.cli")
 
-LAST_SECONDS: Final = 9.0  # to settle, to give back, to say goodbye
+LAST_SECONDS: Final = 9.0  # after the grace time, to settle and release claims
 PROGRESS_SECONDS: Final = 10.0
-PROGRESS_SECONDS_UNWATCHED: Final = 60.0
+PROGRESS_SECONDS_WITHOUT_TERMINAL: Final = 60.0
 OUTCOMES: Final = {
     "published": "published",
     "retried": "retried",
     "dead": "dead",
-    "released": "given back untried",
+    "released": "returned untried",
     "fenced": "lost to another relay",
     "unsettled": "not settled in time",
 }
 
 
 class Watch(NamedTuple):
-    """Where metrics and health are served."""
+    """The address of metrics and health."""
 
     host: str
     port: int
 
 
 class Ended(NamedTuple):
-    """A relay that has ended, what kept it from emptying the box, if something did, and what `--once` left there."""
+    """A relay that has ended. `problem`: why it did not drain the box, if it did not; `left`: the events that `--once`
+    left there."""
 
     relay: Relay
     summary: Summary
@@ -53,7 +54,8 @@ class Ended(NamedTuple):
 
 
 class RelayRun:
-    """Runs relays until a signal or, `once`, until nothing is available. `policies` are for the log, one per relay."""
+    """Runs relays until a signal or, with `once`, until nothing is available. `policies`: one text per relay, for the
+    log."""
 
     def __init__(self, relays: Sequence[Relay], policies: Sequence[str], *, once: bool, watch: Watch | None) -> None:
         self._relays = relays
@@ -66,7 +68,7 @@ class RelayRun:
         self._began = time.monotonic()
 
     async def run(self) -> list[Ended]:
-        """What became of each; raises what ended one of them, and then all."""
+        """Returns the end of each relay. If one fails, all are ended and its error is raised."""
         try:
             with process.on_signal(self._stop):
                 async with AsyncExitStack() as stack:
@@ -80,11 +82,11 @@ class RelayRun:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken so far."""
+        """Seconds since the start."""
         return time.monotonic() - self._began
 
     def _stop(self, which: signal.Signals) -> None:
-        logger.info("%s: ending what is under way; a second signal exits at once", which.name)
+        logger.info("%s: finishing the events in flight; a second signal exits at once", which.name)
         self._stopping = True
         if self._starting is not None:
             self._starting.cancel()
@@ -94,12 +96,12 @@ class RelayRun:
         process.exit_after(
             grace + LAST_SECONDS,
             1,
-            f"error: a publisher did not end within {grace:g} s, nor when it was told to; "
-            "its event comes back when its lease ends",
+            f"error: a publisher did not return within {grace:g} s, and ignored its cancellation; "
+            "its event returns to PENDING when its lease ends",
         )
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        """Whether the store answers, and the port is free, before anything is claimed."""
+        """Checks that the store answers and the port is free, before anything is claimed."""
         for relay in self._relays:
             box = await stack.enter_async_context(relay.box)
             await box.settings()
@@ -124,7 +126,7 @@ class RelayRun:
         problem = ""
         try:
             await (relay.drain() if self._once else relay.run())
-        except* BoxPaused as paused:  # only to drain; the other relays go on
+        except* BoxPaused as paused:  # only with --once; the other relays continue
             problem = str(_cause(paused))
         summary = relay.summary()
         if self._once and not self._stopping and summary.open:
@@ -140,29 +142,29 @@ class RelayRun:
         if problem:
             logger.error("not drained: %s", problem)
 
-    # --- meanwhile -----------------------------------------------------------------------------------------------
+    # --- progress ------------------------------------------------------------------------------------------------
 
     async def _progress(self) -> None:
-        """From time to time, what was done since the last time."""
-        every = PROGRESS_SECONDS if sys.stderr.isatty() else PROGRESS_SECONDS_UNWATCHED
+        """Logs the outcomes of each interval."""
+        every = PROGRESS_SECONDS if sys.stderr.isatty() else PROGRESS_SECONDS_WITHOUT_TERMINAL
         before = {relay: counts(relay.summary()) for relay in self._relays}
         while True:
             await anyio.sleep(every)
             for relay in self._relays:
                 now = counts(relay.summary())
                 if now != before[relay]:
-                    self._tell(relay, {name: now[name] - before[relay][name] for name in now}, every)
+                    self._log_progress(relay, {name: now[name] - before[relay][name] for name in now}, every)
                     before[relay] = now
 
-    def _tell(self, relay: Relay, done: dict[str, int], every: float) -> None:
+    def _log_progress(self, relay: Relay, done: dict[str, int], every: float) -> None:
         token = logs.about.set({"box": relay.box.name, "relay": relay.name})
-        words = f"in the last {every:g} s: {in_counts(done)}; in flight {relay.in_flight:,}"
-        logger.info(words, extra={**done, "in_flight": relay.in_flight})
+        text = f"in the last {every:g} s: {in_counts(done)}; in flight {relay.in_flight:,}"
+        logger.info(text, extra={**done, "in_flight": relay.in_flight})
         logs.about.reset(token)
 
 
 def counts(summary: Summary) -> dict[str, int]:
-    """The numbers of a summary."""
+    """The counts of a summary."""
     return {name: getattr(summary, name) for name in ("claimed", *OUTCOMES)}
 
 
@@ -170,12 +172,12 @@ def in_counts(summary: Summary | dict[str, int]) -> str:
     """`3 published, 1 dead`."""
     numbers = summary if isinstance(summary, dict) else counts(summary)
     return ", ".join(
-        f"{numbers[name]:,} {words}" for name, words in OUTCOMES.items() if numbers[name] or name == "published"
+        f"{numbers[name]:,} {text}" for name, text in OUTCOMES.items() if numbers[name] or name == "published"
     )
 
 
 def as_json(ended: Sequence[Ended], seconds: float) -> dict[str, Any]:
-    """The last word as one document: all together, then each relay."""
+    """The summary as one document: the totals, then each relay."""
     relays = [
         {
             "box": each.relay.box.name,
@@ -195,12 +197,12 @@ async def _leftovers(relay: Relay) -> Leftovers | None:
     try:
         return leftovers(await relay.box.stats())
     except StoreError as error:
-        logger.warning("what is left in the box is not known: %s", error)
+        logger.warning("the events left in the box could not be counted: %s", error)
         return None
 
 
 def _cause(group: BaseException) -> BaseException:
-    """What happened first, of what happened together."""
+    """The first error of a group."""
     while isinstance(group, BaseExceptionGroup):
         group = group.exceptions[0]
     return group

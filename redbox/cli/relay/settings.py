@@ -64,7 +64,7 @@ class Field:
 
 
 class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The fields of a [[relay]] table, and the options of `redbox relay`. None stands for the default."""
+    """The fields of a [[relay]] table, and the options of `redbox relay`. None: the default."""
 
     # fmt: off
     to: Annotated[str, Field(
@@ -83,7 +83,8 @@ class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         help=f"Delay between attempts: fixed:10m, fixed:0 or exp:1s..5m.  [default: {DEFAULT_RETRY}]",
     )] = None
     attempts: Annotated[int | str | None, Field(
-        'a whole number from 1 on, or "unlimited"', "--attempts", policy="attempts", read=parse_attempts, metavar="N",
+        'a whole number of at least 1, or "unlimited"', "--attempts", policy="attempts", read=parse_attempts,
+        metavar="N",
         help="Maximum attempts per event, or `unlimited`.  [default: 10]",
     )] = None
     max_age: Annotated[float | str | None, Field(
@@ -153,7 +154,7 @@ class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         if self.dead_to is not None:
             chosen["dead_to"] = self._publisher("dead_to", "dead_options", directory)
         elif self.dead_options:
-            raise SettingError("dead_options", "there is no dead_to that they could be for")
+            raise SettingError("dead_options", "dead_to is not given")
         if not self.breaker:
             chosen["breaker"] = None
         return Relay(Box.open(url, name=self.box), publisher, name=self.name, **chosen)
