@@ -1,4 +1,4 @@
-"""redbox.toml, placeholders and retry policies: what they become, and what is said when they are wrong."""
+"""redbox.toml, placeholders and retry policies: their values, and their errors."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_file_table_and_field(text: str, said: str):
+def test_an_error_names_the_file_the_table_and_the_field(text: str, said: str):
     assert problem(text).startswith(said)
 
 

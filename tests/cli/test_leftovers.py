@@ -1,4 +1,4 @@
-"""What is left in a box is counted once per event."""
+"""Each event that is left in a box is counted once."""
 
 from __future__ import annotations
 

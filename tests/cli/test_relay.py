@@ -1,4 +1,4 @@
-"""`redbox relay` in this process: what it is told, what it does with --once, and what it says."""
+"""`redbox relay` in this process: options, --once, errors and log."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def phases(redbox: Redbox, box: str = "default") -> dict[str, int]:
 # --- --once ----------------------------------------------------------------------------------------------------
 
 
-def test_once_publishes_what_is_available_and_ends(redbox: Redbox, target: Callable[[str], str]):
+def test_once_publishes_the_available_events_and_ends(redbox: Redbox, target: Callable[[str], str]):
     redbox.put(Event("a"), Event("b"), Event("later", delay=3600))
     result = redbox("relay", "--to", target(NOTE), "--once")
     assert Path("seen").read_text().splitlines() == ["a", "b"]
@@ -121,7 +121,7 @@ def test_three_attempts_every_ten_minutes(redbox: Redbox, target: Callable[[str]
 def test_three_attempts_every_ten_minutes_for_a_backlog_whose_target_is_down(
     redbox: Redbox, target: Callable[[str], str]
 ):
-    """By the letter: every event is tried three times, outage or not. The breaker would excuse the outage."""
+    """Every event is tried exactly three times, outage or not. The breaker would excuse the outage."""
     redbox.put(*(Event(f"a{number}") for number in range(30)))
     down = target(f"{NOTE}\n    raise Unavailable('connection refused')")
     command = ("relay", "--to", down, "--retry", "fixed:10m", "--attempts", "3", "--no-breaker", "--once")
@@ -168,13 +168,13 @@ def test_too_old_is_dead(redbox: Redbox, target: Callable[[str], str]):
 
 
 def left(stderr: str) -> str:
-    """What is said about events that were left behind; nothing if nothing is said."""
+    """The log message about events that were left; empty if there is none."""
     lines = [line.partition(" INFO ")[2] for line in stderr.splitlines() if " left: " in line]
     assert len(lines) <= 1
     return "".join(lines)
 
 
-def test_once_says_what_it_leaves_in_back_off_and_scheduled(redbox: Redbox, target: Callable[[str], str]):
+def test_once_reports_events_left_in_back_off_and_scheduled(redbox: Redbox, target: Callable[[str], str]):
     redbox.put(Event("bad"), Event("bad"), Event("good"), Event("later", delay=3600))
     some = target("if event.event_type == 'bad': raise ValueError('no')")
     result = redbox("relay", "--to", some, "--retry", "fixed:10m", "--once")
@@ -184,7 +184,7 @@ def test_once_says_what_it_leaves_in_back_off_and_scheduled(redbox: Redbox, targ
     assert phases(redbox) == {"COMPLETED": 1, "RETRY_SCHEDULED": 2, "SCHEDULED": 1}
 
 
-def test_once_says_what_it_leaves_behind_a_blocked_key(redbox: Redbox, target: Callable[[str], str]):
+def test_once_reports_events_left_behind_a_blocked_key(redbox: Redbox, target: Callable[[str], str]):
     redbox.within(lambda box: box.operate.configure(dead_head="block", who="me", why="test"))
     redbox.put(*(Event("a", event_id=f"e{number}", ordering_key="k") for number in range(3)))
     result = redbox("relay", "--to", target("raise Reject('never')"), "--once")
@@ -195,7 +195,7 @@ def test_once_says_what_it_leaves_behind_a_blocked_key(redbox: Redbox, target: C
     assert left(result.stderr) == expected
 
 
-def test_once_says_what_a_paused_box_and_an_open_breaker_leave(redbox: Redbox, target: Callable[[str], str]):
+def test_once_reports_events_left_by_a_paused_box_and_an_open_breaker(redbox: Redbox, target: Callable[[str], str]):
     redbox.put(*(Event("a") for _ in range(40)))
     down = target("raise Unavailable('refused')")
     words = left(redbox("relay", "--to", down, "--retry", "fixed:1h", "--concurrency", "1", "--once", code=1).stderr)
@@ -224,7 +224,7 @@ def test_once_fails_when_the_target_is_down(redbox: Redbox, target: Callable[[st
     assert problem in result.stderr
     assert "DEAD" not in phases(redbox)
     redbox("relay", "--to", down, "--attempts", "1", "--once", "--no-breaker")
-    assert phases(redbox)["DEAD"] >= 5  # for those who want it so
+    assert phases(redbox)["DEAD"] >= 5  # as was asked for
 
 
 def test_once_fails_when_all_calls_hang(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
@@ -260,7 +260,7 @@ def test_quiet_says_nothing_when_all_is_well(redbox: Redbox):
     assert [line for line in notes if "lasts only as long" not in line] == []
 
 
-def test_debug_tells_of_each_retry(redbox: Redbox, target: Callable[[str], str]):
+def test_debug_logs_each_retry(redbox: Redbox, target: Callable[[str], str]):
     redbox.put(Event("a"))
     bad = target("raise ValueError('no way')")
     assert re.search(

@@ -55,7 +55,7 @@ async def blocks_the_loop(event):
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    """Waits for something to become true."""
+    """Waits until the condition holds."""
     deadline = time.monotonic() + LIMIT
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not happen"
@@ -80,7 +80,7 @@ class Running:
         assert text in self.log
 
     def ends(self) -> tuple[int, float]:
-        """Its exit code, and how long that took."""
+        """Its exit code, and the seconds until it exited."""
         began = time.monotonic()
         return self.process.wait(LIMIT), time.monotonic() - began
 
@@ -94,7 +94,7 @@ def url(redbox: Redbox) -> str:
 
 @pytest.fixture
 def relay(url: str) -> Iterator[Callable[..., Running]]:
-    """Starts `redbox relay`; what still runs at the end is killed."""
+    """Starts `redbox relay`; processes that still run at the end are killed."""
     with ExitStack() as stack:
 
         def start(*arguments: str, box: str = "default") -> Running:
@@ -130,7 +130,7 @@ def begun() -> int:
 
 
 @pytest.mark.req("PL-7")
-def test_what_is_under_way_is_finished_and_the_rest_is_given_back(url: str, relay: Callable[..., Running]):
+def test_events_in_flight_are_finished_and_the_rest_is_released(url: str, relay: Callable[..., Running]):
     put(url, "1", "2", "3", "4", "5")
     running = relay("--to", "python:target:until_told", "--concurrency", "2")
     until(lambda: begun() == 2)
@@ -145,7 +145,7 @@ def test_what_is_under_way_is_finished_and_the_rest_is_given_back(url: str, rela
 
 
 @pytest.mark.parametrize("function", ["until_told", "in_a_thread"])
-def test_what_does_not_end_within_the_grace_time_goes_back(url: str, relay: Callable[..., Running], function: str):
+def test_a_publish_that_exceeds_the_grace_time_is_returned(url: str, relay: Callable[..., Running], function: str):
     put(url, "1")
     running = relay("--to", f"python:target:{function}", "--grace", "300ms")
     until(begun)
@@ -237,7 +237,7 @@ def test_metrics_health_and_stats_while_it_runs(url: str, relay: Callable[..., R
     assert (taken.returncode, "address already in use" in taken.stderr) == (1, True)
     running.process.send_signal(signal.SIGINT)
     assert running.ends()[0] == 0
-    assert json.loads(stats("--json"))["relays"] == []  # it said goodbye
+    assert json.loads(stats("--json"))["relays"] == []  # it has left the list
 
 
 def test_two_boxes_from_a_file(url: str):

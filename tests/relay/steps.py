@@ -1,4 +1,4 @@
-"""Steps that the relay's tests take, and targets that do as they are told."""
+"""Helpers of the relay's tests, and a target that the test controls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OUTCOMES = ("published", "retried", "dead", "released", "fenced", "unsettled")
 
 
 async def until(condition: Callable[[], Any | Awaitable[Any]], complaint: str, seconds: float = LIMIT) -> None:
-    """Waits for a condition; fails with the complaint."""
+    """Waits for a condition; fails with `complaint` after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         held = condition()
@@ -31,7 +31,7 @@ async def until(condition: Callable[[], Any | Awaitable[Any]], complaint: str, s
 
 @asynccontextmanager
 async def running(*relays: Relay) -> AsyncIterator[list[asyncio.Task[Summary]]]:
-    """Relays that run during the block, and are stopped, and must end, after it."""
+    """Runs relays during the block; after it they are stopped and must end."""
     tasks = [asyncio.create_task(relay.run()) for relay in relays]
     try:
         yield tasks
@@ -43,7 +43,7 @@ async def running(*relays: Relay) -> AsyncIterator[list[asyncio.Task[Summary]]]:
 
 
 async def drained(relay: Relay) -> Summary:
-    """What a drain tells; one that does not end fails."""
+    """The summary of a drain, which must end in time."""
     async with asyncio.timeout(LIMIT):
         return await relay.drain()
 
@@ -61,7 +61,7 @@ async def known(box: Box, event_id: str = "e0") -> Record:
 
 
 async def states(box: Box) -> dict[State, int]:
-    """How many events are in each state; also sees that the box is sound."""
+    """The number of events in each state; also checks the invariants of the box."""
     assert await check_invariants(box) == []
     found: dict[State, int] = {}
     async for record in box.list():
@@ -74,13 +74,13 @@ def adds_up(summary: Summary) -> bool:
 
 
 class Target:
-    """Takes events, notes them, and does what it is told: raise something, or wait at a gate."""
+    """Records the events it gets; the test can make it raise, or wait at a gate."""
 
     def __init__(self, *, raises: Callable[[Event], BaseException | None] | BaseException | None = None) -> None:
         self.raises = raises
         self.tried: list[str] = []
         self.taken: list[str] = []
-        self.now = self.most = 0  # how many at once
+        self.now = self.most = 0  # calls that overlap
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -106,7 +106,7 @@ class Target:
 
 
 def in_order(ids: Iterable[str], line: Callable[[str], Any]) -> bool:
-    """Whether first deliveries come in the order of their numbers, line by line."""
+    """Whether first deliveries are in the order of their numbers, line by line."""
     last: dict[Any, int] = {}
     for event_id in dict.fromkeys(ids):
         number = int(event_id[1:])

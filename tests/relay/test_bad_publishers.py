@@ -67,7 +67,7 @@ async def test_a_plain_function_that_hangs_in_its_thread(redbox_box: Box):
 
 @pytest.mark.parametrize("then", ["returns", "fails", "hangs on"])
 async def test_one_that_swallows_its_end(redbox_box: Box, then: str):
-    """What it does in the end is what counts; the order to stop must not hit the event after it."""
+    """Its final outcome counts; the cancellation must not hit the event after it."""
     await put(redbox_box, 4)
     first: list[str] = []
 
@@ -130,7 +130,7 @@ async def test_whatever_it_raises(redbox_box: Box, error: BaseException, words: 
     assert words in str(record.last_error)
 
 
-async def test_an_async_one_that_raises_what_python_closes_coroutines_with(redbox_box: Box):
+async def test_an_async_publisher_that_raises_generator_exit(redbox_box: Box):
     await put(redbox_box, 1)
     await drained(Relay(redbox_box, Target(raises=GeneratorExit("over")), backoff=Backoff.fixed(60)))
     record = await known(redbox_box)
@@ -171,7 +171,7 @@ async def test_one_that_cancels_its_own_task_and_returns(redbox_box: Box, concur
 
 
 async def test_one_that_has_its_task_cancelled_later(redbox_box: Box):
-    """As a forgotten timer does: it hits a worker that rests, and must not end it."""
+    """As a forgotten timer does: the cancellation hits an idle worker, and must not end it."""
     target = Target()
 
     async def publish(event: Event) -> None:
@@ -242,7 +242,7 @@ async def test_a_backoff_function_that_fails(redbox_box: Box, nonsense: Any, cap
 
 
 @pytest.mark.req("RF-3")
-async def test_a_dead_letter_target_is_told_why(box: Box):
+async def test_a_dead_letter_target_receives_the_reason(box: Box):
     await box.put(Event("n", event_id="e0", headers={"tenant": "7"}))
     got: list[Event] = []
     relay = Relay(box, Target(raises=Reject("field 'naïve'\nis missing")), dead_to=got.append)
@@ -261,7 +261,7 @@ async def test_a_dead_letter_target_that_fails_keeps_the_event_alive(redbox_box:
     async with running(relay):
         await dead.has_tried(5)
         assert (await known(redbox_box)).state in (State.PENDING, State.CLAIMED)
-        assert len(target.tried) == 2  # it is not published any more
+        assert len(target.tried) == 2  # only the dead-letter target is tried again
         dead.raises = None
         await until(lambda: relay.summary().dead == 1, "it did not die")
     assert dead.taken == ["e0"]
@@ -303,7 +303,7 @@ async def test_a_dead_letter_target_that_hangs(redbox_box: Box):
 
 
 async def test_one_that_never_lets_go_does_not_keep_its_event(redbox_box: Box, caplog: pytest.LogCaptureFixture):
-    """It swallows every cancellation: its lease is left to end, and another relay gets the event."""
+    """It swallows every cancellation: its lease is not renewed, and another relay gets the event."""
     await put(redbox_box, 1)
     released = asyncio.Event()
 
@@ -316,7 +316,7 @@ async def test_one_that_never_lets_go_does_not_keep_its_event(redbox_box: Box, c
     stuck = Relay(redbox_box, holds_on, name="stuck", lease=0.3, time_limit=0.1)
     async with running(stuck):
         try:
-            await until(lambda: "lease of event e0 is not renewed" in caplog.text, "nobody was told")
+            await until(lambda: "lease of event e0 is not renewed" in caplog.text, "nothing was logged")
             async with running(Relay(redbox_box, other, lease=0.3, reap_every=0.1, poll=0.1)):
                 await other.has_taken(1)
         finally:
@@ -327,7 +327,7 @@ async def test_one_that_never_lets_go_does_not_keep_its_event(redbox_box: Box, c
 
 class BareReject(Reject):
     def __init__(self) -> None:
-        """Without calling the other one: it has neither a kind nor a message."""
+        """Does not call the other constructor: it has neither a kind nor a message."""
 
 
 class BareRetryLater(RetryLater):

@@ -54,7 +54,7 @@ async def test_the_server_goes_away_under_a_relay(how: str):
 @pytest.mark.req("PL-7", "DS-1")
 @pytest.mark.parametrize("script", ["claim", "ack", "renew", "retry", "kill"])
 async def test_replies_get_lost(redis_url: str, script: str):
-    """Each is carried out, and nobody hears of it."""
+    """Each call is carried out, and its reply is lost."""
     port = urlsplit(redis_url).port
     assert port is not None
     failed: set[str] = set()
@@ -91,7 +91,7 @@ async def test_replies_get_lost(redis_url: str, script: str):
 
 
 async def test_two_relays_of_one_name(box: Box, caplog: pytest.LogCaptureFixture):
-    """A mistake, and told; the fence holds all the same, since claim numbers never repeat."""
+    """A mistake that is logged; the fence holds all the same, since claim numbers never repeat."""
     await put(box, 100)
     first, second = Target(), Target()
     relays = [Relay(box, target, name="twin", concurrency=5, beat_every=0.05) for target in (first, second)]
@@ -104,7 +104,7 @@ async def test_two_relays_of_one_name(box: Box, caplog: pytest.LogCaptureFixture
 
 
 async def test_an_embedded_server_that_fails_later_is_waited_for(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
-    """At the start its failure ends the relay: somebody is there to read why."""
+    """Only a failure at the start ends the relay, when somebody is there to read why."""
     claim, failures = redbox_box.claim_packed, 1
 
     async def failing(*args: Any, **options: Any) -> Any:

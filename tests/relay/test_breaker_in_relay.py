@@ -32,7 +32,7 @@ async def counted_attempts(box: Box) -> list[int]:
 @pytest.mark.req("RF-4")
 @pytest.mark.parametrize("concurrency", [1, 100])
 async def test_a_target_that_is_down(redbox_box: Box, concurrency: int):
-    """It stays down for many more probes than an event has attempts, and nothing dies."""
+    """It stays down for many more probes than an event has attempts, and no event is marked DEAD."""
     await put(redbox_box, 1000)
     target = Target(raises=Unavailable("connection refused"))
     breaker = brisk()
@@ -83,7 +83,9 @@ async def test_a_target_that_rejects_everything(box: Box, store: str):
     assert await states(box) == {State.PUBLISHED: 300}
 
 
-async def test_claims_that_arrive_after_a_series_of_failures_go_back(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+async def test_claims_that_arrive_after_a_series_of_failures_are_released(
+    redbox_box: Box, monkeypatch: pytest.MonkeyPatch
+):
     await put(redbox_box, 5)
     claim, asked, answer = redbox_box.claim_packed, asyncio.Event(), asyncio.Event()
 
@@ -106,13 +108,13 @@ async def test_claims_that_arrive_after_a_series_of_failures_go_back(redbox_box:
         await until(lambda: relay.circuit is Circuit.PROBING, "it does not probe")
         answer.set()
         await until(lambda: relay.circuit is Circuit.OPEN, "it did not open")
-        await until(lambda: relay.in_flight == 0, "they did not go back")
+        await until(lambda: relay.in_flight == 0, "they were not released")
     assert len(target.tried) <= 5 + 2 * SAMPLE
     assert relay.summary().released == 50
 
 
 @pytest.mark.req("RF-4")
-async def test_a_bad_event_among_good_ones_dies_promptly(redbox_box: Box):
+async def test_a_bad_event_among_good_ones_is_dead_promptly(redbox_box: Box):
     target = Target(raises=lambda event: Reject("bad") if event.event_type == "bad" else None)
     relay = Relay(redbox_box, target)
     async with running(relay):
@@ -124,7 +126,7 @@ async def test_a_bad_event_among_good_ones_dies_promptly(redbox_box: Box):
 
 @pytest.mark.req("RF-4")
 async def test_one_success_confirms_a_rejection_while_others_are_in_flight(redbox_box: Box):
-    """A relay that is never idle must not hold rejections back for ever."""
+    """In a relay that is never idle, verdicts must not stay pending for ever."""
     rejected, hung = asyncio.Event(), asyncio.Event()
 
     async def publish(event: Event) -> None:
@@ -142,7 +144,7 @@ async def test_one_success_confirms_a_rejection_while_others_are_in_flight(redbo
 
 
 @pytest.mark.req("RF-4")
-async def test_a_rejected_event_alone_in_the_box_dies_promptly(redbox_box: Box):
+async def test_a_rejected_event_alone_in_the_box_is_dead_promptly(redbox_box: Box):
     relay = Relay(redbox_box, Target(raises=Reject("bad")))
     async with running(relay):
         await put(redbox_box, 1)
@@ -156,7 +158,7 @@ class RejectsSome(Target):
     def __init__(self, count: int) -> None:
         super().__init__(raises=UNAUTHORIZED)
         self._count = count
-        self.rejected = asyncio.Event()  # so many
+        self.rejected = asyncio.Event()  # set after the last rejection
         self.gate.clear()
 
     async def __call__(self, event: Event) -> None:
@@ -210,8 +212,9 @@ async def test_a_success_during_the_grace_time_still_speaks_for_the_target(redbo
     assert (relay.summary().published, relay.summary().dead) == (1, 1)
 
 
-async def test_an_event_that_is_rejected_while_the_box_is_paused_goes_back(redbox_box: Box):
-    """Nothing can be claimed that might speak for the target. After the pause the event is tried again, and dies."""
+async def test_an_event_that_is_rejected_while_the_box_is_paused_is_retried(redbox_box: Box):
+    """Nothing can be claimed that would be evidence about the target. After the pause the event is tried again, and is
+    marked DEAD."""
     await put(redbox_box, 1)
     target = Target(raises=Reject("bad"))
     target.gate.clear()
@@ -229,7 +232,7 @@ async def test_an_event_that_is_rejected_while_the_box_is_paused_goes_back(redbo
 
 
 async def test_a_rejection_does_not_hold_up_new_events(redbox_box: Box):
-    """One event is being published for long, one is rejected and waits for the verdict: a third is not delayed."""
+    """One publish takes long, one event is rejected and its verdict is pending: a third is not delayed."""
     hung = asyncio.Event()
     tried: list[str] = []
 
@@ -372,7 +375,7 @@ async def test_an_outage_that_looks_like_any_error_kills_nothing_while_the_break
 
 
 @pytest.mark.req("RF-4")
-async def test_events_die_of_age_while_the_breaker_is_open(redbox_box: Box):
+async def test_events_reach_their_maximum_age_while_the_breaker_is_open(redbox_box: Box):
     await put(redbox_box, 30)
     target, breaker = Target(raises=Unavailable("refused")), brisk()
     relay = Relay(redbox_box, target, max_age=7200, backoff=Backoff.fixed(0.01), breaker=breaker, poll=0.05)
@@ -400,7 +403,7 @@ async def test_a_target_that_is_down_costs_no_attempt_however_few_events_there_a
 
 
 @pytest.mark.req("RF-4", "PL-5")
-async def test_an_event_that_makes_its_target_fall_over_dies_while_others_get_through(redbox_box: Box):
+async def test_an_event_that_crashes_its_target_is_dead_while_others_are_published(redbox_box: Box):
     await redbox_box.put(Event("n", event_id="bad"))
     fell_over = Unavailable("HTTP 503")
     target = Target(raises=lambda event: fell_over if event.event_id == "bad" else None)
@@ -433,7 +436,7 @@ async def test_without_a_breaker_a_target_that_is_down_uses_up_the_attempts(redb
 
 @pytest.mark.req("RF-4")
 async def test_a_suspect_in_the_backlog_does_not_decide_over_rejections_held_back(redbox_box: Box):
-    """It is published alone, so everything else is finished first; but that is not all there is to try."""
+    """It is published alone, so everything else is finished first; but there are more events to try."""
     await put(redbox_box, 1)
     for relay_name in ("dead-1", "dead-2"):
         await redbox_box.claim(relay_name)
@@ -456,7 +459,7 @@ async def test_a_suspect_in_the_backlog_does_not_decide_over_rejections_held_bac
 
 
 @pytest.mark.req("PL-5")
-async def test_a_suspect_that_is_rejected_dies(redbox_box: Box):
+async def test_a_suspect_that_is_rejected_is_dead(redbox_box: Box):
     await put(redbox_box, 1)
     for relay_name in ("dead-1", "dead-2"):
         await redbox_box.claim(relay_name)

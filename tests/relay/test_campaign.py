@@ -1,4 +1,4 @@
-"""Three relay processes, one of which is killed again and again; and an event that kills whoever publishes it."""
+"""Three relay processes, one of which is killed repeatedly; and an event that kills the relay that publishes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DELIVERIES = "deliveries"
 
 
 class Relays:
-    """Processes that this test started, and ends."""
+    """The processes that a test starts and ends."""
 
     def __init__(self, store: str, box: str, attempts: int) -> None:
         arguments = [store, box, DELIVERIES, str(LEASE), str(attempts)]
@@ -44,13 +44,13 @@ class Relays:
         self._collect(process)
 
     def end(self) -> list[int]:
-        """Asks all that still run to end; their exit codes."""
+        """Stops all that still run; returns their exit codes."""
         for process in self._running:
             process.send_signal(signal.SIGTERM)
         return [self._collect(process) for process in list(self._running)]
 
     def ended_by_themselves(self) -> int:
-        """How many have ended since; forgets them."""
+        """The number that have ended since the last call."""
         gone = [process for process in self._running if process.poll() is not None]
         for process in gone:
             self._collect(process)
@@ -86,7 +86,7 @@ def wait_until_it_says(process: subprocess.Popen[str], word: str) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.campaign
 def test_a_relay_that_is_killed_again_and_again():
-    """First between publishing and acknowledging, and then at any moment after it has begun to publish."""
+    """First between publish and ack, then at any moment after its first publish."""
     with servers.redis_server() as server, relays_of(server.url, box_name := new_box_name()) as relays:
         victim = relays.start("hold")
         wait_until_it_says(victim, "ready")
@@ -145,8 +145,8 @@ def test_a_relay_that_is_killed_again_and_again():
 @pytest.mark.req("PL-5", "PL-7", "EM-10")
 @pytest.mark.timeout(120)
 @pytest.mark.campaign
-def test_only_the_event_that_kills_relays_dies():
-    """With company each time it is claimed; the relay is started again whenever it is gone."""
+def test_only_the_event_that_kills_relays_is_dead():
+    """It is claimed together with others each time; the relay is restarted whenever it has ended."""
     attempts = 3
 
     async def put(url: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A relay that is cancelled from outside: what it holds goes back at once, what it knows is told, no task stays."""
+"""A relay that is cancelled from outside settles the known outcomes, releases its claims, and leaves no task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(30)
 
 @pytest.mark.parametrize("how", ["asyncio", "anyio"])
 async def test_cancelled_from_outside(box: Box, how: str):
-    """What it holds goes back at once, and no task stays."""
+    """Its claims are released at once, and no task is left."""
     before = asyncio.all_tasks()
     await put(box, 30)
     target = Target()
@@ -48,7 +48,7 @@ async def test_cancelled_from_outside(box: Box, how: str):
 
 
 @pytest.mark.parametrize("how", ["asyncio", "anyio"])
-async def test_cancelled_while_a_claim_is_under_way(redbox_box: Box, monkeypatch: pytest.MonkeyPatch, how: str):
+async def test_cancelled_while_a_claim_is_pending(redbox_box: Box, monkeypatch: pytest.MonkeyPatch, how: str):
     await put(redbox_box, 5)
     claim, claimed, answer = redbox_box.claim_packed, asyncio.Event(), asyncio.Event()
 
@@ -75,7 +75,7 @@ async def test_cancelled_while_a_claim_is_under_way(redbox_box: Box, monkeypatch
 
 
 async def test_cancelled_where_it_is_swallowed(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
-    """As asyncio.wait_for does, before Python 3.12, when what it waits for comes at the same time."""
+    """As asyncio.wait_for does, before Python 3.12, when its result arrives at the same time."""
     waiting = asyncio.Event()
 
     async def swallow(seconds: float) -> bool:
@@ -113,7 +113,7 @@ async def test_a_relay_may_be_drained_by_a_task_that_is_being_cancelled(redbox_b
 
 
 async def test_cancelled_after_publishing_it_still_settles(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
-    """What the target has is not given back to be published again."""
+    """Events that the target has acknowledged are not published again."""
     await put(redbox_box, 2)
     ack, asked = redbox_box.ack, asyncio.Event()
 
@@ -151,7 +151,7 @@ async def test_a_store_that_does_not_answer_at_the_end(redbox_box: Box, monkeypa
 
 
 def test_the_loop_ends_under_it():
-    """As when main() returns and leaves a relay running in a task: that is nobody's failure."""
+    """As when main() returns and leaves a relay running in a task: that is not an error."""
     target = None
 
     async def main() -> None:
@@ -173,8 +173,8 @@ def test_the_loop_ends_under_it():
     asyncio.run(look())
 
 
-def test_the_loop_ends_while_a_claim_is_under_way():
-    """asyncio.run cancels every task that is left, also the one that asks the store."""
+def test_the_loop_ends_while_a_claim_is_pending():
+    """asyncio.run cancels every task that is left, the pending claim included."""
     store = "memory:the-loop-ends"
 
     async def run() -> None:
@@ -203,4 +203,4 @@ def test_the_loop_ends_while_a_claim_is_under_way():
         async with Box.open(store) as box:
             return await states(box)
 
-    assert asyncio.run(left()) == {State.PENDING: 5, State.CLAIMED: 1}  # the answer that never came expires
+    assert asyncio.run(left()) == {State.PENDING: 5, State.CLAIMED: 1}  # the claim whose reply never came expires

@@ -1,4 +1,4 @@
-"""A relay gives a publisher no more events at once than it can take, and the time limit is for the call alone."""
+"""A relay gives a publisher no more events at once than it can take; the time limit covers the call alone."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_the_time_limit_does_not_run_while_an_event_waits_for_a_thread(red
 
 @pytest.mark.parametrize(("threads", "at_once"), [(3, 3), (None, 8), (20, 8)])
 async def test_no_more_are_in_flight_than_a_plain_function_has_threads(redbox_box: Box, threads: Any, at_once: int):
-    """By default it gets as many threads as the relay has places; the other events stay in the buffer."""
+    """By default it gets as many threads as the relay has workers; the other events stay in the buffer."""
     await put(redbox_box, 12)
     function = Blocking()
     publisher = open_publisher(function, **({} if threads is None else {"concurrency": threads}))
@@ -121,7 +121,7 @@ async def test_a_thread_that_hangs_costs_its_place_and_nothing_else(redbox_box: 
             await until(lambda: relay.summary().published == 30, "the other thread does not go on")
             assert workers_of(relay).stuck == 1
             hang.set()
-            await until(lambda: workers_of(relay).stuck == 0, "its place was not given back")
+            await until(lambda: workers_of(relay).stuck == 0, "its worker did not become free")
     finally:
         hang.set()
     assert set(calls.values()) == {1}
@@ -238,7 +238,7 @@ async def test_when_all_dead_letter_calls_hang_the_main_target_goes_on(
 
 
 async def test_a_relay_ends_while_dead_letter_calls_hang(redbox_box: Box):
-    """Their end, later, finds a relay that is gone."""
+    """They return after the relay has ended."""
     await put(redbox_box, 3)
     bury = Blocking()
     relay = Relay(
@@ -264,7 +264,7 @@ class NoConnections(ConnectionPool):
 
 @pytest.fixture
 def slow_writes(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
-    """Each write to a stream or to the standard output takes 60 % of the limit; how often how many were written."""
+    """Each write to a stream or to the standard output takes 60 % of the limit; counts the writes by their size."""
     sizes: Counter[int] = Counter()
 
     async def add(_: Any, commands: list[Any], outcomes: list[Any]) -> None:
@@ -311,7 +311,7 @@ async def test_the_time_limit_does_not_run_while_a_dead_letter_call_waits(
 
 
 class Bounded(Publisher):
-    """Takes many events in a call; what it says of its capacity is up to the test."""
+    """Takes many events per call; the test sets its capacity."""
 
     target = "bounded"
 

@@ -1,4 +1,5 @@
-"""Everything at once, by chance: what must hold afterwards, holds. A seed that failed once belongs into the list."""
+"""Random faults of target, store and operator together; the invariants hold afterwards. A seed that failed once is
+added to the list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a relay begins and ends: drain, run, stop; and what ends it against its will."""
+"""How a relay starts and ends: drain, run, stop, and errors that end it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(30)
 # --- drain -----------------------------------------------------------------------------------------------------
 
 
-async def test_drain_ends_and_tells_what_became_of_each(box: Box):
+async def test_drain_ends_and_reports_each_outcome(box: Box):
     await put(box, 50)
     await box.put(Event("later", event_id="later", delay=3600))
     target = Target(raises=lambda event: ValueError("no") if event.event_id in ("e3", "e4") else None)
@@ -59,7 +59,7 @@ async def test_drain_makes_all_retries_that_are_due_at_once(redbox_box: Box):
     assert adds_up(summary)
 
 
-async def test_drain_first_gives_back_what_a_dead_relay_held(redbox_box: Box):
+async def test_drain_first_reaps_the_claims_of_a_dead_relay(redbox_box: Box):
     await put(redbox_box, 3)
     await redbox_box.claim("dead", lease=0.001)
     await until(lambda: _overdue(redbox_box), "the leases did not end")
@@ -78,7 +78,7 @@ async def test_a_paused_box_cannot_be_drained_and_says_so(redbox_box: Box):
 
 
 async def test_a_box_paused_while_it_is_drained(redbox_box: Box):
-    """What is under way ends first."""
+    """Events in flight are finished first."""
     await put(redbox_box, 5)
     target = Target()
     target.gate.clear()
@@ -134,7 +134,7 @@ async def test_stop_before_run_counts_once(redbox_box: Box):
     assert (await drained(relay)).published == 2
 
 
-async def test_stop_lets_what_is_under_way_end_and_gives_back_the_rest(redbox_box: Box):
+async def test_stop_finishes_events_in_flight_and_releases_the_rest(redbox_box: Box):
     await put(redbox_box, 20)
     target = Target()
     target.gate.clear()
@@ -154,7 +154,7 @@ async def test_stop_lets_what_is_under_way_end_and_gives_back_the_rest(redbox_bo
     assert all(record.attempts == record.excused for record in records)
 
 
-async def test_what_does_not_end_within_the_grace_time_goes_back_excused(redbox_box: Box):
+async def test_a_publish_that_exceeds_the_grace_time_is_excused(redbox_box: Box):
     await put(redbox_box, 1)
     target = Target()
     target.gate.clear()
@@ -169,7 +169,7 @@ async def test_what_does_not_end_within_the_grace_time_goes_back_excused(redbox_
 
 
 async def test_stop_while_everything_waits_for_one_publish(redbox_box: Box):
-    """To drain, for a probe, and for a suspect, the claimer waits until nothing is held."""
+    """To drain, for a probe, and for a suspect, the dispatcher waits until nothing is held."""
     await put(redbox_box, 1)
     target = Target()
     target.gate.clear()
@@ -332,8 +332,8 @@ async def test_the_box_is_closed_under_it(open_box: Callable[..., Box], store: s
     assert await states(look) == {State.CLAIMED: 2}  # until their leases end
 
 
-async def test_what_was_asked_for_ahead_goes_back_when_it_is_stopped(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
-    """The second question goes out while the events of the first are under way; its answer comes after the stop."""
+async def test_events_claimed_ahead_are_released_when_it_is_stopped(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    """The second claim is sent while the events of the first are published; its reply comes after the stop."""
     await put(redbox_box, 20)
     claim, ahead, answer = redbox_box.claim_packed, asyncio.Event(), asyncio.Event()
 
@@ -385,7 +385,7 @@ async def test_a_relay_that_ends_in_the_background_says_so_at_once(redbox_box: B
     async def block() -> None:
         async with relay:
             await redbox_box.aclose()
-            await until(lambda: "has ended" in caplog.text, "nobody was told")
+            await until(lambda: "has failed" in caplog.text, "nothing was logged")
 
     with pytest.raises(UsageError, match="closed"):
         await block()

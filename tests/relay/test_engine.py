@@ -1,4 +1,4 @@
-"""What becomes of an event: published, again, or dead; in what order, and how many at once."""
+"""The outcomes of an event: published, retried or dead; in which order, and how many at once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_not_before_the_target_wants_it(redbox_box: Box):
 
 @pytest.mark.req("PC-4")
 async def test_a_target_that_is_down_may_say_for_how_long(redbox_box: Box):
-    """As a 503 with Retry-After does. The longer of its wish and the backoff counts."""
+    """As a 503 with Retry-After does. The longer of its delay and the backoff counts."""
     for number, (asked, backoff) in enumerate(((500, 0), (0, 500))):
         await redbox_box.put(Event("n", event_id=f"e{number}"))
         target = Target(raises=Unavailable("down", delay=asked))
@@ -113,7 +113,7 @@ async def test_all_retries_at_once_then_another_way(redbox_box: Box):
 
 
 @pytest.mark.req("PL-5")
-async def test_an_event_dies_with_its_last_attempt_and_not_a_claim_later(redbox_box: Box):
+async def test_an_event_is_dead_after_its_last_attempt_and_not_a_claim_later(redbox_box: Box):
     await put(redbox_box, 1)
     summary = await drained(Relay(redbox_box, Target(raises=ValueError("last words")), attempts=1))
     assert (summary.claimed, summary.dead) == (1, 1)
@@ -303,7 +303,7 @@ async def test_the_buffer_follows_the_speed_of_the_publisher(redbox_box: Box):
     relay = Relay(redbox_box, publish, concurrency=4, buffer=200)
     async with running(relay):
         await target.has_taken(900)
-    assert 8 < most <= 200 + 4 + 500  # what is published and not yet settled is held too
+    assert 8 < most <= 200 + 4 + 500  # published events that are not settled yet are held too
 
 
 async def test_the_buffer_is_bounded_in_bytes(redbox_box: Box):
@@ -324,7 +324,7 @@ async def test_the_buffer_is_bounded_in_bytes(redbox_box: Box):
 
 @pytest.mark.parametrize("same", [True, False])
 async def test_rejections_that_fill_the_buffer_do_not_stop_it(redbox_box: Box, same: bool):
-    """They are held back until something speaks for the target, and their bytes count."""
+    """Their verdicts are pending until there is evidence about the target, and their bytes count."""
     await redbox_box.put_many([Event("n", b"x" * 600, event_id=f"e{number}") for number in range(9)])
     target = Target(raises=lambda event: Reject("bad" if same else event.event_id))
     relay = Relay(redbox_box, target, buffer_bytes=1000)

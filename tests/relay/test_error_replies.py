@@ -1,4 +1,4 @@
-"""Error replies that pass by themselves: a relay waits them out, without asking all the time, and then goes on."""
+"""Temporary error replies: a relay waits them out, with growing pauses between its calls, and then continues."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_an_idle_relay_waits_it_out(server: servers.Server, trouble: Any, 
             await box.put(Event("n", event_id="after"))
             await target.has_taken(2)
         assert await states(box) == {State.PUBLISHED: 2}
-    # Four failed claims within 0.75 s, and what the services beside it were refused.
+    # Four failed claims within 0.75 s, and the refused calls of the services.
     assert rejected(server) <= 20
 
 
@@ -114,7 +114,7 @@ async def test_events_in_hand_are_settled_afterwards(
 
 
 @TROUBLES
-async def test_a_put_says_what_is_wrong(server: servers.Server, trouble: Any):
+async def test_a_put_reports_the_error(server: servers.Server, trouble: Any):
     async with Box.open(server.url, name=new_box_name()) as box:
         await box.put(Event("n"))
         with trouble(server), pytest.raises(StoreUnavailable, match=r"another client's script|min-replicas-to-write"):
@@ -126,7 +126,7 @@ async def test_a_put_says_what_is_wrong(server: servers.Server, trouble: Any):
 async def test_a_server_in_trouble_is_not_taken_for_one_that_cannot_sync(
     server: servers.Server, trouble: Any, caplog: pytest.LogCaptureFixture
 ):
-    """What it can do is asked when it is first needed; an error reply that passes is no answer to that."""
+    """The abilities of the server are looked up when first needed; a temporary error reply does not answer that."""
     with server.client() as client:
         client.config_set("appendfsync", "always")
         client.config_set("appendonly", "yes")

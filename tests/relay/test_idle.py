@@ -1,4 +1,4 @@
-"""A relay with nothing to do: how little it asks, how soon it wakes, and the services beside it."""
+"""An idle relay: how few commands it sends, how soon it wakes, and its services."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server() -> Iterator[servers.Server]:
 
 
 def calls(server: servers.Server) -> dict[str, int]:
-    """How often clients have called each command; what scripts call inside is left out."""
+    """The calls of each command by clients, without the calls inside scripts."""
     with server.client() as client:
         counts = {name.removeprefix("cmdstat_"): row["calls"] for name, row in client.info("commandstats").items()}  # type: ignore[union-attr]
         return {name: count for name, count in counts.items() if name in COUNTED}
@@ -53,7 +53,7 @@ async def test_an_idle_relay_sends_at_most_two_commands_a_second(server: servers
             await box.put(Event("n"))
             await target.has_taken(1)
             await until(lambda: _waiters(server) == 1, "it does not wait")
-            seconds = 6.5  # long enough for each service to come round
+            seconds = 6.5  # long enough for each service to run
             sent = await _monitored(server, seconds)
     print(f"idle: {sum(sent.values()) / seconds:.2f} commands per second: {dict(sent)}")
     assert sum(sent.values()) / seconds <= 2
@@ -61,7 +61,7 @@ async def test_an_idle_relay_sends_at_most_two_commands_a_second(server: servers
 
 
 async def _monitored(server: servers.Server, seconds: float) -> Counter[str]:
-    """What clients send in so many seconds; what scripts call inside is left out."""
+    """The commands of clients within `seconds`, without the calls inside scripts."""
     sent: Counter[str] = Counter()
     client = redis.asyncio.Redis(port=server.port)
     async with client, client.monitor() as monitor:
@@ -77,7 +77,7 @@ async def _monitored(server: servers.Server, seconds: float) -> Counter[str]:
 
 
 async def test_a_new_event_is_picked_up_at_once(server: servers.Server):
-    """From before the put until the publisher has it."""
+    """Seconds from before the put until the publisher has it."""
     took: list[float] = []
     arrived: asyncio.Queue[float] = asyncio.Queue()
 
@@ -113,7 +113,7 @@ async def test_a_lost_hint_costs_at_most_the_poll_interval(server: servers.Serve
 
 
 async def test_a_hint_that_another_waiter_took(server: servers.Server):
-    """One hint wakes one waiter; if that one goes away with it, the others look by themselves."""
+    """One hint wakes one waiter; if that one ends without a claim, the others find the event by polling."""
     target = Target()
     async with Box.open(server.url, name="thief") as box, Box.open(server.url, name="thief") as thief:
         for _ in range(3):
@@ -184,7 +184,7 @@ async def test_reaper(redbox_box: Box, caplog: pytest.LogCaptureFixture):
     assert "5 expired claims returned to PENDING" in caplog.text
 
 
-async def test_the_reaper_goes_on_until_all_are_given_back(redbox_box: Box):
+async def test_the_reaper_goes_on_until_all_are_returned(redbox_box: Box):
     events = [Event("n") for _ in range(1200)]
     await redbox_box.put_many(events)
     while await redbox_box.claim("dead", limit=1000):
@@ -202,8 +202,8 @@ async def test_sweeper(redbox_box: Box):
 
 
 @pytest.mark.req("MQ-5")
-async def test_the_sweeper_keeps_up_with_what_is_published(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
-    """In steps that are bounded, and the sooner again, the more there was to remove."""
+async def test_the_sweeper_keeps_up_with_the_publish_rate(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    """It sweeps in bounded steps, and the sooner again, the more there was to remove."""
     monkeypatch.setattr(bulk, "SWEEP_COUNT", 10)
     monkeypatch.setattr(services, "SWEEP_AIM", 1)
     await redbox_box.operate.configure(keep_published_count=5, who="ada", why="a test")
@@ -260,7 +260,7 @@ async def test_a_drain_sweeps(redbox_box: Box):
 
 @pytest.fixture
 def endless_sweeps(redbox_box: Box, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A sweep of `redbox_box` does not end by itself; the arguments of those that began."""
+    """Makes sweeps of `redbox_box` endless; the arguments of the sweeps that began."""
     begun: list[Any] = []
 
     async def step(*arguments: Any) -> None:
@@ -391,12 +391,12 @@ async def test_a_scheduled_event_is_not_kept_waiting_for_the_servers_clock_tick(
     assert sorted(late)[len(late) // 2] < 0.025
 
 
-async def test_a_paused_box_is_told_once_and_its_end_too(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+async def test_a_paused_box_is_logged_once_and_its_end_too(redbox_box: Box, caplog: pytest.LogCaptureFixture):
     caplog.set_level("INFO", logger="redbox.relay")
     await redbox_box.operate.pause(who="ada", why="test")
     target = Target()
     async with Relay(redbox_box, target, poll=0.05):
-        await until(lambda: "the box is paused" in caplog.text, "nobody was told")
+        await until(lambda: "the box is paused" in caplog.text, "nothing was logged")
         await put(redbox_box, 1)
         await redbox_box.operate.resume(who="ada", why="test")
         await target.has_taken(1)

@@ -39,7 +39,7 @@ async def reschedule(box: Box, delay: float, *ids: str) -> None:
 @pytest.mark.req("PL-6", "DS-1")
 @pytest.mark.parametrize("store", ["memory", "redis"])
 async def test_renewed_while_publishing_takes_longer_than_the_lease(box: Box, store: str):
-    """Delivered exactly once, although a reaper and a second relay are at hand."""
+    """Delivered exactly once, although a reaper and a second relay run."""
     await put(box, 3)
     slow, other = Target(), Target()
     slow.gate.clear()
@@ -113,7 +113,7 @@ async def test_not_published_after_its_deadline(redbox_box: Box, monkeypatch: py
 
 
 @pytest.mark.req("PL-6", "PL-7")
-async def test_a_lost_lease_is_fenced_and_told(box: Box):
+async def test_a_lost_lease_is_fenced_and_logged(box: Box):
     """An operator takes the claims away: one is being published, one waits in the buffer."""
     await put(box, 2)
     slow = Target()
@@ -123,8 +123,8 @@ async def test_a_lost_lease_is_fenced_and_told(box: Box):
         await slow.has_tried(1)
         await until(lambda: relay.in_flight == 2, "the second was not claimed ahead")
         await box.operate.kill(["e0", "e1"], who="ada", why="not these")
-        # the one in the buffer is found out by its renewal
-        await until(lambda: all(held.lost for held in relay._engine.ledger), "nobody noticed")  # type: ignore[union-attr]
+        # the renewal detects the loss of the one in the buffer
+        await until(lambda: all(held.lost for held in relay._engine.ledger), "it was not noticed")  # type: ignore[union-attr]
         slow.gate.set()
         await until(lambda: relay.in_flight == 0, "they were not forgotten")
     summary = relay.summary()
@@ -142,7 +142,7 @@ async def test_an_event_whose_lease_is_lost_is_not_handed_to_the_dead_letter_tar
     async with running(relay):
         await slow.has_tried(1)
         await redbox_box.operate.release(["e0"], delay=60, who="ada", why="later")
-        await until(lambda: all(held.lost for held in relay._engine.ledger), "nobody noticed")  # type: ignore[union-attr]
+        await until(lambda: all(held.lost for held in relay._engine.ledger), "it was not noticed")  # type: ignore[union-attr]
         slow.gate.set()
         await until(lambda: relay.summary().fenced == 1, "it was not fenced")
     assert dead_letters.tried == []
@@ -226,19 +226,19 @@ async def test_the_breaker_opens_while_a_suspect_waits(redbox_box: Box):
         await until(lambda: relay.in_flight == 6, "the suspect was not claimed")
         slow.gate.set()
         await until(lambda: relay.circuit is Circuit.OPEN, "it does not open")
-        await until(lambda: relay.in_flight == 0, "they did not go back")
+        await until(lambda: relay.in_flight == 0, "they were not released")
     assert len(slow.tried) <= 6  # the suspect is all there is to probe with
     record = await known(redbox_box, "s0")
     assert (record.state, record.attempts - record.excused) == (State.PENDING, 0)
 
 
-async def test_a_suspect_that_is_rejected_dies(redbox_box: Box):
+async def test_a_suspect_that_is_rejected_is_dead(redbox_box: Box):
     await suspects(redbox_box, "s0")
     assert (await drained(Relay(redbox_box, Target(raises=Reject("bad"))))).dead == 1
     assert (await known(redbox_box, "s0")).last_error == "bad"
 
 
-async def test_a_suspect_that_cannot_be_marked_alone_goes_back(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+async def test_a_suspect_that_cannot_be_marked_alone_is_released(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
     await suspects(redbox_box, "s0")
     renew, refusals = redbox_box.renew, 0
 
@@ -286,7 +286,7 @@ async def test_a_publisher_that_never_lets_go_does_not_hold_up_suspects(
     relay = Relay(redbox_box, publish, time_limit=0.1, lease=2, poll=0.05, reap_every=None)
     async with running(relay):
         try:
-            await until(lambda: "lease of event e0 is not renewed" in caplog.text, "nobody was told")
+            await until(lambda: "lease of event e0 is not renewed" in caplog.text, "nothing was logged")
             await reschedule(redbox_box, 0, "s0")
             await asyncio.wait_for(taken.wait(), LIMIT)
             assert not released.is_set()  # the first publish is still stuck

@@ -1,4 +1,4 @@
-"""What a relay writes to its log about events that fail and die."""
+"""The log of a relay about events that fail or are marked DEAD."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ async def test_an_outage_of_the_store_is_a_few_lines_and_its_end_is_one(
                 await until(lambda: len(refused) == 4 and min(refused.values()) >= 3, "they were not refused")
                 written = [line for line in lines(caplog) if " more like this " not in line]
                 assert len(written) == outage
-            await until(lambda outage=outage: caplog.messages.count("the store answers again") == outage, "not told")
+            await until(lambda outage=outage: caplog.messages.count("the store answers again") == outage, "not logged")
     assert caplog.messages.count("the store answers again") == 2

@@ -36,7 +36,7 @@ async def put(box: Box, kind: str, first: int, count: int) -> None:
 @pytest.mark.req("PL-6", "PL-7")
 @pytest.mark.parametrize("same_ids", [False, True])
 @pytest.mark.parametrize("how", ["flush", "restart"])
-async def test_claim_numbers_that_repeat_are_told_apart(how: str, same_ids: bool):
+async def test_claims_with_the_same_number_are_distinguished(how: str, same_ids: bool):
     with servers.redis_server() as server:
         async with Box.open(server.url, name="lost") as box:
             target = TwoGates()

@@ -17,7 +17,7 @@ from tests.relay.steps import LIMIT, Target, drained, known, put, running, state
 
 pytestmark = pytest.mark.timeout(60)
 
-#: Seconds between probes: longer than a test may take. What is published did not wait for one.
+#: Seconds between probes, longer than a test may take: published events did not wait for one.
 INTERVAL = 60.0
 UNAUTHORIZED = Reject("the token is not valid", kind="HTTP 401", blames_target=True)
 ERRORS: dict[str, Callable[[], Exception]] = {
@@ -111,7 +111,7 @@ async def test_a_target_that_takes_nothing_kills_nothing_however_few_events_ther
 
 @pytest.mark.req("RF-4")
 async def test_events_that_arrive_while_it_is_open_wait_for_one_probe(redbox_box: Box):
-    """All that waits is poison: the breaker opens. The probes try the newest event too."""
+    """All available events are poison: the breaker opens. The probes try the newest event too."""
     await put_mixed(redbox_box, 600, 0, "poison first")
     target = poison(ERRORS["not processed"])
     breaker = Breaker(pause=0.2, longest=0.2)
@@ -143,7 +143,7 @@ async def test_a_type_that_keeps_failing_does_not_open_the_breaker_for_the_other
 
 @pytest.mark.req("RF-4")
 async def test_a_failing_type_says_nothing_once_the_target_is_down(redbox_box: Box):
-    """What was isolated for one reason counts again for another."""
+    """A type that is isolated for one reason counts again for another."""
     errors: dict[str, Any] = {"bad": ValueError("broken")}
     target = Target(raises=lambda event: errors.get(event.event_type))
     breaker = Breaker(pause=60, longest=60)
@@ -158,8 +158,8 @@ async def test_a_failing_type_says_nothing_once_the_target_is_down(redbox_box: B
 
 
 @pytest.mark.req("RF-4")
-async def test_of_events_rejected_for_their_own_sake_each_probe_lets_one_die(redbox_box: Box):
-    """A box that holds nothing else must not stay as it is for ever; a bad deploy must not empty it at once."""
+async def test_each_probe_kills_one_event_that_was_rejected_for_its_own_sake(redbox_box: Box):
+    """A box that holds nothing else must make progress; a bad deploy must not empty it at once."""
     await put(redbox_box, 40)
     breaker = Breaker(pause=0.01, longest=0.02)
     relay = Relay(redbox_box, Target(raises=ERRORS["rejected"]()), breaker=breaker, backoff=Backoff.fixed(0.001))
@@ -237,7 +237,7 @@ async def test_an_instance_that_answers_401_does_not_kill_while_the_other_one_wo
 
 
 @pytest.mark.req("RF-4")
-async def test_many_events_that_the_target_does_not_know_die_after_their_attempts(redbox_box: Box):
+async def test_many_events_that_the_target_does_not_know_are_dead_after_their_attempts(redbox_box: Box):
     await put_mixed(redbox_box, 1500, 50, "shuffled")
     target = Target(raises=lambda event: UNAUTHORIZED if event.event_id.startswith("bad") else None)
     relay = Relay(
@@ -300,7 +300,7 @@ async def test_a_slow_target_that_refuses_most_events_still_gets_the_good_one(re
 
 @pytest.mark.req("RF-4")
 async def test_events_that_are_too_old_do_not_fail_a_probe(redbox_box: Box):
-    """After an outage that was longer than their maximum age, they die at once, and new events are delivered."""
+    """After an outage longer than their maximum age, they are marked DEAD at once, and new events are delivered."""
     await put(redbox_box, 100)
     target, breaker = Target(raises=Unavailable("refused")), Breaker(pause=0.3, longest=60)
     relay = Relay(redbox_box, target, max_age=7200, backoff=Backoff.fixed(0.01), breaker=breaker, poll=0.05)
@@ -410,7 +410,7 @@ async def test_a_relay_stops_in_time_although_its_dead_letter_target_hangs(redbo
 
 @pytest.mark.req("RF-4")
 async def test_a_probe_that_fills_the_buffer_ends(redbox_box: Box):
-    """Events that are held back take up the bytes that a relay may hold: then no larger sample is possible."""
+    """Events with pending verdicts use up the bytes that a relay may hold: then no larger sample is possible."""
     await redbox_box.put_many([Event("n", b"x" * 1000, event_id=f"e{number}") for number in range(60)])
     target = Target(raises=ValueError("broken"))
     breaker = Breaker(failures=5, pause=0.02, longest=0.02)

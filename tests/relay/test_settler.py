@@ -1,4 +1,4 @@
-"""The settler alone: what it asks of the box, and what it does when the store does not answer."""
+"""The settler alone: its calls of the box, and its behaviour while the store does not answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(30)
 
 
 class Scene:
-    """Claims in hand, and a settler whose box fails so often before it answers."""
+    """Held claims, and a settler whose box can be made to fail."""
 
     def __init__(self, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
         self.box = box

@@ -1,4 +1,4 @@
-"""An idle relay waits and claims in one question: what that brings is never forgotten, and it ends when told to."""
+"""An idle relay waits and claims in one call: its events are never forgotten, and it ends at once when stopped."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ async def test_one_that_has_just_begun_to_wait_ends_at_once_too(box: Box):
 
 
 @pytest.mark.req("PL-8")
-async def test_what_arrives_while_it_ends_is_not_forgotten(box: Box):
-    """Puts and stops at the same moment: what was claimed is published or given back, and nothing waits for a lease."""
+async def test_events_that_arrive_while_it_ends_are_not_forgotten(box: Box):
+    """Puts and stops at the same moment: claimed events are published or released, and none waits for its lease."""
     taken: list[str] = []
 
     async def publish(event: Event) -> None:
@@ -112,7 +112,7 @@ async def test_what_arrives_while_it_ends_is_not_forgotten(box: Box):
 
 
 @pytest.mark.req("EM-12")
-async def test_what_falls_due_ends_the_wait(box: Box):
+async def test_an_event_that_becomes_due_ends_the_wait(box: Box):
     late: list[float] = []
     due: dict[str, float] = {}
 
@@ -151,7 +151,7 @@ async def test_a_claim_that_waits_survives_a_flushed_script(box: Box, client: re
     assert len(packed) == 1
 
 
-async def test_a_lease_shorter_than_the_poll_interval_holds_what_is_brought(box: Box, client: redis.Redis):
+async def test_a_lease_shorter_than_the_poll_interval_is_valid_after_the_wait(box: Box, client: redis.Redis):
     relay = Relay(box, target := Target(), lease=0.6, poll=2)
     async with running(relay):
         await is_waiting(client)

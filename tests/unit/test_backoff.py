@@ -74,7 +74,7 @@ def test_durations_may_be_timedeltas():
     assert delays(backoff, 1, 2, 3, 4) == [0.5, 1.0, 2.0, 2.0]
 
 
-def test_it_says_what_it_is():
+def test_repr():
     assert repr(Backoff.exponential(1.0, cap=60)) == "Backoff(exp:1s..60s)"
     assert repr(Backoff.fixed(600)) == "Backoff(fixed:600s)"
     assert repr(Backoff(lambda *_: 1.0)) == "Backoff(custom)"
@@ -100,6 +100,6 @@ def test_what_cannot_be_right_is_refused(build: Any, words: str):
 
 
 @pytest.mark.parametrize("nonsense", [-1, None, "soon", float("nan"), float("inf")])
-def test_what_a_function_returns_is_checked(nonsense: Any):
+def test_the_result_of_a_function_is_checked(nonsense: Any):
     with pytest.raises(UsageError, match="delay must be"):
         Backoff(lambda *_: nonsense)(EVENT, 1, ERROR)

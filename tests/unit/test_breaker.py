@@ -280,7 +280,7 @@ def test_after_it_closed_the_pause_is_short_again(breaker: Breaker):
         breaker.succeeded("n")
 
 
-def test_what_fails_late_while_it_is_open_changes_nothing(breaker: Breaker, clock: Clock):
+def test_a_late_failure_while_it_is_open_changes_nothing(breaker: Breaker, clock: Clock):
     opened(breaker)
     clock.now += PAUSE / 2
     assert not any(breaker.failed(error, event()) for error in (DOWN, ERROR, Reject("no")) for _ in range(100))

@@ -1,4 +1,4 @@
-"""The digest of a relay's log: the first line of each kind, then how many more."""
+"""The digest of a relay's log: the first message of each kind, then how many more."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_lines_and_memory_are_bounded(digest: Digest, clock: Clock, caplog: pyte
         ("x" * 200 + "a", "x" * 200 + "b", True),
     ],
 )
-def test_what_is_of_one_kind(one: str, other: str, same: bool):
+def test_messages_of_one_kind(one: str, other: str, same: bool):
     assert (fold(one) == fold(other)) is same
 
 

@@ -1,4 +1,4 @@
-"""Metrics and health of a relay: the text that Prometheus reads, and the small server that gives it out."""
+"""Metrics and health of a relay: Prometheus' text format, and the server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parse(text: str) -> dict[tuple[str, str], float]:
             _, word, name, rest = line.split(" ", 3)
             assert word in ("HELP", "TYPE")
             if word == "TYPE":
-                assert name not in typed  # all values of one signal stand together
+                assert name not in typed  # all values of one signal are together
                 typed[name], current = rest, name
             continue
         match = SAMPLE.fullmatch(line)
@@ -55,7 +55,7 @@ async def publish(event: Event) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Lets everything else run until this is so; the test's time limit is the limit."""
+    """Lets other tasks run until the condition holds; the limit is the test's timeout."""
     while not condition():  # noqa: ASYNC110  # what changes it tells nobody
         await asyncio.sleep(0)
 
@@ -129,9 +129,7 @@ def test_labels_are_escaped():
     assert len(parse(exposition.text())) == 1
 
 
-async def test_a_store_that_does_not_answer_leaves_only_what_the_relay_knows(
-    redbox_box: Box, monkeypatch: pytest.MonkeyPatch
-):
+async def test_without_a_store_only_the_counts_of_the_relay_are_shown(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
     relay = await drained(redbox_box, "good")
 
     async def fail() -> None:
@@ -208,7 +206,7 @@ async def test_silent_clients_do_not_keep_others_out(redbox_box: Box):
         for _ in range(2):
             assert (await get(served.port, "/livez"))[0] == 200
         closed = [await asyncio.wait_for(reader.read(), 3) for reader, _ in silent[:4]]
-        assert closed == [b""] * 4  # those that had said nothing for longest
+        assert closed == [b""] * 4  # the connections that were idle for longest
         for _, writer in silent:
             writer.close()
 
@@ -249,7 +247,7 @@ async def test_healthy_while_it_runs_and_the_store_answers(redbox_box: Box, monk
 
 
 async def test_a_process_whose_store_is_gone_is_alive_and_not_ready(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
-    """A restart would not bring the store back; so what restarts processes asks /livez, which never asks the store."""
+    """A restart would not bring the store back: so liveness is /livez, which never calls the store."""
 
     async def fail() -> None:
         raise StoreUnavailable("the store has gone")
@@ -270,7 +268,7 @@ async def test_a_process_whose_store_is_gone_is_alive_and_not_ready(redbox_box: 
 
 
 @pytest.mark.req("RF-4")
-async def test_an_open_breaker_is_told_and_is_no_illness(redbox_box: Box):
+async def test_an_open_breaker_is_reported_but_counts_as_healthy(redbox_box: Box):
     async def down(event: Event) -> None:
         raise Unavailable("connection refused")
 
