@@ -96,7 +96,7 @@ async def test_an_async_function_gets_as_many_as_the_relay_has_places(redbox_box
     target = Target()
     target.gate.clear()
     async with running(Relay(redbox_box, target, concurrency=60)):
-        await until(lambda: target.now == 60, "not all are under way")
+        await until(lambda: target.now == 60, "not all are in flight")
         target.gate.set()
 
 
