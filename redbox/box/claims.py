@@ -18,7 +18,7 @@ from redbox.store.codec import CLAIM_BODY, CLAIM_EXHAUSTED, CLAIM_PARTS, decode_
 from redbox.store.durability import Durability
 from redbox.store.steps import STEP_COUNT, ack_work
 from redbox.store.store import Store
-from redbox.store.wire.multiplexer import Wait
+from redbox.store.wire.base import BlockingWait
 
 logger = logging.getLogger("redbox")
 
@@ -102,7 +102,7 @@ class Lifecycle:
         beside: str = "",
         max_bytes: int = BATCH_BYTES,
         longest: float = 0.0,
-        wait: Wait | None = None,
+        wait: BlockingWait | None = None,
         spread: bool = False,
     ) -> Packed:
         """As `claim`, without taking the time to unpack it: so a relay can ask for more before it does.
@@ -147,9 +147,9 @@ class Lifecycle:
         self._ensure_open()
         return await self._store.can_end_wait()
 
-    async def end_wait(self, wait: Wait) -> None:
+    async def end_wait(self, wait: BlockingWait) -> None:
         """Ends the wait of a `claim_packed` early; its claim is then carried out and answered."""
-        wait.over = True
+        wait.ended = True
         await self._store.end_wait(wait.name)
 
     async def wait_for_hint(self, longest: float) -> bool:

@@ -11,7 +11,7 @@ from redbox.box.claims import Packed
 from redbox.errors import RedboxError
 from redbox.relay.policy import Policy
 from redbox.settings import BATCH_BYTES
-from redbox.store.wire.multiplexer import Wait
+from redbox.store.wire.base import BlockingWait
 
 logger = logging.getLogger("redbox.relay")
 
@@ -43,7 +43,7 @@ class Asker:
         self._policy = policy
         self._asking: asyncio.Task[Packed] | None = None
         self._asked_at = 0.0
-        self._wait: Wait | None = None
+        self._wait: BlockingWait | None = None
         self._probe = False
 
     @property
@@ -68,7 +68,7 @@ class Asker:
         """
         self._probe = probe
         self._asked_at = asyncio.get_running_loop().time()
-        self._wait = Wait() if wait else None
+        self._wait = BlockingWait() if wait else None
         self._asking = asyncio.ensure_future(
             self._box.claim_packed(
                 self._name,

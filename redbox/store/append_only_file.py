@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from redbox.errors import RedboxError
-from redbox.store.wire.multiplexer import Command
+from redbox.store.wire.base import Command
 
 #: Asked after every write that has to be on disk, on the same connection.
 STATE: Final[Command] = ("INFO", "server", "replication", "persistence")

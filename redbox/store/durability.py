@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from redbox.arguments import shown
 from redbox.errors import DurabilityUnsupported, InvalidSetting
 from redbox.store.append_only_file import STATE, is_readable
-from redbox.store.wire.multiplexer import Command
+from redbox.store.wire.base import Command
 
 TIMEOUT: Final = 3.0
 #: Under `everysec` a disk sync happens once a second: of waits made one right after the other, only the first can truly

@@ -45,8 +45,8 @@ from redbox.store.errors import code, translate
 from redbox.store.permissions import Permissions
 from redbox.store.scripts import NO_WRITES, REGISTRY, Script, load
 from redbox.store.steps import UNKNOWN, by_count, by_work
-from redbox.store.wire.base import Talk, Wire
-from redbox.store.wire.multiplexer import WAIT_PATIENCE, Command, NotConnected, Wait
+from redbox.store.wire.base import BlockingWait, Command, NotConnected, Talk, Wire
+from redbox.store.wire.multiplexer import WAIT_PATIENCE
 
 REPEAT_PAUSES: Final = (0.05, 0.25)
 OTHER_LOOP: Final = "this box is in use on another event loop; open one box per loop"
@@ -141,7 +141,7 @@ class Store:
         latest = "" if until is None else until
         return await self._run("claim", (relay, limit, lease, 0, size, 1, latest, *batch, "", 0))
 
-    async def claim_when_hinted(self, longest: float, wait: Wait, *arguments: Any) -> Replies:
+    async def claim_when_hinted(self, longest: float, wait: BlockingWait, *arguments: Any) -> Replies:
         """Claims as soon as there is a hint, the time is over, or the wait is ended: in the server, in one exchange."""
         script = await self.script("claim")
         waiting = ("BLPOP", keys.wake(self.box), keys.wait(self.box, wait.name), await self._bounded(longest))
@@ -388,7 +388,9 @@ class Store:
 
     async def hint(self, longest: float) -> bool:
         """Waits for a hint that something is due, at most so many seconds; False without one. Takes a connection."""
-        (reply,) = await self.exchange([("BLPOP", keys.wake(self.box), await self._bounded(longest))], wait=Wait())
+        (reply,) = await self.exchange(
+            [("BLPOP", keys.wake(self.box), await self._bounded(longest))], wait=BlockingWait()
+        )
         return reply is not None
 
     async def _bounded(self, longest: float) -> float:
@@ -478,7 +480,7 @@ class Store:
         return load(name, shebang=wire.shebang)
 
     async def exchange(
-        self, commands: Sequence[Command], *, repeat: bool = False, wait: Wait | None = None
+        self, commands: Sequence[Command], *, repeat: bool = False, wait: BlockingWait | None = None
     ) -> list[Any]:
         """Sends commands on one connection; any error, also an error reply, is raised as a RedboxError."""
         replies = await self._exchange(commands, repeat=repeat, wait=wait)
@@ -493,7 +495,7 @@ class Store:
         if known is None:
 
             async def exchange(commands: Sequence[Command]) -> list[Any]:
-                replies = await self._exchange(commands, repeat=True, wait=Wait())
+                replies = await self._exchange(commands, repeat=True, wait=BlockingWait())
                 for reply in replies:
                     # A server that is busy, or has too few replicas, has not said that it cannot.
                     if isinstance(reply, Exception) and code(reply) != "NOPERM":
@@ -557,7 +559,7 @@ class Store:
         writes = REGISTRY[name].flag != NO_WRITES
         by_sha, by_text = ("EVALSHA", script.sha), ("EVAL", script.text)
         for way in (by_sha, by_text):  # by text when it was flushed, or the server restarted or failed over
-            command, wait = (*way, 1, self._meta, *arguments), Wait() if confirmation.waits else None
+            command, wait = (*way, 1, self._meta, *arguments), BlockingWait() if confirmation.waits else None
             replies = await self._exchange([command, *trailer], repeat=repeat, writes=writes, wait=wait)
             if not isinstance(replies[0], NoScriptError):
                 break
@@ -573,14 +575,14 @@ class Store:
         return replies[0]
 
     async def _exchange(
-        self, commands: Sequence[Command], *, repeat: bool, writes: bool = False, wait: Wait | None = None
+        self, commands: Sequence[Command], *, repeat: bool, writes: bool = False, wait: BlockingWait | None = None
     ) -> list[Any]:
         wire = await self.wire()
         with self._exchanges:
             return await self._until_answered(wire, commands, repeat=repeat, writes=writes, wait=wait)
 
     async def _until_answered(
-        self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool, wait: Wait | None
+        self, wire: Wire, commands: Sequence[Command], *, repeat: bool, writes: bool, wait: BlockingWait | None
     ) -> list[Any]:
         now = asyncio.get_running_loop().time
         # A server that does not answer is not asked again for longer than an answer may take.

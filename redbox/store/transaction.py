@@ -22,8 +22,7 @@ from redbox.errors import (
 )
 from redbox.store.durability import Durability
 from redbox.store.store import CREATED, EXISTS, Store
-from redbox.store.wire.base import redirection
-from redbox.store.wire.multiplexer import Command
+from redbox.store.wire.base import Command, redirection
 
 TURNS: Final = 20
 

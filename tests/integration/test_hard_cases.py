@@ -21,7 +21,8 @@ from redbox import Box, BoxFull, Conflict, Event, IdReused, State, StoreUnavaila
 from redbox.errors import DurabilityNotReached, InvalidSetting, InvalidURL, PartlyCommitted, UsageError
 from redbox.store.connect import Endpoint
 from redbox.store.embedded import server as embedded
-from redbox.store.wire.base import SingleWire, Wire
+from redbox.store.wire.base import Wire
+from redbox.store.wire.single import SingleWire
 from redbox.sync import Box as SyncBox
 from redbox.testing import advance, check_invariants
 from redbox.testing.plugin import new_box_name

@@ -31,7 +31,7 @@ from redbox.cli.app import cli
 from redbox.relay import metrics
 from redbox.store.permissions import ARGUMENTS, together
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
-from redbox.store.wire.multiplexer import Wait
+from redbox.store.wire.base import BlockingWait
 from redbox.testing import check_invariants
 from redbox.testing.plugin import new_box_name
 from tests import servers
@@ -232,7 +232,7 @@ async def test_a_wait_that_is_not_permitted_costs_no_check_of_the_scripts(
             await restricted.box.wait_for_hint(0.01)
         with pytest.raises(NotPermitted):
             await restricted.box.claim_packed(
-                "relay-1", limit=1, lease=30, attempts=None, holding=0, longest=0.01, wait=Wait()
+                "relay-1", limit=1, lease=30, attempts=None, holding=0, longest=0.01, wait=BlockingWait()
             )
     assert asked["check"] == 1
 

@@ -37,7 +37,7 @@ LANE = ("tests/integration/test_coalescer.py", *IN_MEMORY)
 # With real servers:
 DURABILITY = ("tests/integration/test_durability.py",)
 FAULTS = "tests/integration/test_server_faults.py"
-LINE = ("tests/integration/test_multiplexer.py",)
+MULTIPLEXER = ("tests/integration/test_multiplexer.py",)
 TRANSACTION = ("tests/integration/test_transaction.py",)
 WAITING = ("tests/relay/test_waiting.py", "-k", "not cluster")
 CLUSTER = "tests/integration/test_cluster.py"
@@ -248,17 +248,17 @@ PYTHON_MUTANTS = [
     Mutant("a frozen server is asked again", "redbox/store/store.py", "pause = next(pauses, None) if now() < deadline else None", "pause = next(pauses, None)", FROZEN),
     Mutant("everyone tries to connect for itself", "redbox/store/attempt.py", "self._failure is not None and self._failed_at > asked_at", "False", FROZEN),
     Mutant("a transaction out of memory is another error", "redbox/store/transaction.py", "    if isinstance(told, StoreFull | StoreUnavailable):  # the same", "    if False:  # the same", TRANSACTION),
-    Mutant("a push answers a question", "redbox/store/wire/multiplexer.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
-    Mutant("a silent server is waited for", "redbox/store/wire/multiplexer.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
-    Mutant("a connection to a former master is kept", "redbox/store/wire/multiplexer.py", "            self.left = True  # after", "            pass  # after", LINE),
-    Mutant("a slot that has moved is not followed", "redbox/store/wire/base.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", (CLUSTER, "-k", "finished_move")),
+    Mutant("a push answers a command", "redbox/store/wire/multiplexer.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", MULTIPLEXER),
+    Mutant("a silent server is waited for", "redbox/store/wire/multiplexer.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", MULTIPLEXER),
+    Mutant("a connection to a former master is kept", "redbox/store/wire/multiplexer.py", "            self.retired = True  # after", "            pass  # after", MULTIPLEXER),
+    Mutant("a slot that has moved is not followed", "redbox/store/wire/cluster.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", (CLUSTER, "-k", "finished_move")),
     # the embedded server
     Mutant("a directory of another user is trusted", "redbox/store/embedded/private_directory.py", "if found.st_uid != os.geteuid():  # root too", "if False:  # root too", (PRIVATE, "-k", "directory_of_another_user")),
     Mutant("others may write into the directory", "redbox/store/embedded/private_directory.py", "stat.S_IMODE(found.st_mode) & ~OTHERS_WRITE)", "stat.S_IMODE(found.st_mode))", (PRIVATE, "-k", "lax_umask")),
     Mutant("a symbolic link in the directory is followed", "redbox/store/embedded/private_directory.py", 'raise UntrustedStore(f"{entry} is a symbolic link, which redbox does not follow; remove it")', "return True", (PRIVATE, "-k", "symbolic_link_is_not_followed")),
     Mutant("a file of another user is trusted", "redbox/store/embedded/private_directory.py", "    if found.st_uid != os.geteuid():\n", "    if False:\n", (PRIVATE, "-k", "file_of_another_user")),
     Mutant("a server of another user is asked whether it runs", "redbox/store/embedded/server.py", "            check_peer(connection, address)\n", "", (PRIVATE, "-k", "server_of_another_user or turns_out")),
-    Mutant("a server of another user gets events", "redbox/store/connect.py", "                check_peer(connected, self.path)\n", "", (PRIVATE, "-k", "takes_over_the_socket or turns_out")),
+    Mutant("a server of another user gets events", "redbox/store/embedded/wire.py", "                check_peer(connected, self.path)\n", "", (PRIVATE, "-k", "takes_over_the_socket or turns_out")),
     Mutant("a stream has the name of a batch", "redbox/store/store.py", "(action, keys.check_stream_name(name), owner, batch, before)", "(action, name, owner, batch, before)", ("tests/contract/test_bulk.py", *IN_MEMORY)),
     Mutant("a condition calls any function", "redbox/pipeline/jobs/condition.py", "if name.lower() not in FUNCTIONS:", "if False:", (CONDITION, "-k", "refused")),
     Mutant("a condition contains any SQL", "redbox/pipeline/jobs/condition.py", "elif kind not in NODES or not package.startswith(_CATALYST):", "elif False:", (CONDITION, "-k", "refused")),
