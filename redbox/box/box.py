@@ -39,9 +39,10 @@ from redbox.settings import (
     to_meta,
 )
 from redbox.store import connect
-from redbox.store.codec import decode_record, encode_event, pairs
+from redbox.store.codec import EncodedEvent, encode_event
 from redbox.store.durability import Durability
-from redbox.store.store import OTHER_LOOP, Store
+from redbox.store.exchanges import OTHER_LOOP
+from redbox.store.store import PutMode, Store
 from redbox.telemetry import current_traceparent
 
 logger = logging.getLogger("redbox")
@@ -110,10 +111,10 @@ class Box(Lifecycle):
     @property
     def where(self) -> str:
         """The store in words, without secrets."""
-        return self._store.endpoint.description
+        return self._store.where
 
     def __repr__(self) -> str:
-        return f"Box({self.name!r} on {self._store.endpoint.description})"
+        return f"Box({self.name!r} on {self._store.where})"
 
     async def __aenter__(self) -> Self:
         self._ensure_open()
@@ -151,13 +152,13 @@ class Box(Lifecycle):
         self._ensure_open()
         one_of("on_conflict", on_conflict, ("raise", "skip"))
         event = as_event(event)
-        arguments = self._encode(event, current_traceparent())
+        encoded = self._encode(event, current_traceparent())
         level = self._level(durability)
         lane = self._lanes.get(level)
         if lane is None or lane.loop is not asyncio.get_running_loop():
             lane = self._new_lane(level)
         try:
-            return self._receipts.of(event, await lane.put(arguments), level)
+            return self._receipts.of(event, await lane.put(encoded), level)
         except Conflict as conflict:
             if on_conflict == "raise":
                 raise
@@ -183,7 +184,7 @@ class Box(Lifecycle):
         traceparent = current_traceparent()
         encoded = [(event := as_event(item), self._encode(event, traceparent)) for item in events]
         if on_conflict == "all_or_nothing":
-            size = sum(len(arguments[2]) for _, arguments in encoded)
+            size = sum(len(each.body) for _, each in encoded)
             if len(encoded) > BATCH_COUNT or size > BATCH_BYTES:
                 raise UsageError(
                     f"all_or_nothing takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes; "
@@ -192,11 +193,12 @@ class Box(Lifecycle):
             steps = [encoded] if encoded else []
         else:
             steps = chunks(encoded)
-        mode = {"raise": "until", "skip": "each", "all_or_nothing": "all"}[on_conflict]
+        modes: dict[OnBatchConflict, PutMode] = {"raise": "until", "skip": "each", "all_or_nothing": "all"}
+        mode = modes[on_conflict]
         receipts: list[Receipt] = []
         for chunk in steps:
             try:
-                replies = await self._store.put(mode, [arguments for _, arguments in chunk], level)
+                replies = await self._store.put(mode, [each for _, each in chunk], level)
             except StoreError as error:
                 error.after(len(receipts), receipts)
                 raise
@@ -226,7 +228,7 @@ class Box(Lifecycle):
         self._ensure_open()
         return Transaction(self._store, self._level(durability), self._encode, self._receipts)
 
-    def _encode(self, event: Event, traceparent: str | None) -> tuple[Any, ...]:
+    def _encode(self, event: Event, traceparent: str | None) -> EncodedEvent:
         metadata = event.metadata
         if traceparent is not None and "traceparent" not in metadata:
             metadata = {**metadata, "traceparent": traceparent}
@@ -240,8 +242,8 @@ class Box(Lifecycle):
     async def get(self, event_id: str) -> Record | None:
         """Everything the box knows of one event, or None."""
         self._ensure_open()
-        now, described = await self._store.get([text("event_id", event_id)])
-        return None if described is None else decode_record(described, now)
+        (record,) = await self._store.get([text("event_id", event_id)])
+        return record
 
     async def page(self, *, limit: int = 100, cursor: str | None = None, **filters: Any) -> Page:
         """A slice of `list`, and a cursor to go on."""
@@ -255,7 +257,7 @@ class Box(Lifecycle):
 
     async def settings(self) -> Settings:
         self._ensure_open()
-        return Settings.from_meta(pairs(await self._store.meta()))
+        return Settings.from_meta(await self._store.meta())
 
     async def exists(self) -> bool:
         """Whether there is such a box: something was put into it, or it was configured."""
@@ -351,7 +353,7 @@ class Box(Lifecycle):
             "keep_dead": keep_dead, "keep_dead_count": keep_dead_count,
         }  # fmt: skip
         changes = to_meta({name: value for name, value in given.items() if value is not _UNSET})
-        settings = Settings.from_meta({**pairs(await self._store.meta()), **changes})
+        settings = Settings.from_meta({**await self._store.meta(), **changes})
         keep = {
             State.PUBLISHED: (settings.keep_published, settings.keep_published_count),
             State.DEAD: (settings.keep_dead, settings.keep_dead_count),

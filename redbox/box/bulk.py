@@ -12,10 +12,10 @@ from redbox.arguments import number, shown, whole_number
 from redbox.box.reports import Page, Replayed, Swept
 from redbox.box.selection import Selection, decode_cursor, encode_cursor
 from redbox.errors import UsageError
-from redbox.events import Outcome, State, from_ms
+from redbox.events import Outcome, Record, State, from_ms
 from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES, SWEEP_COUNT
-from redbox.store.codec import decode_record
 from redbox.store.durability import Durability
+from redbox.store.replies import START
 from redbox.store.store import Store
 
 T = TypeVar("T")
@@ -40,46 +40,40 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
     """Up to `limit` records, and where to go on."""
     whole_number("limit", limit)
     indexes = selection.indexes
-    score: Any
-    event_id: Any
-    index, score, event_id = decode_cursor(cursor, indexes) if cursor else (indexes[0], "", "")
-    records: list[Any] = []
+    index, after = decode_cursor(cursor, indexes) if cursor else (indexes[0], START)
+    records: list[Record] = []
     for current in indexes[indexes.index(index) :]:
         more = True
         while more:
-            now, flag, raw_score, raw_id, *found = await store.page(
-                current,
-                min(limit - len(records), PAGE_LIMIT),
-                PAGE_LOOK,
-                STEP_BYTES,
-                score,
-                event_id,
-                *selection.arguments(),
-                0,
-                "",
+            room = min(limit - len(records), PAGE_LIMIT)
+            found = await store.page(
+                current, limit=room, look=PAGE_LOOK, size=STEP_BYTES, after=after, **selection.filters()
             )
-            more = flag == 1
-            records += [decode_record(described, now) for described in found]
+            more, after = found.more, found.after
+            records += found.records
             if len(records) >= limit:
                 last = current == indexes[-1] and not more
-                return Page(records, None if last else encode_cursor(current, raw_score, raw_id))
-            score, event_id = raw_score, raw_id
-        score, event_id = "", ""
+                return Page(records, None if last else encode_cursor(current, after))
+        after = START
     return Page(records, None)
 
 
 async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list[str]]:
     """The ids of the selection, a slice at a time."""
-    claims = "" if selection.claims is None else selection.claims
     for index in selection.indexes:
-        score: Any = ""
-        event_id: Any = ""
-        more = 1
+        after, more = START, True
         while more:
-            _, more, score, event_id, *found = await store.page(
-                index, BATCH_COUNT, PAGE_LOOK, STEP_BYTES, score, event_id, *selection.arguments(), 1, claims
+            found = await store.page_ids(
+                index,
+                limit=BATCH_COUNT,
+                look=PAGE_LOOK,
+                size=STEP_BYTES,
+                after=after,
+                claims=selection.claims,
+                **selection.filters(),
             )
-            yield [raw.decode(errors="replace") for raw in found]
+            more, after = found.more, found.after
+            yield [raw.decode(errors="replace") for raw in found.ids]
 
 
 async def up_to_now(store: Store, selection: Selection) -> Selection:
@@ -129,11 +123,11 @@ async def replay(
             why=why,
             durability=durability,
         )
-        for event_id, (word, *detail) in zip(batch, replies, strict=True):
-            if word == b"OK":
+        for event_id, reply in zip(batch, replies, strict=True):
+            if reply.outcome is Outcome.OK:
                 report.replayed += 0 if dry_run else 1
             else:
-                report.refused.append((event_id, Outcome(word.decode()), detail[0].decode() if detail else ""))
+                report.refused.append((event_id, reply.outcome, reply.detail))
         if progress is not None:
             progress(report.matched)
 
@@ -161,15 +155,18 @@ async def sweep(
     report = Swept(dry_run=dry_run)
     left = limit
     for state, (age, count) in keep.items():
-        cursor: tuple[Any, Any] = ("", "")
-        more, removed = int(age is not None or count is not None), 0
+        after, more, removed = START, age is not None or count is not None, 0
         while more and left != 0:
-            step = SWEEP_COUNT if left is None else min(left, SWEEP_COUNT)
-            gone, more, *following = await store.sweep(
-                state.value.lower(), None if age is None else int(age * 1000), count, step, dry_run, cursor
+            step = await store.sweep(
+                state.value.lower(),
+                age=None if age is None else int(age * 1000),
+                keep=count,
+                limit=SWEEP_COUNT if left is None else min(left, SWEEP_COUNT),
+                dry=dry_run,
+                after=after,
             )
-            cursor = (following[0], following[1])
-            removed += gone
-            left = None if left is None else left - gone
+            after, more = step.after, step.more
+            removed += step.removed
+            left = None if left is None else left - step.removed
         setattr(report, state.value.lower(), removed)
     return report

@@ -6,18 +6,17 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from redbox.arguments import flag, text, whole_number
 from redbox.box import bulk
 from redbox.durations import Duration
 from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, error_text
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, STEP_BYTES, UNREADABLE_DELAY
-from redbox.store.codec import CLAIM_BODY, CLAIM_EXHAUSTED, CLAIM_PARTS, decode_claim, pairs
+from redbox.store.codec import decode_claim
 from redbox.store.durability import Durability
+from redbox.store.replies import CLAIM_PARTS, ClaimedParts, Packed
 from redbox.store.steps import STEP_COUNT, ack_work
-from redbox.store.store import Store
+from redbox.store.store import ClaimRequest, Store
 from redbox.store.wire.base import BlockingWait
 
 logger = logging.getLogger("redbox")
@@ -28,32 +27,6 @@ MOST: Final = 2**53  # whole numbers that Lua tells apart
 
 Reason = str | BaseException
 Send = Callable[[str, list[Claim]], Awaitable[list[bytes]]]
-
-
-class Packed(msgspec.Struct, frozen=True):
-    """What a claim brought, not yet unpacked; and in how many seconds there will be more: 0 for now, None when nothing
-    waits."""
-
-    relay: str
-    claimed_ms: int
-    lease_ms: int
-    suspect: bool
-    more_in: float | None
-    first: int  # the number of the first claim; the others follow
-    parts: list[Any]  # CLAIM_PARTS of them for each event
-
-    def __len__(self) -> int:
-        return len(self.parts) // CLAIM_PARTS
-
-    @property
-    def first_id(self) -> str:
-        """The id of its first event."""
-        return str(self.parts[0].decode())
-
-    @property
-    def size(self) -> int:
-        """Bytes of its events."""
-        return sum(map(len, self.parts[CLAIM_BODY::CLAIM_PARTS]))
 
 
 class Lifecycle:
@@ -118,15 +91,14 @@ class Lifecycle:
         whole_number("holding", holding, 0, MOST)
         whole_number("max_bytes", max_bytes, 1, MOST)
         lease_ms = _positive_ms(lease, "lease")
-        arguments = (relay, limit, lease_ms, attempts or 0, min(max_bytes, STEP_BYTES), holding, beside)
-        await self._store.confirmation(self._durability)  # nothing is claimed that could not be settled
+        request: ClaimRequest = {
+            "relay": relay, "limit": limit, "lease": lease_ms, "attempts": attempts or 0,
+            "size": min(max_bytes, STEP_BYTES), "holding": holding, "beside": beside,
+        }  # fmt: skip
+        await self._store.scripts.confirmations.of(self._durability)  # nothing is claimed that could not be settled
         if wait is None:
-            reply = await self._store.claim(*arguments, spread=spread)
-        else:
-            reply = await self._store.claim_when_hinted(longest, wait, *arguments)
-        now, suspect, next_due, first, *parts = reply
-        more_in = None if next_due < 0 else max(0, next_due - now) / 1000
-        return Packed(relay, now, lease_ms, suspect == 1, more_in, first, parts)
+            return await self._store.claim(**request, spread=spread)
+        return await self._store.claim_when_hinted(**request, longest=longest, wait=wait)
 
     async def unpack(self, packed: Packed) -> list[Claim]:
         """The claims; an event that cannot be read is set aside."""
@@ -138,14 +110,14 @@ class Lifecycle:
             try:
                 claims.append(decode_claim(each, relay, number, now, lease, suspect))
             except Exception as error:  # whatever is wrong with one event, the others are claimed
-                await self._set_aside(relay, each, number, error)
+                await self._set_aside(relay, ClaimedParts(*each), number, error)
             number += 1
         return claims
 
     async def can_end_wait(self) -> bool:
         """Whether a wait can be ended early: then one exchange can wait and claim."""
         self._ensure_open()
-        return await self._store.can_end_wait()
+        return await self._store.exchanges.can_end_wait()
 
     async def end_wait(self, wait: BlockingWait) -> None:
         """Ends the wait of a `claim_packed` early; its claim is then carried out and answered."""
@@ -173,20 +145,18 @@ class Lifecycle:
         # Everyone who asks for stats reads it.
         if len(told) > ABOUT_FIELDS or sum(len(part) for pair in told for part in pair) > ABOUT_LENGTH:
             raise UsageError(f"about must have at most {ABOUT_FIELDS} fields and {ABOUT_LENGTH:,} characters in all")
-        return pairs(
-            await self._store.beat(
-                relay,
-                text("instance", instance),
-                duration_ms(fresh, "fresh"),
-                duration_ms(FORGET_RELAY, "forget"),
-                leaving=flag("leaving", leaving),
-                fields=told,
-            )
+        return await self._store.beat(
+            relay,
+            text("instance", instance),
+            fresh=duration_ms(fresh, "fresh"),
+            forget=duration_ms(FORGET_RELAY, "forget"),
+            leaving=flag("leaving", leaving),
+            fields=told,
         )
 
-    async def _set_aside(self, relay: str, parts: Sequence[Any], number: int, error: Exception) -> None:
+    async def _set_aside(self, relay: str, parts: ClaimedParts, number: int, error: Exception) -> None:
         """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
-        event_id, exhausted = parts[0].decode(errors="replace"), parts[CLAIM_EXHAUSTED] == 1
+        event_id, exhausted = parts.event_id.decode(errors="replace"), parts.exhausted == 1
         delay = int(UNREADABLE_DELAY * 1000)
         logger.error("claimed, but set aside: event %s: %s", event_id, error)
         try:
@@ -287,9 +257,9 @@ class Lifecycle:
         delay_ms = duration_ms(delay, "delay")
         ids: list[str] = []
         for step in range(0, limit, STEP_COUNT):
-            more, *found = await self._store.reap(min(limit - step, STEP_COUNT), delay_ms)
-            ids += [raw.decode(errors="replace") for raw in found]
-            if not more:
+            reaped = await self._store.reap(limit=min(limit - step, STEP_COUNT), delay=delay_ms)
+            ids += reaped.ids
+            if not reaped.more:
                 break
         return ids
 

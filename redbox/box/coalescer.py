@@ -10,22 +10,22 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import deque
-from typing import Any, Final
+from typing import Final
 
 from redbox.errors import RedboxError, StoreUnavailable
 from redbox.settings import BATCH_COUNT, STEP_BYTES
+from redbox.store.codec import EncodedEvent
 from redbox.store.durability import Durability
 from redbox.store.errors import MAYBE, NOTHING_SENT
+from redbox.store.replies import PutReply
 from redbox.store.steps import WORK, put_work
 from redbox.store.store import Store
 
-Arguments = tuple[Any, ...]
-Batch = list[tuple[Arguments, asyncio.Future[Any]]]
+Batch = list[tuple[EncodedEvent, asyncio.Future[PutReply]]]
 
 AT_ONCE: Final = 2  # calls under way
 HALVED: Final = 50  # from twice as many on, what waits is sent in halves
 SILENCE: Final = 0.3  # seconds; a call that failed after this long speaks for the puts queued behind it
-_BODY, _OPTIONS = 2, 4  # of what the put script takes for an event
 
 
 class Lane:
@@ -35,15 +35,15 @@ class Lane:
         self.loop = asyncio.get_running_loop()
         self._store = store
         self._durability = durability
-        self._queue: deque[tuple[Arguments, asyncio.Future[Any]]] = deque()
+        self._queue: deque[tuple[EncodedEvent, asyncio.Future[PutReply]]] = deque()
         self._calls: set[asyncio.Task[None]] = set()
         self._alone = False  # what is under way must not be joined
         self._soon = False  # the queue will be looked at when this turn ends
 
-    async def put(self, arguments: Arguments) -> Any:
-        """The script's reply for this one event. Cancelling it leaves the others alone; the event may have been put."""
-        answer: asyncio.Future[Any] = self.loop.create_future()
-        self._queue.append((arguments, answer))
+    async def put(self, event: EncodedEvent) -> PutReply:
+        """The script's reply for this event. Cancelling it does not affect others; the event may have been put."""
+        answer: asyncio.Future[PutReply] = self.loop.create_future()
+        self._queue.append((event, answer))
         if not self._soon and len(self._calls) < AT_ONCE:
             self._soon = True
             self.loop.call_soon(self._begin)
@@ -63,7 +63,7 @@ class Lane:
         """Sends what waits, as far as it may be under way."""
         self._soon = False
         while self._queue and len(self._calls) < AT_ONCE and not self._alone:
-            alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)
+            alone = any(event.options for event, _ in self._queue)
             if alone and self._calls:
                 return
             share = -(-len(self._queue) // (AT_ONCE - len(self._calls)))
@@ -77,7 +77,7 @@ class Lane:
     async def _send(self, batch: Batch) -> None:
         began = self.loop.time()
         try:
-            replies = await self._store.put("each", [arguments for arguments, _ in batch], self._durability)
+            replies = await self._store.put("each", [event for event, _ in batch], self._durability)
         except RedboxError as error:
             _fail(batch, error)
             if isinstance(error, StoreUnavailable) and self.loop.time() - began >= SILENCE:
@@ -108,14 +108,14 @@ class Lane:
         batch: Batch = []
         size = work = 0
         while self._queue and len(batch) < min(count, BATCH_COUNT):
-            arguments, answer = self._queue[0]
-            size += len(arguments[_BODY])
-            work += put_work(arguments)
+            event, answer = self._queue[0]
+            size += len(event.body)
+            work += put_work(event)
             if batch and (size > STEP_BYTES or work > WORK):
                 break
             self._queue.popleft()
             if not answer.done():  # cancelled before it was sent
-                batch.append((arguments, answer))
+                batch.append((event, answer))
         return batch
 
 

@@ -15,8 +15,8 @@ from redbox.box.reports import LogEntry
 from redbox.errors import UsageError
 from redbox.events import Outcome, check_key, check_moment, duration_ms, error_text, from_ms, reason_text, to_ms
 from redbox.settings import Settings, to_meta
-from redbox.store.codec import pairs
 from redbox.store.damage import is_count
+from redbox.store.replies import LoggedEntry
 from redbox.store.store import Store
 
 LINES_PER_STEP = 100
@@ -102,13 +102,13 @@ class Operate:
     async def configure(self, *, who: str, why: str, **changes: Any) -> Settings:
         """Changes settings of the box, for everyone who uses it; returns all of them."""
         await self._configure("configure", to_meta(changes), who, why)
-        return Settings.from_meta(pairs(await self._store.meta()))
+        return Settings.from_meta(await self._store.meta())
 
     async def log(self, limit: int = 100) -> list[LogEntry]:
         """What operators did, newest first."""
         self._ensure_open()
         whole_number("limit", limit, 1, MOST_ENTRIES)
-        return [_entry(id_, pairs(flat)) for id_, flat in await self._store.log(limit)]
+        return [_entry(each) for each in await self._store.log(limit)]
 
     async def _configure(self, action: str, changes: dict[str, str], who: str, why: str) -> None:
         self._named(who)
@@ -132,10 +132,11 @@ class Operate:
 _ENTRY: Final = ("action", "who", "why", "count", "ids", "detail")
 
 
-def _entry(raw_id: bytes, fields: dict[str, str]) -> LogEntry:
+def _entry(logged: LoggedEntry) -> LogEntry:
+    fields = logged.fields
     whole = set(_ENTRY) <= fields.keys() and is_count(fields["count"])
     return LogEntry(
-        at=from_ms(int(raw_id.decode().partition("-")[0])),
+        at=from_ms(logged.at),
         action=fields.get("action", ""),
         who=fields.get("who", ""),
         why=fields.get("why", ""),

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redbox.errors import BatchRefused, BoxFull, Conflict, DurabilityNotReached, IdReused, Refused, StoreError
 from redbox.events import Event, Receipt
 from redbox.settings import STEP_BYTES
-from redbox.store.codec import difference
+from redbox.store.codec import EncodedEvent, difference
 from redbox.store.durability import Durability
+from redbox.store.replies import CREATED, EXISTS, SKIPPED, PutReply
 from redbox.store.steps import WORK, put_work
-from redbox.store.store import CREATED, EXISTS, SKIPPED, UNCONFIRMED
 
-Arguments = tuple[Any, ...]
 T = TypeVar("T")
 
 _KINDS: dict[type[Refused], str] = {Conflict: "conflict", IdReused: "id_reused", BoxFull: "box_full"}
@@ -26,7 +25,7 @@ class Receipts:
         self._box = box
         self._max_payload = max_payload
 
-    def of(self, event: Event, reply: Any, level: Durability) -> Receipt:
+    def of(self, event: Event, reply: PutReply, level: Durability) -> Receipt:
         """The reply for one event as its receipt; a refusal is raised."""
         if reply == CREATED:
             return Receipt(event.event_id, True, level.name)
@@ -34,18 +33,20 @@ class Receipts:
             return Receipt(event.event_id, False, level.name)
         if reply == SKIPPED:
             raise Refused(f"event {event.event_id} was not put, since another of its batch was refused")
+        if isinstance(reply, bytes):
+            raise StoreError(f"the server answered {reply!r} to a put, which this redbox does not know")
         word, detail = reply
-        if word == b"DIFFERS":
+        if word == "DIFFERS":
             raise IdReused(event.event_id, difference(detail, event, self._max_payload))
-        if word == b"CONFLICT":
+        if word == "CONFLICT":
             raise Conflict(event.event_id, detail.decode(), event.unique_key)
-        if word == b"FULL":
+        if word == "FULL":
             raise BoxFull(f"box {self._box!r} holds max_pending ({detail.decode()}) events already")
-        if word == UNCONFIRMED:
-            raise DurabilityNotReached(detail)
+        if word == "UNCONFIRMED":
+            raise DurabilityNotReached(detail.decode())
         raise StoreError(f"the server answered {word!r} to a put, which this redbox does not know")
 
-    def raise_refusal(self, events: list[Event], replies: Sequence[Any], level: Durability) -> None:
+    def raise_refusal(self, events: list[Event], replies: Sequence[PutReply], level: Durability) -> None:
         """In all-or-nothing, one refusal refuses the whole batch."""
         for index, (event, reply) in enumerate(zip(events, replies, strict=True)):
             try:
@@ -61,12 +62,13 @@ def refused(event: Event, refusal: Refused, level: Durability) -> Receipt:
     return Receipt(event.event_id, False, level.name, _KINDS.get(type(refusal), "refused"), str(refusal), holder)
 
 
-def chunks(encoded: list[tuple[T, Arguments]]) -> list[list[tuple[T, Arguments]]]:
+def chunks(encoded: list[tuple[T, EncodedEvent]]) -> list[list[tuple[T, EncodedEvent]]]:
     """A batch in pieces that one script call may take, in work and bytes."""
-    pieces: list[list[tuple[T, Arguments]]] = []
+    pieces: list[list[tuple[T, EncodedEvent]]] = []
     size = total = 0
     for item in encoded:
-        length, work = len(item[1][2]), put_work(item[1])
+        event = item[1]
+        length, work = len(event.body), put_work(event)
         if not pieces or total + work > WORK or size + length > STEP_BYTES:
             pieces.append([])
             size = total = 0

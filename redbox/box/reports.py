@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 
 from redbox.events import Outcome, Phase, Record, from_ms
 from redbox.settings import Settings
-from redbox.store.codec import pairs
-from redbox.store.damage import is_count, score_ms
+from redbox.store.damage import is_count
+from redbox.store.replies import RelayBeat, StatsReply
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -105,20 +104,18 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: list[str] = []
 
 
-def decode_stats(box: str, reply: list[Any]) -> Stats:
-    now, flat_meta, flat_counts, flat_oldest, flat_totals, relays, lost_ids = reply
-    meta, totals = pairs(flat_meta), pairs(flat_totals)
+def decode_stats(box: str, reply: StatsReply) -> Stats:
+    now, meta, counts, oldest, totals, relays, lost_ids = reply
     settings, wrong = Settings.readable(meta)
     unreadable = [f"the setting {name}" for name in wrong]
     unreadable += [f"the total {name}" for name, value in totals.items() if not is_count(value)]
     reports = []
-    for name, seen, flat in relays:
-        try:
-            reports.append(_relay(now, name, seen, flat))
-        except (msgspec.ValidationError, TypeError):
-            unreadable.append(f"the heartbeat of relay {name.decode(errors='replace')}")
-    counts = {flat_counts[at].decode(): flat_counts[at + 1] for at in range(0, len(flat_counts), 2)}
-    oldest = {name: score_ms(score) for name, score in pairs(flat_oldest).items()}
+    for beat in relays:
+        report = _relay(now, beat)
+        if report is None:
+            unreadable.append(f"the heartbeat of relay {beat.name}")
+        else:
+            reports.append(report)
 
     def since(*names: str) -> timedelta | None:
         moments = [oldest[name] for name in names if name in oldest]
@@ -138,7 +135,7 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
         overdue=counts["overdue"],
         blocked=counts["blocked"],
         lost=counts["lost"],
-        lost_ids=[raw.decode(errors="replace") for raw in lost_ids],
+        lost_ids=lost_ids,
         paused="paused" in meta,
         oldest_available=since("available", "suspect"),
         next_due=until("scheduled", "scheduled_suspect"),
@@ -156,7 +153,13 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
     )
 
 
-def _relay(now: int, name: bytes, seen: bytes, flat: list[bytes]) -> RelayReport:
-    about = {field: text for field, text in pairs(flat).items() if field in RelayReport.__struct_fields__}
-    ago = timedelta(milliseconds=max(0, now - score_ms(seen)))
-    return msgspec.convert({**about, "name": name.decode(errors="replace"), "seen": ago}, RelayReport, strict=False)
+def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
+    """The report of a relay; None for a heartbeat that cannot be read."""
+    if beat.fields is None:
+        return None
+    about = {field: text for field, text in beat.fields.items() if field in RelayReport.__struct_fields__}
+    ago = timedelta(milliseconds=max(0, now - beat.seen))
+    try:
+        return msgspec.convert({**about, "name": beat.name, "seen": ago}, RelayReport, strict=False)
+    except msgspec.ValidationError:
+        return None

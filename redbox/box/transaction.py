@@ -16,6 +16,7 @@ from redbox.box.receipts import Receipts
 from redbox.errors import PartlyCommitted, TransactionFailed, UsageError
 from redbox.events import Event, Receipt, as_event
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.store.codec import EncodedEvent
 from redbox.store.durability import Durability
 from redbox.store.store import Store
 from redbox.store.transaction import Committed, transact
@@ -29,7 +30,7 @@ NOT_IN_A_TRANSACTION: Final = frozenset(
     }
 )  # fmt: skip
 
-Encode = Callable[[Event, str | None], tuple[Any, ...]]
+Encode = Callable[[Event, str | None], EncodedEvent]
 
 
 OUTSIDE: Final = "a transaction takes events and commands only inside its own 'async with' block"
@@ -73,7 +74,7 @@ class Transaction:
         self._durability = durability
         self._encode = encode
         self._receipts = receipts
-        self._events: list[tuple[Event, tuple[Any, ...]]] = []
+        self._events: list[tuple[Event, EncodedEvent]] = []
         self._entered = False
         self.redis = Recorder()
         self.results: list[Any] = []
@@ -112,15 +113,15 @@ class Transaction:
             word = (command[0].decode() if isinstance(command[0], bytes) else str(command[0])).upper().split(" ")[0]
             if word in NOT_IN_A_TRANSACTION:
                 raise UsageError(f"tx.redis takes plain commands only; {word} would leave the transaction")
-        if len(self._events) > BATCH_COUNT or sum(len(arguments[2]) for _, arguments in self._events) > BATCH_BYTES:
+        if len(self._events) > BATCH_COUNT or sum(len(each.body) for _, each in self._events) > BATCH_BYTES:
             raise UsageError(f"a transaction takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes")
         if not commands and not self._events:
             return
-        events, arguments = [event for event, _ in self._events], [arguments for _, arguments in self._events]
+        events, encoded = [event for event, _ in self._events], [each for _, each in self._events]
         unique_keys = [event.unique_key for event in events if event.unique_key is not None]
-        outcome = await transact(self._store, commands, arguments, unique_keys, self._durability)
+        outcome = await transact(self._store, commands, encoded, unique_keys, self._durability)
         if not isinstance(outcome, Committed):
-            for event, reply in zip(events, outcome, strict=True):
+            for event, reply in zip(events, outcome.puts, strict=True):
                 self._receipts.of(event, reply, self._durability)  # raises for the one that was refused
             raise TransactionFailed
         self.receipts = [

@@ -7,10 +7,10 @@ import logging
 from typing import Final, NamedTuple
 
 from redbox.box import Box
-from redbox.box.claims import Packed
 from redbox.errors import RedboxError
 from redbox.relay.policy import Policy
 from redbox.settings import BATCH_BYTES
+from redbox.store.replies import Packed
 from redbox.store.wire.base import BlockingWait
 
 logger = logging.getLogger("redbox.relay")

@@ -11,7 +11,6 @@ from typing import Any, Final
 import anyio
 
 from redbox.box import Box
-from redbox.box.claims import Packed
 from redbox.errors import PASSING, BoxPaused, EmbeddedServerFailed, RedboxError, StoreError
 from redbox.publishers.base import Publisher
 from redbox.relay.breaker import Breaker, Circuit
@@ -25,6 +24,7 @@ from redbox.relay.settler import Held, Settler, pauses
 from redbox.relay.wake import SOON, Waker
 from redbox.relay.workers import Workers
 from redbox.settings import BATCH_COUNT
+from redbox.store.replies import Packed
 
 logger = logging.getLogger("redbox.relay")
 

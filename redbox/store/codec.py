@@ -32,10 +32,16 @@ from redbox.payloads import BYTES, JSON, MSGPACK, TEXT
 from redbox.store.damage import is_history, mend_event, score_ms
 
 BODY_VERSION: Final = 1
-#: How many parts a claim's reply has for each event, and which of them are its body and its exhaustion.
-CLAIM_PARTS: Final = 8
-CLAIM_BODY: Final = 1
-CLAIM_EXHAUSTED: Final = 3
+
+
+class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event as the put script takes it."""
+
+    event_id: str
+    event_type: str
+    body: bytes
+    content: int  # bytes of the body that make two events the same; metadata follows
+    options: str  # times and keys, or ""
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
@@ -72,8 +78,8 @@ _version = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _PLAIN_END: Final = len(_encode({})) + len(_encode(None))
 
 
-def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) -> tuple[Any, ...]:
-    """The arguments that the put script takes for one event."""
+def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) -> EncodedEvent:
+    """An event for the put script; raises PayloadTooLarge."""
     payload, content_type = event.encode()
     if len(payload) > max_payload:
         raise PayloadTooLarge(
@@ -97,22 +103,22 @@ def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) ->
         )
     )
     end = _PLAIN_END if not told and scope is None else len(_encode(told)) + len(_encode(scope))
-    return event.event_id, event.event_type, body, len(body) - end, _options(event)
+    return EncodedEvent(event.event_id, event.event_type, body, len(body) - end, _options(event))
 
 
-def encode_plain(event_id: str, event_type: str, payload: bytes, content_type: str) -> tuple[Any, ...]:
-    """The same for an event that has nothing else, from parts that are known to be good: for those who put millions."""
+def encode_plain(event_id: str, event_type: str, payload: bytes, content_type: str) -> EncodedEvent:
+    """As `encode_event`, for an event with these fields only, which are not validated: for puts of millions."""
     kind = _TYPE_NUMBERS.get(content_type, content_type)
     body = _encode((BODY_VERSION, event_type, payload, kind, {}, None, None, None, {}, None))
-    return event_id, event_type, body, len(body) - _PLAIN_END, ""
+    return EncodedEvent(event_id, event_type, body, len(body) - _PLAIN_END, "")
 
 
-def encode_restored(event: Event, created_at: datetime) -> tuple[Any, ...]:
-    """The same for an event that was archived and is gone from the box: it keeps its created_at, and its size is not
-    limited again."""
-    *arguments, options = encode_event(event, sys.maxsize, event.metadata)
-    told = options or f"\t\t\t{event.unique_scope}"
-    return *arguments, f"{told}\t{to_ms(created_at)}"
+def encode_restored(event: Event, created_at: datetime) -> EncodedEvent:
+    """As `encode_event`, for an archived event that is not in the box any more: it keeps its created_at, and its size
+    is not limited again."""
+    encoded = encode_event(event, sys.maxsize, event.metadata)
+    options = encoded.options or f"\t\t\t{event.unique_scope}"
+    return msgspec.structs.replace(encoded, options=f"{options}\t{to_ms(created_at)}")
 
 
 def _options(event: Event) -> str:
@@ -305,5 +311,5 @@ def difference(stored: bytes, event: Event, max_payload: int) -> str:
         there = decode_body(event.event_id, stored)
     except StoreError:  # too large to be told, or not for us to read; but not the same
         return "payload"
-    here = _decode(encode_event(event, max_payload, {})[2])
+    here = _decode(encode_event(event, max_payload, {}).body)
     return next((field for field in _CONTENT if getattr(there, field) != getattr(here, field)), "body")

@@ -8,15 +8,16 @@ the server says that a permission was taken away.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from redbox import keys
 from redbox.errors import NotPermitted
 from redbox.store.attempt import SharedAttempt
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
 
-Ask = Callable[[Iterable[tuple[str, int]]], Awaitable[Any]]
+Ask = Callable[[Iterable[tuple[str, int]]], Awaitable[set[str]]]
 
 #: The commands that scripts call, by the least number of arguments that each takes. Servers read beyond the end of a
 #: command's arguments, and may crash, when `redis.acl_check_cmd` is given fewer; newer ones refuse it.
@@ -70,7 +71,7 @@ class Permissions:
         async with self._asking.turn():
             if not self.unsure_of(name):  # another caller has asked meanwhile
                 return
-            missing = {part.decode() for part in await ask(all_needed())}
+            missing = await ask(all_needed())
             lacks_keys = any(each.startswith(":") for each in missing)
             self._unsure = frozenset(
                 script for script in WRITING if lacks_keys or not needed(script).isdisjoint(missing)
@@ -79,7 +80,7 @@ class Permissions:
                 raise _not_permitted(name, needed(name) & missing, lacks_keys, where, box)
 
 
-def _not_permitted(name: str, missing: frozenset[str], lacks_keys: bool, where: str, box: str) -> NotPermitted:
+def _not_permitted(name: str, missing: AbstractSet[str], lacks_keys: bool, where: str, box: str) -> NotPermitted:
     grant = [f"+{command.lower()}" for command in sorted(missing)]
     if lacks_keys:
         grant.append(f"~{keys.prefix(box)}:*")

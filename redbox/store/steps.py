@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from redbox.events import Claim
+from redbox.store.codec import EncodedEvent
 
 T = TypeVar("T")
 WORK: Final = 1000  # of one step
 STEP_COUNT: Final = 100  # events of a step, where each takes about ten units
 UNKNOWN: Final = 8  # of an event that is acknowledged, where its keys are not known
 _LONG: Final = 64  # characters of a key that take another unit
-_OPTIONS: Final = 4
 
 
-def put_work(arguments: tuple[Any, ...]) -> int:
-    """Of an event as the put script takes it: keys and times add to it, long keys more."""
-    options = arguments[_OPTIONS]
+def put_work(event: EncodedEvent) -> int:
+    """The work of putting an event: keys and times add to it, long keys more."""
+    options = event.options
     return 2 + len(options) // _LONG if options else 1
 
 

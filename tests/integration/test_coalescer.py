@@ -281,4 +281,4 @@ async def test_closing_twice_is_closing_once(box: Box):
     await box.put(event(0))
     await box.aclose()
     await box.aclose()
-    assert box._store._wire is None
+    assert box._store.exchanges._wire is None

@@ -79,7 +79,7 @@ async def test_tls(certificate: tuple[Path, Path]):
     with servers.redis_server(**tls, tls_auth_clients="no") as server:
         async with Box.open(f"{server.url}?ssl_ca_certs={cert}") as box:
             assert await works(box)
-            assert (await box._store.wire())._multiplexers.shared("") is not None
+            assert (await box._store.exchanges.wire())._multiplexers.shared("") is not None
         async with Box.open(server.url) as box:
             with pytest.raises(StoreUnavailable, match="certificate"):
                 await box.stats()

@@ -111,13 +111,13 @@ async def test_nothing_goes_out_after_closing(redis_url: str, redbox_runner: asy
     await box.aclose()
     with pytest.raises(UsageError, match="closed"):
         await putting
-    assert box._store._wire is None
+    assert box._store.exchanges._wire is None
 
 
 async def test_closing_waits_for_a_wire_that_is_being_opened(redbox_runner: asyncio.Runner):
     begun, go_on, closed = asyncio.Event(), asyncio.Event(), []
     box = Box.open("memory:")
-    open_wire = box._store.endpoint.open
+    open_wire = box._store.exchanges.endpoint.open
 
     async def open_when_told() -> Wire:
         begun.set()
@@ -126,7 +126,7 @@ async def test_closing_waits_for_a_wire_that_is_being_opened(redbox_runner: asyn
         wire._on_close = lambda: asyncio.sleep(0, closed.append(wire))
         return wire
 
-    box._store.endpoint = Endpoint("slow", open_when_told)
+    box._store.exchanges.endpoint = Endpoint("slow", open_when_told)
     calls = [asyncio.create_task(box.get("x")) for _ in range(2)]
     await begun.wait()
     closing = asyncio.create_task(box.aclose())
@@ -137,7 +137,7 @@ async def test_closing_waits_for_a_wire_that_is_being_opened(redbox_runner: asyn
             await call
     await closing
     assert len(closed) == 1
-    assert box._store._wire is None
+    assert box._store.exchanges._wire is None
 
 
 async def transact(box: Box) -> None:
@@ -149,7 +149,7 @@ async def transact(box: Box) -> None:
 async def test_closing_waits_for_calls_that_use_the_pool(redis_url: str, redbox_runner: asyncio.Runner, call: Any):
     box = Box.open(redis_url, name=new_box_name())
     await box.put(Event("n"))
-    pool = cast(SingleWire, await box._store.wire())._client.connection_pool
+    pool = cast(SingleWire, await box._store.exchanges.wire())._client.connection_pool
     begun, get_connection = asyncio.Event(), pool.get_connection
 
     async def get_and_tell() -> Any:
@@ -238,7 +238,7 @@ def test_options_that_cannot_be_are_refused_at_once(url: str):
 @pytest.mark.parametrize("url", ["redis+cluster://localhost:7000", "redis://localhost/0"])
 async def test_options_have_the_types_of_redis_py(url: str, redbox_runner: asyncio.Runner):
     async with Box.open(f"{url}?max_connections=5&socket_timeout=2.5") as box:
-        assert (await box._store.wire()).read_timeout == 2.5
+        assert (await box._store.exchanges.wire()).read_timeout == 2.5
 
 
 # --- telling what happened -----------------------------------------------------------------------------------------

@@ -183,7 +183,7 @@ async def test_a_server_that_keeps_answering_is_not_given_up(server: servers.Ser
 async def test_after_a_failover_the_next_exchange_gets_another_connection(server: servers.Server):
     async with Box.open(server.url, name=new_box_name()) as box:
         await box.put(Event("user.created"))
-        wire = await box._store.wire()
+        wire = await box._store.exchanges.wire()
         before = wire._multiplexers.shared("")
         with server.client() as look:
             look.replicaof("127.0.0.1", 1)
@@ -234,7 +234,7 @@ async def test_a_login_that_has_ended_retires_the_connection(server: servers.Ser
         look.execute_command("ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+@all")
         async with Box.open(f"redis://guest:secret@{server.host}:{server.port}/0", name=new_box_name()) as box:
             await box.put(Event("user.created"))
-            multiplexer = (await box._store.wire())._multiplexers.shared("")
+            multiplexer = (await box._store.exchanges.wire())._multiplexers.shared("")
             reply = asyncio.ensure_future(multiplexer.exchange([("RESET",), ("AUTH", "guest", "wrong"), ("PING",)]))
             await asyncio.wait([reply])
             look.execute_command("ACL", "SETUSER", "guest", "reset", "on", ">secret", "~*", "&*", "+@all")
@@ -244,7 +244,7 @@ async def test_a_login_that_has_ended_retires_the_connection(server: servers.Ser
 async def test_a_retired_connection_still_delivers_pending_replies(server: servers.Server):
     async with Box.open(server.url, name=new_box_name()) as box:
         await box.put(Event("user.created"))
-        multiplexers = (await box._store.wire())._multiplexers
+        multiplexers = (await box._store.exchanges.wire())._multiplexers
         before = multiplexers.shared("")
         slow = asyncio.ensure_future(before.exchange([("BLPOP", "nothing", 0.3), ("ECHO", "late")]))
         await asyncio.sleep(0.05)

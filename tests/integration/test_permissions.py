@@ -150,10 +150,10 @@ async def test_every_writing_script_is_checked(restricted: Restricted, script: s
     for command in sorted(commands(script)):
         restricted.permit(f"-{command.lower()}")
         with pytest.raises(NotPermitted) as told:
-            await restricted.box._store.script(script)
+            await restricted.box._store.scripts.script(script)
         assert told.value.missing == (f"+{command.lower()}",)
     restricted.permit()
-    await restricted.box._store.script(script)
+    await restricted.box._store.scripts.script(script)
 
 
 async def test_nothing_is_claimed_that_could_not_be_settled(box: Box, restricted: Restricted):
@@ -218,14 +218,14 @@ async def test_a_permission_that_is_taken_away_later_is_asked_for_again(restrict
 async def test_a_wait_that_is_not_permitted_costs_no_check_of_the_scripts(
     restricted: Restricted, monkeypatch: pytest.MonkeyPatch
 ):
-    asked, store = Counter[str](), restricted.box._store
-    check = store.check_permissions
+    asked, scripts = Counter[str](), restricted.box._store.scripts
+    check = scripts.check_permissions
 
     async def counted(*arguments: Any) -> Any:
         asked["check"] += 1
         return await check(*arguments)
 
-    monkeypatch.setattr(store, "check_permissions", counted)
+    monkeypatch.setattr(scripts, "check_permissions", counted)
     restricted.permit("-blpop")
     for _ in range(3):
         with pytest.raises(NotPermitted):

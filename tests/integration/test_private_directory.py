@@ -435,7 +435,7 @@ def test_a_server_of_another_user_is_sent_nothing(box: Path) -> None:
 async def test_a_server_that_takes_over_the_socket_is_sent_nothing(box: Path) -> None:
     async with Box.open(f"embedded:{box}", name="orders") as opened:
         await opened.put(Event("order.paid", 1))
-        await opened._store._wire._multiplexers.close()  # the next call connects again
+        await opened._store.exchanges._wire._multiplexers.close()  # the next call connects again
         (box / "server.sock").rename(box / "kept")
         listener = Listener(box / "server.sock")
         try:
@@ -454,7 +454,7 @@ async def test_a_server_that_turns_out_to_be_another_users_is_left(box: Path, mo
     """The same without root."""
     async with Box.open(f"embedded:{box}", name="orders") as opened:
         await opened.put(Event("order.paid", 1))
-        await opened._store._wire._multiplexers.close()
+        await opened._store.exchanges._wire._multiplexers.close()
         with monkeypatch.context() as patch:
             patch.setattr(private_directory, "_peer", lambda _: SOMEBODY)
             with pytest.raises(UntrustedStore, match="nothing was sent to it"):

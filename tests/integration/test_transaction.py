@@ -52,7 +52,8 @@ class Interrupted:
 
 
 async def interrupt(box: Box, happening: Callable[[], Awaitable[Any]], times: int = 1) -> None:
-    box._store._wire = Interrupted(await box._store.wire(), happening, times)  # type: ignore[assignment]
+    exchanges = box._store.exchanges
+    exchanges._wire = Interrupted(await exchanges.wire(), happening, times)  # type: ignore[assignment]
 
 
 # --- a server in trouble -------------------------------------------------------------------------------------------

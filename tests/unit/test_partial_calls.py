@@ -14,7 +14,7 @@ from redbox.settings import Settings
 @pytest.fixture
 def fail_at(redbox_box: Box, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, Exception], None]:
     def fail(script: str, step: int, error: Exception) -> None:
-        run, calls = redbox_box._store._run, 0
+        run, calls = redbox_box._store.scripts.run, 0
 
         async def failing(name: str, *args: Any, **options: Any) -> Any:
             nonlocal calls
@@ -23,7 +23,7 @@ def fail_at(redbox_box: Box, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
                 raise error
             return await run(name, *args, **options)
 
-        monkeypatch.setattr(redbox_box._store, "_run", failing)
+        monkeypatch.setattr(redbox_box._store.scripts, "run", failing)
 
     return fail
 

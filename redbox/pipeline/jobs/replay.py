@@ -26,7 +26,7 @@ from redbox.pipeline.source.options import PATIENCE, Address
 from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import map_arrow
 from redbox.store.codec import encode_restored
-from redbox.store.store import CREATED, EXISTS
+from redbox.store.replies import CREATED, EXISTS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -187,7 +187,7 @@ def _replayed(connection: Connection, rows: list[Row], *, dry: bool) -> dict[str
     replies = connection.run(
         connection.store.replay, seen, reset=True, available="", force=False, dry=dry, who="", why=""
     )
-    return {event_id: word.decode() for (event_id, _), (word, *_) in zip(seen, replies, strict=True)}
+    return {event_id: reply.outcome.value for (event_id, _), reply in zip(seen, replies, strict=True)}
 
 
 def _restored(connection: Connection, rows: list[Row]) -> dict[str, str]:

@@ -42,7 +42,7 @@ class Connection:
         if not self.run(self.store.meta):
             names = self.run(self.store.boxes)
             there = f"there are: {', '.join(names)}" if names else "there is none yet"
-            raise UnknownBox(f"there is no box {self.at.box!r} on {self.store.endpoint.description}; {there}")
+            raise UnknownBox(f"there is no box {self.at.box!r} on {self.store.where}; {there}")
 
 
 @contextmanager

@@ -26,7 +26,8 @@ from redbox.pipeline.source.options import Address
 from redbox.pipeline.source.patience import patiently
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store import connect
-from redbox.store.store import Batch, Fence, Store
+from redbox.store.replies import Fence
+from redbox.store.store import Batch, Store
 
 logger = logging.getLogger("redbox")
 

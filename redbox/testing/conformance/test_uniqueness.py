@@ -723,9 +723,9 @@ async def test_sweeping_goes_on_in_bounded_steps(box: Box, monkeypatch: pytest.M
     kept = await publish(box, Event("n"))
     steps, send = [], box._store.sweep
 
-    async def counting(index: str, *arguments: Any) -> Any:
+    async def counting(index: str, **arguments: Any) -> Any:
         steps.append(index)
-        return await send(index, *arguments)
+        return await send(index, **arguments)
 
     monkeypatch.setattr(box._store, "sweep", counting)
     swept = await box.sweep(keep_published=60, keep_dead=60, dry_run=dry_run)
