@@ -13,10 +13,10 @@ import msgspec
 from redbox import keys
 from redbox.audit import rules as audit
 from redbox.audit.rules import Problem, Seen
-from redbox.box.bulk import batches
 from redbox.errors import ForeignKey
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store.replies import ExaminedKey
+from redbox.store.steps import batches
 from redbox.store.store import Store
 
 LOOK: Final = 100  # ids in one atomic look: a millisecond or two of the server's time

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Required, TypedDict
 
 from redbox.arguments import flag, text, whole_number
-from redbox.box import bulk
 from redbox.durations import Duration
 from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, error_text
@@ -15,7 +14,7 @@ from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, STEP_
 from redbox.store.codec import decode_claim
 from redbox.store.durability import Durability
 from redbox.store.replies import CLAIM_PARTS, ClaimedParts, Packed
-from redbox.store.steps import STEP_COUNT, ack_work
+from redbox.store.steps import STEP_COUNT, ack_work, batches
 from redbox.store.store import ClaimRequest, Store
 from redbox.store.wire.base import BlockingWait
 
@@ -29,42 +28,28 @@ Reason = str | BaseException
 Send = Callable[[str, list[Claim]], Awaitable[list[bytes]]]
 
 
-class Lifecycle:
-    """The part of a box that relays use."""
+class ClaimOptions(TypedDict, total=False):
+    """The options of `Box.claim_packed`."""
 
-    _store: Store
-    _durability: Durability
+    limit: Required[int]
+    lease: Required[Duration]
+    attempts: Required[int | None]
+    holding: Required[int]
+    beside: str
+    max_bytes: int
+    longest: float
+    wait: BlockingWait | None
+    spread: bool
 
-    def _ensure_open(self) -> None:
-        raise AssertionError("a box says whether it is open")
+
+class Claims:
+    """Claims and settles events of one box. The methods of Box with the same names say what each does."""
+
+    def __init__(self, store: Store, durability: Durability) -> None:
+        self._store = store
+        self._durability = durability
 
     async def claim(
-        self,
-        relay: str,
-        *,
-        limit: int = 100,
-        lease: Duration = LEASE,
-        attempts: int | None = None,
-        holding: int = 0,
-        beside: str = "",
-        max_bytes: int = BATCH_BYTES,
-    ) -> list[Claim]:
-        """Takes available events under a lease: at most `limit`, oldest first.
-
-        There may be fewer although more are available, so that no claim holds up the server: 1 MiB of events at most
-        (but at least one event), and 1,000 plain ones, or some hundreds that were tried before or have a unique_key.
-
-        With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
-        relay has in hand: an expiry in company proves nothing against an event. If it is one, `beside` is its event id:
-        it has company from now on.
-        """
-        return await self.unpack(
-            await self.claim_packed(
-                relay, limit=limit, lease=lease, attempts=attempts, holding=holding, beside=beside, max_bytes=max_bytes
-            )
-        )
-
-    async def claim_packed(
         self,
         relay: str,
         *,
@@ -78,12 +63,7 @@ class Lifecycle:
         wait: BlockingWait | None = None,
         spread: bool = False,
     ) -> Packed:
-        """As `claim`, without taking the time to unpack it: so a relay can ask for more before it does.
-
-        With a `wait`, it first waits until something may have become available, at most `longest` seconds. `spread`:
-        not the oldest events, but a sample from the oldest to the newest that are available.
-        """
-        self._ensure_open()
+        self._store.ensure_open()
         check_relay(relay)
         whole_number("limit", limit, 1, BATCH_COUNT)
         if attempts is not None:
@@ -114,30 +94,10 @@ class Lifecycle:
             number += 1
         return claims
 
-    async def can_end_wait(self) -> bool:
-        """Whether a wait can be ended early: then one exchange can wait and claim."""
-        self._ensure_open()
-        return await self._store.exchanges.can_end_wait()
-
-    async def end_wait(self, wait: BlockingWait) -> None:
-        """Ends the wait of a `claim_packed` early; its claim is then carried out and answered."""
-        wait.ended = True
-        await self._store.end_wait(wait.name)
-
-    async def wait_for_hint(self, longest: float) -> bool:
-        """Until something may have become available, at most so many seconds; False without a hint. Hints may get
-        lost, and one hint wakes one waiter."""
-        self._ensure_open()
-        return await self._store.hint(longest)
-
     async def beat(
         self, relay: str, instance: str, about: Mapping[str, str], *, fresh: Duration, leaving: bool = False
     ) -> dict[str, str]:
-        """Says that a relay is alive; what another living one of the same name says of itself, or nothing.
-
-        One that was not heard of for `fresh` counts as dead.
-        """
-        self._ensure_open()
+        self._store.ensure_open()
         check_relay(relay)
         if not isinstance(about, Mapping):
             raise UsageError("about must be a mapping of strings")
@@ -172,10 +132,6 @@ class Lifecycle:
     async def renew(
         self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE, alone: bool = False
     ) -> list[bool]:
-        """Makes leases end `lease` from now. False where the claim was gone.
-
-        `alone`: the relay holds nothing else any more, so that an expiry will count against the event.
-        """
         lease_ms = _positive_ms(lease, "lease")
         flag("alone", alone)
 
@@ -185,7 +141,6 @@ class Lifecycle:
         return await self._settle(claims, send)
 
     async def ack(self, claims: Claim | Iterable[Claim], *, delete: bool = False) -> list[bool]:
-        """Published. False where the claim was gone: nothing was changed. `delete` removes them at once."""
         flag("delete", delete)
 
         async def send(relay: str, batch: list[Claim]) -> Any:
@@ -202,10 +157,6 @@ class Lifecycle:
         delay: Duration | Sequence[Duration] = 0.0,
         excuse: bool | Sequence[bool] = False,
     ) -> list[bool]:
-        """Failed: PENDING again, available after the delay. One error and delay for all, or one for each.
-
-        `excuse`: the attempt proves nothing against the event, and does not use up its limit.
-        """
         held = _claims(claims)
         per_claim = zip(
             held,
@@ -228,7 +179,6 @@ class Lifecycle:
     async def kill(
         self, claims: Claim | Iterable[Claim], *, reason: Reason | Sequence[Reason] = "", drop: bool = False
     ) -> list[bool]:
-        """Dead: never tried again by itself. `drop` removes them at once."""
         flag("drop", drop)
         held = _claims(claims)
         told = {id(claim): error_text(text)
@@ -241,7 +191,6 @@ class Lifecycle:
         return await self._settle(held, send)
 
     async def release(self, claims: Claim | Iterable[Claim], *, delay: Duration | None = None) -> list[bool]:
-        """Given back untried: the attempt does not count against the limit."""
         wait = None if delay is None else duration_ms(delay, "delay")
 
         async def send(relay: str, batch: list[Claim]) -> Any:
@@ -251,8 +200,7 @@ class Lifecycle:
         return await self._settle(claims, send)
 
     async def reap(self, *, limit: int = 100, delay: Duration = 0.0) -> list[str]:
-        """Gives back claims whose lease has ended; returns their ids, at most `limit`."""
-        self._ensure_open()
+        self._store.ensure_open()
         whole_number("limit", limit, 1, BATCH_COUNT)
         delay_ms = duration_ms(delay, "delay")
         ids: list[str] = []
@@ -265,7 +213,7 @@ class Lifecycle:
 
     async def _settle(self, claims: Claim | Iterable[Claim], send: Send) -> list[bool]:
         """Sends claims in batches of one relay each; the results come in the order of the claims."""
-        self._ensure_open()
+        self._store.ensure_open()
         held = _claims(claims)
         if len(held) <= BATCH_COUNT and len({claim.claimed_by for claim in held}) == 1:  # a relay settles its own
             return [word == b"OK" for word in await send(held[0].claimed_by, held)]
@@ -274,7 +222,7 @@ class Lifecycle:
         for position, claim in enumerate(held):
             by_relay.setdefault(claim.claimed_by, []).append((position, claim))
         for relay, mine in by_relay.items():
-            for batch in bulk.batches(mine):
+            for batch in batches(mine, BATCH_COUNT):
                 words = await send(relay, [claim for _, claim in batch])
                 results.update({position: word == b"OK" for (position, _), word in zip(batch, words, strict=True)})
         return [results[position] for position in range(len(held))]

@@ -28,7 +28,7 @@ HALVED: Final = 50  # from twice as many on, what waits is sent in halves
 SILENCE: Final = 0.3  # seconds; a call that failed after this long speaks for the puts queued behind it
 
 
-class Lane:
+class Coalescer:
     """The puts of one box at one level of durability, on the event loop that it is made on."""
 
     def __init__(self, store: Store, durability: Durability) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -12,12 +11,11 @@ from redis.asyncio.client import Pipeline
 
 from redbox import keys
 from redbox.arguments import text
-from redbox.box.receipts import Receipts
+from redbox.box.put import Puts
 from redbox.errors import PartlyCommitted, TransactionFailed, UsageError
 from redbox.events import Event, Receipt, as_event
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store.codec import EncodedEvent
-from redbox.store.durability import Durability
 from redbox.store.store import Store
 from redbox.store.transaction import Committed, transact
 from redbox.telemetry import current_traceparent
@@ -29,9 +27,6 @@ NOT_IN_A_TRANSACTION: Final = frozenset(
         "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "CLIENT", "SHUTDOWN",
     }
 )  # fmt: skip
-
-Encode = Callable[[Event, str | None], EncodedEvent]
-
 
 OUTSIDE: Final = "a transaction takes events and commands only inside its own 'async with' block"
 
@@ -69,11 +64,11 @@ class Transaction:
     receipt for each event. On a cluster the caller's keys must be in the box's slot: `tx.key("user:42")` names one.
     """
 
-    def __init__(self, store: Store, durability: Durability, encode: Encode, receipts: Receipts) -> None:
+    def __init__(self, store: Store, puts: Puts, durability: str | None) -> None:
         self._store = store
-        self._durability = durability
-        self._encode = encode
-        self._receipts = receipts
+        self._durability = puts.level(durability)
+        self._encode = puts.encode
+        self._receipts = puts.receipts
         self._events: list[tuple[Event, EncodedEvent]] = []
         self._entered = False
         self.redis = Recorder()

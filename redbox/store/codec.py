@@ -29,7 +29,7 @@ from redbox.events import (
     to_ms,
 )
 from redbox.payloads import BYTES, JSON, MSGPACK, TEXT
-from redbox.store.damage import is_history, mend_event, score_ms
+from redbox.store.damage import mend_event, read_history, score_ms
 
 BODY_VERSION: Final = 1
 
@@ -119,6 +119,14 @@ def encode_restored(event: Event, created_at: datetime) -> EncodedEvent:
     encoded = encode_event(event, sys.maxsize, event.metadata)
     options = encoded.options or f"\t\t\t{event.unique_scope}"
     return msgspec.structs.replace(encoded, options=f"{options}\t{to_ms(created_at)}")
+
+
+def put_arguments(events: Iterable[EncodedEvent]) -> list[Any]:
+    """The arguments of the put script after its mode."""
+    arguments: list[Any] = []
+    for event in events:
+        arguments += (event.event_id, event.event_type, event.body, event.content, event.options)
+    return arguments
 
 
 def _options(event: Event) -> str:
@@ -216,7 +224,7 @@ def decode_record(described: list[Any], now: int) -> Record:
     try:
         return _record(*parts, history, now)
     except (ValueError, KeyError, OverflowError):
-        readable = [entry for entry in history if is_history(entry)]
+        readable = [entry for entry in history if read_history(entry)]
         wrong = mend_event(fields, claimed=lease_end is not None)
         told = [f"{', '.join(wrong)} missing or damaged"] if wrong else []
         told += ["a line of its history is damaged"] if len(readable) < len(history) else []
@@ -301,8 +309,10 @@ def phase_of(state: State, tried: int, available_at: int, now: int) -> Phase:
 
 
 def _attempt(entry: bytes) -> Attempt:
-    at, number, outcome, by, error = entry.decode(errors="replace").split("\t", 4)
-    return Attempt(from_ms(int(at)), outcome, by, int(number), error)
+    read = read_history(entry)
+    if read is None:
+        raise ValueError("a damaged entry of the history")
+    return Attempt(from_ms(read.at), read.outcome, read.by, read.number, read.error)
 
 
 def difference(stored: bytes, event: Event, max_payload: int) -> str:

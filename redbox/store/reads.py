@@ -26,6 +26,10 @@ class Reads:
         self.exchange = exchanges.ask
         self._meta = keys.meta(self.box)
 
+    def ensure_open(self) -> None:
+        """Raises UsageError for a new call on a box that is closed or closing."""
+        self.exchanges.ensure_open()
+
     @property
     def where(self) -> str:
         """The server in words, without secrets."""

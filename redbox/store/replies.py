@@ -37,6 +37,13 @@ class Refusal(NamedTuple):
 PutReply = bytes | Refusal
 
 
+def read_put_replies(replies: list[Any]) -> list[PutReply]:
+    """The replies of the put script."""
+    if {*map(type, replies)} == {bytes}:  # most often
+        return replies
+    return [reply if isinstance(reply, bytes) else Refusal(reply[0].decode(), reply[1]) for reply in replies]
+
+
 class ClaimedParts(NamedTuple):
     """One event of a claim's reply."""
 
@@ -61,6 +68,12 @@ class Packed(msgspec.Struct, frozen=True):
     more_in: float | None
     first: int  # the number of the first claim; the others follow
     parts: list[Any]  # CLAIM_PARTS of them for each event
+
+    @classmethod
+    def read(cls, relay: str, lease: int, reply: Sequence[Any]) -> Packed:
+        now, suspect, next_due, first, *parts = reply
+        more_in = None if next_due < 0 else max(0, next_due - now) / 1000
+        return cls(relay, now, lease, suspect == 1, more_in, first, parts)
 
     def __len__(self) -> int:
         return len(self.parts) // CLAIM_PARTS

@@ -56,7 +56,8 @@ def by_work(items: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
         yield step
 
 
-def by_count(items: Iterable[T], count: int = STEP_COUNT) -> Iterator[list[T]]:
+def batches(items: Iterable[T], size: int = STEP_COUNT) -> Iterator[list[T]]:
+    """Items in lists of `size`; the last may be shorter."""
     iterator = iter(items)
-    while step := list(islice(iterator, count)):
-        yield step
+    while batch := list(islice(iterator, size)):
+        yield batch

@@ -6,7 +6,7 @@ steps. Times and leases are in milliseconds, unless a method says seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import repeat
 from typing import Any, Final, Literal, TypedDict, Unpack
 
@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError
 from redbox import keys
 from redbox.errors import DurabilityNotReached
 from redbox.events import Outcome, Record
-from redbox.store.codec import EncodedEvent, decode_record, pairs
+from redbox.store.codec import EncodedEvent, decode_record, pairs, put_arguments
 from redbox.store.connect import Endpoint
 from redbox.store.damage import score_ms
 from redbox.store.durability import SERVER, Durability
@@ -46,9 +46,10 @@ from redbox.store.replies import (
     StatsReply,
     StreamPosition,
     SweepStep,
+    read_put_replies,
 )
 from redbox.store.script_runner import ScriptRunner, flat
-from redbox.store.steps import UNKNOWN, by_count, by_work
+from redbox.store.steps import UNKNOWN, batches, by_work
 from redbox.store.wire.base import BlockingWait
 
 SeenClaim = tuple[str, int | str]  # event id, and its last claim number or "" for any
@@ -84,7 +85,12 @@ class Store(Reads):
         super().__init__(Exchanges(endpoint, keys.check_box_name(box)))
         self.scripts = ScriptRunner(self.exchanges)
 
+    def begin_closing(self) -> None:
+        """Refuses new calls from now on; calls that were accepted before can still finish."""
+        self.exchanges.begin_closing()
+
     async def close(self) -> None:
+        """Waits for exchanges in flight, then closes the connections."""
         await self.exchanges.close()
 
     async def put(
@@ -92,15 +98,16 @@ class Store(Reads):
     ) -> list[PutReply]:
         arguments = [mode, *put_arguments(events)]
         try:
-            return put_replies(await self.scripts.run("put", arguments, durability=durability, repeat=True))
+            return read_put_replies(await self.scripts.run("put", arguments, durability=durability, repeat=True))
         except DurabilityNotReached as error:  # a refused event is refused all the same
             unconfirmed = Refusal("UNCONFIRMED", str(error).encode())
-            replies = put_replies(error.replies)
+            replies = read_put_replies(error.replies)
             return [unconfirmed if reply in (CREATED, EXISTS) else reply for reply in replies]
 
     async def claim(self, *, spread: bool = False, **request: Unpack[ClaimRequest]) -> Packed:
         """`spread`: a sample from the oldest to the newest available event, instead of the oldest."""
-        return _packed(request, await self.scripts.run("claim", _claim_arguments(request, spread=spread)))
+        reply = await self.scripts.run("claim", _claim_arguments(request, spread=spread))
+        return Packed.read(request["relay"], request["lease"], reply)
 
     async def claim_when_hinted(
         self,
@@ -127,7 +134,7 @@ class Store(Reads):
             of_script = failed is reply
             error = self.scripts.error(failed) if of_script else self.exchanges.translate(failed, maybe=False)
             raise error from failed
-        return _packed(request, reply)
+        return Packed.read(request["relay"], request["lease"], reply)
 
     async def cut(self, batch: Batch, relay: str, limit: int, lease: int, size: int, until: int | None) -> None:
         """Claims events for a stream; they become members of its batch."""
@@ -140,7 +147,7 @@ class Store(Reads):
 
     async def renew(self, relay: str, lease: int, claims: Iterable[Fence], *, alone: bool = False) -> list[bytes]:
         replies: list[bytes] = []
-        for step in by_count(claims, RENEW_COUNT):
+        for step in batches(claims, RENEW_COUNT):
             _, *words = await self.scripts.run("renew", (relay, lease, int(alone), *flat(step)))
             replies += words
         return replies
@@ -168,13 +175,13 @@ class Store(Reads):
         return StreamPosition(int(cut), int(settled))
 
     async def reclaim(self, batch: Batch, relay: str, lease: int, ids: Iterable[str]) -> list[bytes]:
-        return await self.scripts.run_in_steps("reclaim", (relay, lease, *batch), by_count((each,) for each in ids))
+        return await self.scripts.run_in_steps("reclaim", (relay, lease, *batch), batches((each,) for each in ids))
 
     async def retry(
         self, relay: str, items: Iterable[tuple[str, int, int, int, str]], durability: Durability = SERVER
     ) -> list[bytes]:
         """Each item: event id, claim number, delay, 1 to excuse the attempt, error."""
-        return await self.scripts.run_in_steps("retry", (relay,), by_count(items), durability)
+        return await self.scripts.run_in_steps("retry", (relay,), batches(items), durability)
 
     async def kill(
         self,
@@ -187,7 +194,7 @@ class Store(Reads):
         durability: Durability = SERVER,
     ) -> list[bytes]:
         """Each item: event id, claim number or "" for any, error."""
-        return await self.scripts.run_in_steps("kill", (relay, who, why, int(drop)), by_count(items), durability)
+        return await self.scripts.run_in_steps("kill", (relay, who, why, int(drop)), batches(items), durability)
 
     async def release(
         self,
@@ -200,7 +207,7 @@ class Store(Reads):
         durability: Durability = SERVER,
     ) -> list[bytes]:
         head = (relay, who, why, "" if delay is None else delay)
-        return await self.scripts.run_in_steps("release", head, by_count(claims), durability)
+        return await self.scripts.run_in_steps("release", head, batches(claims), durability)
 
     async def reap(self, *, limit: int, delay: int) -> Reaped:
         more, *ids = await self.scripts.run("reap", (limit, delay))
@@ -219,19 +226,19 @@ class Store(Reads):
         durability: Durability = SERVER,
     ) -> list[ReplayReply]:
         head = (int(reset), available, int(force), int(dry), who, why)
-        replies = await self.scripts.run_in_steps("replay", head, by_count(items), durability)
+        replies = await self.scripts.run_in_steps("replay", head, batches(items), durability)
         return [ReplayReply(Outcome(word.decode()), b"".join(detail).decode()) for word, *detail in replies]
 
     async def reschedule(self, ids: Iterable[str], *, available: str, who: str, why: str) -> list[bytes]:
-        return await self.scripts.run_in_steps("reschedule", (available, who, why), by_count((each,) for each in ids))
+        return await self.scripts.run_in_steps("reschedule", (available, who, why), batches((each,) for each in ids))
 
     async def drop(self, items: Iterable[SeenClaim], *, who: str, why: str, heads: bool = True) -> list[bytes]:
         """`heads=False` leaves dead events that block their lines."""
-        return await self.scripts.run_in_steps("drop", (who, why, int(heads)), by_count(items))
+        return await self.scripts.run_in_steps("drop", (who, why, int(heads)), batches(items))
 
     async def mark_event(self, field: Mark, items: Iterable[tuple[str, int, str]]) -> list[bytes]:
         """Each item: event id, claim number, value of the field."""
-        return await self.scripts.run_in_steps("mark_event", (field,), by_count(items, MARK_COUNT), repeat=True)
+        return await self.scripts.run_in_steps("mark_event", (field,), batches(items, MARK_COUNT), repeat=True)
 
     async def write_log(
         self, action: str, *, who: str, why: str, count: int, ids: Iterable[str] = (), detail: str = "", token: str = ""
@@ -344,7 +351,7 @@ class Store(Reads):
 
     async def read_states(self, ids: Iterable[str]) -> list[EventState]:
         """Events without their bodies; ids without an event are left out."""
-        replies = await self.scripts.run_in_steps("read_states", (), by_count((each,) for each in ids), repeat=True)
+        replies = await self.scripts.run_in_steps("read_states", (), batches((each,) for each in ids), repeat=True)
         return [
             EventState(event_id.decode(), as_fields(fields), index.decode(), float(score), history)
             for event_id, fields, index, score, history in replies
@@ -365,21 +372,6 @@ class Store(Reads):
         ]
 
 
-def put_arguments(events: Iterable[EncodedEvent]) -> list[Any]:
-    """The arguments of the put script after its mode."""
-    arguments: list[Any] = []
-    for event in events:
-        arguments += (event.event_id, event.event_type, event.body, event.content, event.options)
-    return arguments
-
-
-def put_replies(replies: list[Any]) -> list[PutReply]:
-    """The replies of the put script."""
-    if {*map(type, replies)} == {bytes}:  # most often
-        return replies
-    return [reply if isinstance(reply, bytes) else Refusal(reply[0].decode(), reply[1]) for reply in replies]
-
-
 def _claim_arguments(request: ClaimRequest, *, spread: bool) -> tuple[Any, ...]:
     return (
         request["relay"],
@@ -393,12 +385,6 @@ def _claim_arguments(request: ClaimRequest, *, spread: bool) -> tuple[Any, ...]:
         request["beside"],
         int(spread),
     )
-
-
-def _packed(request: ClaimRequest, reply: Sequence[Any]) -> Packed:
-    now, suspect, next_due, first, *parts = reply
-    more_in = None if next_due < 0 else max(0, next_due - now) / 1000
-    return Packed(request["relay"], now, request["lease"], suspect == 1, more_in, first, parts)
 
 
 def _filters(filters: Filters) -> tuple[Any, ...]:

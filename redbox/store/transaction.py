@@ -20,10 +20,10 @@ from redbox.errors import (
     StoreUnavailable,
     TransactionFailed,
 )
-from redbox.store.codec import EncodedEvent
+from redbox.store.codec import EncodedEvent, put_arguments
 from redbox.store.durability import Durability
-from redbox.store.replies import CREATED, EXISTS, PutReply
-from redbox.store.store import Store, put_arguments, put_replies
+from redbox.store.replies import CREATED, EXISTS, PutReply, read_put_replies
+from redbox.store.store import Store
 from redbox.store.wire.base import Command, redirection
 
 TURNS: Final = 20  # attempts
@@ -80,7 +80,7 @@ async def transact(
                     raise store.scripts.error(checked) from checked
                 if any(reply not in (CREATED, EXISTS) for reply in checked):
                     await talk([("UNWATCH",)])
-                    return NotCommitted(put_replies(checked))
+                    return NotCommitted(read_put_replies(checked))
                 sent = True
                 replies = await talk(writing)
         except (RedisError, OSError) as error:
@@ -101,7 +101,7 @@ async def transact(
         )
         if shortfall:
             raise DurabilityNotReached(f"the transaction was committed, but {durability.name} {shortfall}")
-        return Committed(put_replies(outcome[-1]) if events else [], outcome[: len(commands)])
+        return Committed(read_put_replies(outcome[-1]) if events else [], outcome[: len(commands)])
     if met is not None:
         raise store.exchanges.translate(met, maybe=False) from met
     raise TransactionFailed(f"the transaction met others {TURNS} times in a row and gave up; nothing was written")

@@ -33,7 +33,7 @@ UNIQUENESS = ("tests/contract/test_uniqueness.py", *IN_MEMORY)
 STORE = ("tests/contract/test_store.py", *IN_MEMORY)
 DAMAGE = ("tests/contract/test_damage.py", *IN_MEMORY)
 STEPS = ("tests/unit/test_steps.py",)
-LANE = ("tests/integration/test_coalescer.py", *IN_MEMORY)
+COALESCER = ("tests/integration/test_coalescer.py", *IN_MEMORY)
 # With real servers:
 DURABILITY = ("tests/integration/test_durability.py",)
 FAULTS = "tests/integration/test_server_faults.py"
@@ -209,14 +209,14 @@ PYTHON_MUTANTS = [
     # settling through the box
     Mutant("settled for several relays, answered in another order", "redbox/box/claims.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
     Mutant("a renewal answers for its neighbour", "redbox/store/store.py", "            _, *words = await self.scripts.run(\"renew\"", "            *words, _ = await self.scripts.run(\"renew\"", LEASES),
-    Mutant("operators need no name", "redbox/box/operate.py", "        self._named(who)\n        replies: ", "        replies: ", OPERATIONS),
+    Mutant("operators need no name", "redbox/box/operate.py", "        self._check(who)\n        replies: ", "        replies: ", OPERATIONS),
     # coalesced puts
-    Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", LANE),
-    Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", LANE),
-    Mutant("a call is not bounded in bytes", "redbox/box/coalescer.py", "(size > STEP_BYTES or work > WORK)", "work > WORK", LANE),
-    Mutant("a put that was cancelled in time is sent", "redbox/box/coalescer.py", "            if not answer.done():  # cancelled", "            if True:  # cancelled", LANE),
-    Mutant("later puts go first", "redbox/box/coalescer.py", "self._queue.append((event, answer))", "self._queue.appendleft((event, answer))", LANE),
-    Mutant("callers share one exception", "redbox/box/coalescer.py", "own = copy.copy(error)", "own = error", LANE),
+    Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
+    Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),
+    Mutant("a call is not bounded in bytes", "redbox/box/coalescer.py", "(size > STEP_BYTES or work > WORK)", "work > WORK", COALESCER),
+    Mutant("a put that was cancelled in time is sent", "redbox/box/coalescer.py", "            if not answer.done():  # cancelled", "            if True:  # cancelled", COALESCER),
+    Mutant("later puts go first", "redbox/box/coalescer.py", "self._queue.append((event, answer))", "self._queue.appendleft((event, answer))", COALESCER),
+    Mutant("callers share one exception", "redbox/box/coalescer.py", "own = copy.copy(error)", "own = error", COALESCER),
     # durability, on servers with replicas and a disk
     Mutant("every durability is reached", "redbox/store/durability.py", "return (reply[0] if isinstance(reply, list) else int(reply)) >= self.wanted", "return True", DURABILITY),
     Mutant("one replica fewer will do", "redbox/store/durability.py", "patience), durability.replicas)", "patience), durability.replicas - 1)", DURABILITY),
@@ -227,7 +227,7 @@ PYTHON_MUTANTS = [
     Mutant("a transaction needs no confirmation", "redbox/store/transaction.py", "        if shortfall:", "        if False:", TRANSACTION),
     # faults of connections and servers
     Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True))", "durability=durability))", (FAULTS, "-k", "put_whose")),
-    Mutant("a claim is repeated", "redbox/store/store.py", "_claim_arguments(request, spread=spread)))", "_claim_arguments(request, spread=spread), repeat=True))", (FAULTS, "-k", "claim_whose")),
+    Mutant("a claim is repeated", "redbox/store/store.py", "_claim_arguments(request, spread=spread))", "_claim_arguments(request, spread=spread), repeat=True)", (FAULTS, "-k", "claim_whose")),
     Mutant("an ack is repeated", "redbox/store/store.py", '"ack", head, by_work(weighed), durability)', '"ack", head, by_work(weighed), durability, repeat=True)', (FAULTS, "-k", "ack_whose")),
     Mutant("a flushed script is an error", "redbox/store/script_runner.py", "for evaluate in (by_sha, by_text):", "for evaluate in (by_sha, by_sha):", (FAULTS, "-k", "script_flush")),
     Mutant("a put that may have arrived says that it did not", "redbox/store/exchanges.py", "maybe=writes and sent)", "maybe=False)", (FAULTS, "-k", "put_whose")),
@@ -241,7 +241,7 @@ PYTHON_MUTANTS = [
     Mutant("a busy server ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply,", "= (StoreFull, UnexpectedReply,", STORE_ERRORS),
     Mutant("an unknown error ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply,", "= (StoreUnavailable, StoreFull,", STORE_ERRORS),
     Mutant("a refused wait is repeated at once", "redbox/store/store.py", "if failed is not None and (", "if isinstance(reply, Exception) and (", ERROR_REPLIES),
-    Mutant("a lane outlives its event loop", "redbox/box/box.py", "if lane is None or lane.loop is not asyncio.get_running_loop():", "if lane is None:", LOOPS),
+    Mutant("a coalescer outlives its event loop", "redbox/box/put.py", "if coalescer is None or coalescer.loop is not asyncio.get_running_loop():", "if coalescer is None:", LOOPS),
     Mutant("claims what it cannot settle", "redbox/box/claims.py", "        await self._store.scripts.confirmations.of(self._durability)  # nothing", "        # nothing", DURABILITY),
     Mutant("a frozen sentinel uses up the time to connect", "redbox/store/connect.py", ", preparing=len(hosts) * limit", "", FROZEN),
     Mutant("the wait for a pool's connection is cut short", "redbox/store/connect.py", "math.inf if pool.timeout is None else pool.timeout", "0.0", FROZEN),

@@ -15,7 +15,7 @@ import pytest
 import redis.asyncio
 
 from redbox import Box, Event, Phase, Relay, UsageError, keys
-from redbox.box import bulk
+from redbox.box import sweep as sweeping
 from redbox.box.reports import Swept
 from redbox.errors import StoreUnavailable
 from redbox.relay import services
@@ -204,7 +204,7 @@ async def test_sweeper(redbox_box: Box):
 @pytest.mark.req("MQ-5")
 async def test_the_sweeper_keeps_up_with_what_is_published(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
     """In steps that are bounded, and the sooner again, the more there was to remove."""
-    monkeypatch.setattr(bulk, "SWEEP_COUNT", 10)
+    monkeypatch.setattr(sweeping, "SWEEP_COUNT", 10)
     monkeypatch.setattr(services, "SWEEP_AIM", 1)
     await redbox_box.operate.configure(keep_published_count=5, who="ada", why="a test")
     sweep, steps = redbox_box._store.sweep, []

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from redbox.box.bulk import batches, check_rate
 from redbox.box.operate import operator_name
-from redbox.box.receipts import chunks
+from redbox.box.replay import check_rate
 from redbox.errors import UsageError
 from redbox.events import Event, stored_event
 from redbox.pipeline.archive.files import read_archive
@@ -27,6 +26,7 @@ from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import map_arrow
 from redbox.store.codec import encode_restored
 from redbox.store.replies import CREATED, EXISTS
+from redbox.store.steps import batches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -199,10 +199,8 @@ def _restored(connection: Connection, rows: list[Row]) -> dict[str, str]:
             encoded.append((row["event_id"], encode_restored(_event(row), row["created_at"])))
         else:
             words[row["event_id"]] = "SUPERSEDED"
-    for chunk in chunks(encoded):
-        replies = connection.run(connection.store.put, "each", [arguments for _, arguments in chunk])
-        for (event_id, _), reply in zip(chunk, replies, strict=True):
-            words[event_id] = "restored" if reply == CREATED else "NOTTERMINAL" if reply == EXISTS else "REFUSED"
+    for event_id, reply in connection.put(encoded):
+        words[event_id] = "restored" if reply == CREATED else "NOTTERMINAL" if reply == EXISTS else "REFUSED"
     return words
 
 

@@ -9,6 +9,7 @@ from redbox.errors import StreamLost
 from redbox.pipeline.source.connection import Connection
 from redbox.pipeline.source.rows import STATE_OF, Found, Rows
 from redbox.settings import BATCH_BYTES
+from redbox.store.damage import read_history
 from redbox.store.replies import Fence, Fields, StoredEvent
 
 FIRST_STEP: Final = 8  # of bodies whose size is not known
@@ -110,7 +111,8 @@ class Fetch:
         again = picked.get(event.event_id)
         if again is None or again.index != event.index or self._is_new(again.index, again.fields):
             return None
-        if again.index in _PENDING and again.history and int(again.history[-1].partition(b"\t")[0]) > self._moment:
+        latest = read_history(again.history[-1]) if again.index in _PENDING and again.history else None
+        if latest is not None and latest.at > self._moment:
             return None
         again.body = event.body
         return again

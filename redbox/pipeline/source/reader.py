@@ -11,12 +11,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from redbox import keys
-from redbox.box.bulk import batches
 from redbox.events import State
 from redbox.pipeline.source.connection import Connection, connected, without_gc
 from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import LOOK, RANGES_AT_ONCE, SLICE, ReadOptions
 from redbox.pipeline.source.rows import STATE_OF, Rows
+from redbox.store.steps import batches
 
 Place = tuple[str, str]  # score and id
 START: Final[Place] = ("", "")

@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from redbox.box.receipts import Receipts, chunks
+from redbox.box.receipts import Receipts
 from redbox.errors import BoxFull, Conflict, IdReused, InvalidEvent, Refused, UsageError
 from redbox.pipeline.rejects import Rejects, check_path
 from redbox.pipeline.source.connection import Connection, connected, without_gc
@@ -163,10 +163,7 @@ class _Writing:
     def put(self, rows: Rows) -> None:
         numbers, encoded = self._valid(rows)
         self.done.size = self._maker.size
-        replies: list[PutReply] = []
-        store = self._connection.store
-        for chunk in chunks(encoded):
-            replies += self._connection.run(store.put, "each", [arguments for _, arguments in chunk], self._level)
+        replies = [reply for _, reply in self._connection.put(encoded, self._level)]
         created = replies.count(CREATED)
         self.done.put += created
         if created < len(numbers):

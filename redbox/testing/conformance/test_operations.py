@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, BoxPaused, Event, Outcome, Phase, State, keys
-from redbox.box import bulk
+from redbox.box import inspect, replay
 from redbox.errors import UsageError
 from redbox.store import reads
 from redbox.testing import advance, check_invariants
@@ -248,7 +248,7 @@ async def test_pages_go_over_all_states(box: Box, limit: int):
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize("look", [1, 3, 1000])
 async def test_pages_are_filled_although_a_filter_leaves_much_out(box: Box, monkeypatch: pytest.MonkeyPatch, look: int):
-    monkeypatch.setattr(bulk, "PAGE_LOOK", look)  # so many are looked at in one step
+    monkeypatch.setattr(inspect, "PAGE_LOOK", look)  # so many are looked at in one step
     await box.put_many([Event("a" if n % 5 == 0 else "b", event_id=f"e{n:02}") for n in range(22)])
     await box.operate.kill([f"e{n:02}" for n in range(22)], **ADA)
     assert await paged(box, 2, event_type="a", state="DEAD") == [["e00", "e05"], ["e10", "e15"], ["e20"]]
@@ -330,7 +330,7 @@ async def test_listing_is_bounded_in_bytes_and_still_complete(box: Box, monkeypa
 
     monkeypatch.setattr(box._store, "page", counting)
     for size, counts in ((2500, [2, 2, 2, 1]), (1, [1] * 7), (10_000, [7])):
-        monkeypatch.setattr(bulk, "STEP_BYTES", size)
+        monkeypatch.setattr(inspect, "STEP_BYTES", size)
         asked.clear()
         assert [record.event_id for record in (await box.page(limit=7, state="PENDING")).records] == ids
         assert asked == counts
@@ -356,7 +356,7 @@ async def test_a_listing_by_a_hostile_filter_is_made_in_short_steps_and_still_co
         return await send(index, **arguments)
 
     monkeypatch.setattr(box._store, "page", counting)
-    monkeypatch.setattr(bulk, "PAGE_LOOK", 40)
+    monkeypatch.setattr(inspect, "PAGE_LOOK", 40)
     assert [record.event_id for record in (await box.page(state="DEAD", **filters)).records] == ["wanted"]
     assert len(asked) > 2
     assert (await box.replay(**filters)).replayed == 1
@@ -524,7 +524,8 @@ async def test_replay_by_time(box: Box):
 async def test_replay_all_in_bounded_steps(
     box: Box, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], state: str
 ):
-    monkeypatch.setattr(bulk, "BATCH_COUNT", 3)
+    monkeypatch.setattr(inspect, "BATCH_COUNT", 3)
+    monkeypatch.setattr(replay, "BATCH_COUNT", 3)
     ids = await make(box, *named(*(f"e{n}" for n in range(8))))
     told: list[int] = []
     report = await box.replay(state=state, progress=told.append)
@@ -622,7 +623,8 @@ async def test_a_replay_ends_with_what_was_there_when_it_started(box: Box):
 
 @pytest.mark.req("RO-2")
 async def test_a_replay_beside_relays_that_kill_at_once_ends(box: Box, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bulk, "BATCH_COUNT", 2)
+    monkeypatch.setattr(inspect, "BATCH_COUNT", 2)
+    monkeypatch.setattr(replay, "BATCH_COUNT", 2)
     await bury(box, *named(*(f"e{n}" for n in range(6))))
     await advance(box, seconds=1)
     send, killed = box._store.replay, 0
@@ -643,7 +645,8 @@ async def test_a_replay_beside_relays_that_kill_at_once_ends(box: Box, monkeypat
 async def test_what_dies_again_in_the_millisecond_of_the_start_is_not_replayed_again(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(bulk, "BATCH_COUNT", 2)
+    monkeypatch.setattr(inspect, "BATCH_COUNT", 2)
+    monkeypatch.setattr(replay, "BATCH_COUNT", 2)
     await bury(box, *named(*(f"e{n}" for n in range(6))))
     await advance(box, seconds=1)
     send, start, killed = box._store.replay, await box._store.time(), 0
