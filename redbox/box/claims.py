@@ -1,4 +1,4 @@
-"""The transitions that a relay makes: claim, and every way to settle a claim, each fenced."""
+"""Claims events, and settles claims. Every settlement is fenced: it changes nothing if the claim is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("redbox")
 
 ABOUT_LENGTH: Final = 16_384
 ABOUT_FIELDS: Final = 32
-MOST: Final = 2**53  # whole numbers that Lua tells apart
+MOST: Final = 2**53  # the largest whole number that is exact in Lua
 
 Reason = str | BaseException
 Send = Callable[[str, list[Claim]], Awaitable[list[bytes]]]
@@ -89,7 +89,7 @@ class Claims:
         for each in zip(*[iter(packed.parts)] * CLAIM_PARTS, strict=True):
             try:
                 claims.append(decode_claim(each, relay, number, now, lease, suspect))
-            except Exception as error:  # whatever is wrong with one event, the others are claimed
+            except Exception as error:  # one bad event must not lose the other claims
                 await self._set_aside(relay, ClaimedParts(*each), number, error)
             number += 1
         return claims
@@ -101,9 +101,9 @@ class Claims:
         check_relay(relay)
         if not isinstance(about, Mapping):
             raise UsageError("about must be a mapping of strings")
-        told = [(text("about", name), text("about", value)) for name, value in about.items()]
-        # Everyone who asks for stats reads it.
-        if len(told) > ABOUT_FIELDS or sum(len(part) for pair in told for part in pair) > ABOUT_LENGTH:
+        fields = [(text("about", name), text("about", value)) for name, value in about.items()]
+        # Every call of stats reads them.
+        if len(fields) > ABOUT_FIELDS or sum(len(part) for pair in fields for part in pair) > ABOUT_LENGTH:
             raise UsageError(f"about must have at most {ABOUT_FIELDS} fields and {ABOUT_LENGTH:,} characters in all")
         return await self._store.beat(
             relay,
@@ -111,11 +111,11 @@ class Claims:
             fresh=duration_ms(fresh, "fresh"),
             forget=duration_ms(FORGET_RELAY, "forget"),
             leaving=flag("leaving", leaving),
-            fields=told,
+            fields=fields,
         )
 
     async def _set_aside(self, relay: str, parts: ClaimedParts, number: int, error: Exception) -> None:
-        """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
+        """Settles an event that cannot be read: one of a newer redbox is released, a damaged one has failed."""
         event_id, exhausted = parts.event_id.decode(errors="replace"), parts.exhausted == 1
         delay = int(UNREADABLE_DELAY * 1000)
         logger.error("claimed, but set aside: event %s: %s", event_id, error)
@@ -126,8 +126,8 @@ class Claims:
                 await self._store.kill(relay, [(event_id, number, error_text(error))])
             else:
                 await self._store.retry(relay, [(event_id, number, delay, 0, error_text(error))])
-        except StoreError as trouble:  # it comes back when its lease ends; the others are claimed all the same
-            logger.warning("event %s could not be set aside: %s", event_id, trouble)
+        except StoreError as failure:  # it returns to PENDING when its lease expires
+            logger.warning("event %s could not be set aside: %s", event_id, failure)
 
     async def renew(
         self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE, alone: bool = False
@@ -165,13 +165,13 @@ class Claims:
             _per_claim(error, held, "error"),
             strict=True,
         )
-        told = {
+        details = {
             id(claim): (duration_ms(d, "delay"), int(flag("excuse", x)), error_text(e)) for claim, d, x, e in per_claim
         }
 
         async def send(relay: str, batch: list[Claim]) -> Any:
             return await self._store.retry(
-                relay, [(*_fence(claim), *told[id(claim)]) for claim in batch], self._durability
+                relay, [(*_fence(claim), *details[id(claim)]) for claim in batch], self._durability
             )
 
         return await self._settle(held, send)
@@ -181,11 +181,11 @@ class Claims:
     ) -> list[bool]:
         flag("drop", drop)
         held = _claims(claims)
-        told = {id(claim): error_text(text)
+        reasons = {id(claim): error_text(text)
                 for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
 
         async def send(relay: str, batch: list[Claim]) -> Any:
-            items = [(*_fence(claim), told[id(claim)]) for claim in batch]
+            items = [(*_fence(claim), reasons[id(claim)]) for claim in batch]
             return await self._store.kill(relay, items, drop=drop, durability=self._durability)
 
         return await self._settle(held, send)
@@ -212,7 +212,7 @@ class Claims:
         return ids
 
     async def _settle(self, claims: Claim | Iterable[Claim], send: Send) -> list[bool]:
-        """Sends claims in batches of one relay each; the results come in the order of the claims."""
+        """Settles claims in batches of one relay each; returns the results in the order of the claims."""
         self._store.ensure_open()
         held = _claims(claims)
         if len(held) <= BATCH_COUNT and len({claim.claimed_by for claim in held}) == 1:  # a relay settles its own

@@ -1,8 +1,8 @@
-"""Coalesces concurrent puts: everything put in one turn of the event loop goes to the server in a call or two.
+"""Coalesces concurrent puts: all puts of one turn of the event loop are sent in one or two calls.
 
-Two calls may be under way, so that the server works on one while this process prepares the other. Events with an
-ordering key or other options go in a call that is alone: their order is the order on the server, also when a connection
-breaks and the call is repeated.
+Two calls may be in flight, so that the server works on one while this process prepares the other. Events with an
+ordering key or other options are sent while no other call is in flight: so their order is the order on the server, even
+when a connection breaks and the call is repeated.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from redbox.store.store import Store
 
 Batch = list[tuple[EncodedEvent, asyncio.Future[PutReply]]]
 
-AT_ONCE: Final = 2  # calls under way
-HALVED: Final = 50  # from twice as many on, what waits is sent in halves
-SILENCE: Final = 0.3  # seconds; a call that failed after this long speaks for the puts queued behind it
+AT_ONCE: Final = 2  # calls in flight
+HALVED: Final = 50  # a queue of at least twice as many is sent in halves
+SILENCE: Final = 0.3  # seconds; a call that fails after this time fails the puts queued behind it too
 
 
 class Coalescer:
@@ -37,8 +37,8 @@ class Coalescer:
         self._durability = durability
         self._queue: deque[tuple[EncodedEvent, asyncio.Future[PutReply]]] = deque()
         self._calls: set[asyncio.Task[None]] = set()
-        self._alone = False  # what is under way must not be joined
-        self._soon = False  # the queue will be looked at when this turn ends
+        self._alone = False  # no second call may be sent beside the one in flight
+        self._soon = False  # `_begin` is scheduled for the end of this turn
 
     async def put(self, event: EncodedEvent) -> PutReply:
         """The script's reply for this event. Cancelling it does not affect others; the event may have been put."""
@@ -51,16 +51,16 @@ class Coalescer:
 
     @property
     def busy(self) -> bool:
-        """Whether puts wait for their answer on an event loop that can still give it."""
+        """Whether puts are unanswered on an event loop that still runs."""
         return bool(self._queue or self._calls) and not self.loop.is_closed()
 
     async def drain(self) -> None:
-        """Waits until everything that was put is answered."""
+        """Waits until every put is answered."""
         while self._queue or self._calls:
             await (asyncio.wait(self._calls) if self._calls else asyncio.sleep(0))
 
     def _begin(self) -> None:
-        """Sends what waits, as far as it may be under way."""
+        """Sends queued events, as far as calls may be in flight."""
         self._soon = False
         while self._queue and len(self._calls) < AT_ONCE and not self._alone:
             alone = any(event.options for event, _ in self._queue)
@@ -82,11 +82,11 @@ class Coalescer:
             _fail(batch, error)
             if isinstance(error, StoreUnavailable) and self.loop.time() - began >= SILENCE:
                 self._fail_queue(error)
-        except GeneratorExit:  # its event loop was closed: nobody waits any more
+        except GeneratorExit:  # its event loop was closed: no caller waits any more
             raise
-        except BaseException as error:  # the loop is closing, or a defect: nobody may be left waiting
-            what = error if isinstance(error, Exception) else RedboxError("the put was cancelled")
-            _fail([*batch, *self._queue], what)
+        except BaseException as error:  # the loop is closing, or a defect: every caller must get an answer
+            failure = error if isinstance(error, Exception) else RedboxError("the put was cancelled")
+            _fail([*batch, *self._queue], failure)
             self._queue.clear()
             raise
         else:
@@ -95,7 +95,7 @@ class Coalescer:
                     answer.set_result(reply)
 
     def _fail_queue(self, error: StoreUnavailable) -> None:
-        """The store was silent for long: the puts behind do not wait for it once more, one batch after the other."""
+        """Fails queued puts after a long silence of the store, so that they do not wait for it batch by batch."""
         queued, self._queue = list(self._queue), deque()
         _fail(queued, StoreUnavailable(str(error).removesuffix(MAYBE).removesuffix(NOTHING_SENT) + NOTHING_SENT))
 

@@ -1,4 +1,4 @@
-"""From the put script's replies to receipts, or to the errors that they mean."""
+"""Turns the replies of the put script into receipts, or into the errors that they mean."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS: dict[type[Refused], str] = {Conflict: "conflict", IdReused: "id_reused",
 
 
 class Receipts:
-    """Reads the replies for one box."""
+    """Makes the receipts of one box."""
 
     def __init__(self, box: str, max_payload: int) -> None:
         self._box = box
@@ -47,7 +47,7 @@ class Receipts:
         raise StoreError(f"the server answered {word!r} to a put, which this redbox does not know")
 
     def raise_refusal(self, events: list[Event], replies: Sequence[PutReply], level: Durability) -> None:
-        """In all-or-nothing, one refusal refuses the whole batch."""
+        """Raises BatchRefused if one event of an all-or-nothing batch was refused."""
         for index, (event, reply) in enumerate(zip(events, replies, strict=True)):
             try:
                 if reply != SKIPPED:
@@ -57,21 +57,21 @@ class Receipts:
 
 
 def refused(event: Event, refusal: Refused, level: Durability) -> Receipt:
-    """The receipt of an event that was refused, for a caller who asked not to raise."""
+    """The receipt of a refused event, for a caller that asked not to raise."""
     holder = refusal.holder if isinstance(refusal, Conflict) else None
     return Receipt(event.event_id, False, level.name, _KINDS.get(type(refusal), "refused"), str(refusal), holder)
 
 
 def chunks(encoded: list[tuple[T, EncodedEvent]]) -> list[list[tuple[T, EncodedEvent]]]:
-    """A batch in pieces that one script call may take, in work and bytes."""
-    pieces: list[list[tuple[T, EncodedEvent]]] = []
+    """A batch in chunks that one script call may take, bounded in work and bytes."""
+    cut: list[list[tuple[T, EncodedEvent]]] = []
     size = total = 0
     for item in encoded:
         event = item[1]
         length, work = len(event.body), put_work(event)
-        if not pieces or total + work > WORK or size + length > STEP_BYTES:
-            pieces.append([])
+        if not cut or total + work > WORK or size + length > STEP_BYTES:
+            cut.append([])
             size = total = 0
-        pieces[-1].append(item)
+        cut[-1].append(item)
         size, total = size + length, total + work
-    return pieces
+    return cut

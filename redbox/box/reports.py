@@ -1,4 +1,4 @@
-"""What bulk operations and inspection report."""
+"""The reports of bulk operations and of inspection."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct):
-    """What a replay did: how many events matched, how many went back to PENDING, and why the others did not. In a dry
-    run nothing is replayed; `refused` tells which would not be."""
+    """The result of a replay: how many events matched, how many were returned to PENDING, and why the others were not.
+    In a dry run nothing is replayed; `refused` lists the events that would be refused."""
 
     matched: int = 0
     replayed: int = 0
@@ -50,7 +50,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A relay as it described itself in its last heartbeat, so long ago."""
+    """A relay as it described itself in its last heartbeat; `seen` is how long ago that was."""
 
     name: str
     seen: timedelta
@@ -70,14 +70,13 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """A box at one moment: counts by phase, ages, and lifetime totals. The six phases add up to all events.
 
     `waiting` of them are behind the head of their ordering line, where no relay can take them yet; they are counted
-    in their phase too, and `waiting_due` of them are AVAILABLE. `overdue` are claims whose lease has ended and that
-    nobody has reaped. `oldest_available` is how long the longest due event that can be claimed has been waiting.
-    `totals` count since the box exists; of
-    removed events, `swept` are those past their retention, or deleted on success, and `dropped` those that an
-    operator, a drop policy or the archive removed. `relays` are those heard of within a day, the latest first, at
-    most 100. `lost` are ids that a claim or a reap found without a complete event, and that are never delivered;
-    `lost_ids` are the first 10 of them. `unreadable` names heartbeats, totals and settings that are malformed; they are
-    left out, or the default stands in their place.
+    in their phase too, and `waiting_due` of them are AVAILABLE. `overdue` are claims whose lease has expired and that
+    were not reaped. `oldest_available` is how long the longest due event that can be claimed has been waiting.
+    `totals` count since the box exists; of removed events, `swept` are those past their retention, or deleted on
+    success, and `dropped` those that an operator, a drop policy or the archive removed. `relays` are those with a
+    heartbeat within a day, the latest first, at most 100. `lost` are ids that a claim or a reap found without a
+    complete event, and that are never delivered; `lost_ids` are the first 10 of them. `unreadable` names heartbeats,
+    totals and settings that are malformed; they are left out, or replaced by the default.
     """
 
     box: str

@@ -1,4 +1,4 @@
-"""Which events: by state, type, key, error text and time, as a listing or a bulk operation asks for them."""
+"""Selects events by state, type, key, error text and time, for listings and bulk operations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
-    claims: int | None = None  # highest claim number: what was claimed later is left out
+    claims: int | None = None  # highest claim number: events that were claimed later are left out
 
     @property
     def indexes(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from redbox.store.store import Store
 from redbox.store.transaction import Committed, transact
 from redbox.telemetry import current_traceparent
 
-#: Commands that end a transaction, change what the connection is, or take it over.
+#: Commands that end a transaction, change the state of the connection, or take it over.
 NOT_IN_A_TRANSACTION: Final = frozenset(
     {
         "WATCH", "UNWATCH", "MULTI", "EXEC", "DISCARD", "SELECT", "SWAPDB", "RESET", "QUIT", "HELLO", "AUTH",
@@ -47,13 +47,13 @@ class Recorder(Pipeline):
         raise UsageError("do not await tx.redis: it only queues; the replies are in tx.results after the block")
 
     def watch(self, *names: Any) -> Any:  # noqa: ARG002  # redis-py's signature
-        raise UsageError("tx.redis only queues plain commands; watching is the transaction's own affair")
+        raise UsageError("tx.redis only queues plain commands; the transaction itself watches keys")
 
     async def execute(self, raise_on_error: bool = True) -> Any:  # noqa: ARG002  # redis-py's signature
         raise UsageError("tx.redis only queues; everything is sent when the block ends, its replies are tx.results")
 
     async def immediate_execute_command(self, *args: Any, **options: Any) -> Any:  # noqa: ARG002  # same
-        raise UsageError(f"tx.redis only queues plain commands; {args[0]} is the transaction's own affair")
+        raise UsageError(f"tx.redis only queues plain commands; {args[0]} is not one of them")
 
 
 class Transaction:

@@ -1,4 +1,4 @@
-"""From a URL, or a client the application already has, to a wire. Nothing here does I/O before `open`."""
+"""Turns a URL, or a client of the application, into a wire. Nothing here does I/O before `open`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REMOTE: Final = (
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a box is, in words without secrets, and how to get there."""
+    """The server of a box: its description without secrets, and how to open a wire to it."""
 
     description: str
     open: Callable[[], Awaitable[Wire]]
@@ -44,7 +44,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def describe(url: str) -> str:
-    """The URL without its secrets; one that cannot be right is not repeated."""
+    """The URL without its secrets; an invalid one is not repeated."""
     try:
         return from_url(url).description
     except (RedboxError, OSError):  # such as a working directory that was removed
@@ -52,7 +52,7 @@ def describe(url: str) -> str:
 
 
 def _scheme(url: str) -> tuple[str, str]:
-    """The scheme, and what follows its colon."""
+    """The scheme, and the text after its colon."""
     scheme, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
     if scheme not in _LOCAL and not (scheme in _REMOTE and rest.startswith("//")):
         raise InvalidURL(f"this is not a store URL; use one of {', '.join(SCHEMES)}")
@@ -62,7 +62,7 @@ def _scheme(url: str) -> tuple[str, str]:
 
 
 def from_url(url: str) -> Endpoint:
-    """The endpoint that a URL names; a URL that cannot be right is refused here."""
+    """The endpoint that a URL names; raises InvalidURL."""
     scheme, rest = _scheme(url)
     if scheme == "embedded":
         return _embedded(rest.removeprefix("//"))
@@ -132,7 +132,7 @@ def _single(url: str, parts: SplitResult) -> Endpoint:
         read_host(parts.netloc.rpartition("@")[2], 6379, _WHAT)
         _database(parts.path.removeprefix("/"))  # redis-py takes 0 for anything that is not a number
     options: dict[str, Any] = {"retry": _no_retry(), "decode_responses": False}
-    check = Redis.from_url(url, **options)  # so that a wrong URL fails here and not at the first put
+    check = Redis.from_url(url, **options)  # so that an invalid URL fails here and not at the first put
     check.connection_pool.make_connection()
     _check_encoder(check)
 
@@ -174,7 +174,7 @@ def _options(query: str) -> dict[str, Any]:
     """Options after the `?`, by redis-py's names and with its types."""
     options: dict[str, Any] = dict(parse_url(f"redis://localhost?{query}"))
     options.pop("host", None)
-    Redis(**options).connection_pool.make_connection()  # so that a wrong one fails here
+    Redis(**options).connection_pool.make_connection()  # so that an invalid one fails here
     return options
 
 

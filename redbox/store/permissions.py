@@ -1,8 +1,8 @@
-"""What the user of a connection may do on the server, looked at before the first script that writes is sent.
+"""The permissions of a connection's user, checked before the first script that writes is sent.
 
 Redis does not roll back: a script that lacks a permission would stop in the middle and leave half of its writes. All
-scripts are looked at in one exchange, when a client first writes; and again for a script that lacked something, or when
-the server says that a permission was taken away.
+scripts are checked in one exchange, when a client first writes; and again for a script that lacked a permission, or
+when the server reports that a permission was revoked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SETTLING: Final = ("renew", "ack", "retry", "kill", "release")
 
 
 def together(name: str) -> tuple[str, ...]:
-    """The scripts that a user must be able to run who runs this one: who claims must be able to settle."""
+    """This script, and those that its user must be able to run as well: a relay that claims must be able to settle."""
     return (name, *SETTLING) if name in ("claim", "reclaim") else (name,)
 
 
@@ -56,7 +56,7 @@ def all_needed() -> tuple[tuple[str, int], ...]:
 
 
 class Permissions:
-    """What one client knows of its permissions for one box."""
+    """The permissions of one client for one box, as far as they were checked."""
 
     def __init__(self) -> None:
         self._unsure = WRITING
@@ -85,7 +85,7 @@ def _not_permitted(name: str, missing: AbstractSet[str], lacks_keys: bool, where
     if lacks_keys:
         grant.append(f"~{keys.prefix(box)}:*")
     return NotPermitted(
-        f"{where} does not permit the user of this connection what {name} on box {box!r} needs; nothing was changed: "
+        f"{where} does not grant its user all that {name} on box {box!r} needs; nothing was changed: "
         f"grant it {' '.join(grant)}",
         tuple(grant),
     )

@@ -104,7 +104,7 @@ async def transact(
         return Committed(read_put_replies(outcome[-1]) if events else [], outcome[: len(commands)])
     if met is not None:
         raise store.exchanges.translate(met, maybe=False) from met
-    raise TransactionFailed(f"the transaction met others {TURNS} times in a row and gave up; nothing was written")
+    raise TransactionFailed(f"other clients changed the same keys {TURNS} times in a row; nothing was written")
 
 
 def _why_not_committed(store: Store, replies: Sequence[Any], cause: Exception) -> RedboxError:

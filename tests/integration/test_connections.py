@@ -38,7 +38,7 @@ async def test_password(caplog: pytest.LogCaptureFixture):
 
         for wrong in (f":{PASSWORD}-wrong@", f"nobody:{PASSWORD}@", ""):
             async with Box.open(f"redis://{wrong}127.0.0.1:{server.port}/0") as box:
-                with pytest.raises(StoreUnavailable, match="did not let us in: check user, password") as caught:
+                with pytest.raises(StoreUnavailable, match="refused the login: check user, password") as caught:
                     await box.put(Event("user.created"))
             assert PASSWORD not in str(caught.value)
             assert PASSWORD not in repr(caught.value.__cause__)

@@ -409,7 +409,7 @@ def test_a_file_in_its_place(tmp_path: Path) -> None:
         with pytest.raises(EmbeddedServerFailed) as caught:
             embedded.acquire(directory)
         assert str(caught.value) == (
-            f"a file stands where the directory {directory} should be; move it, or name another directory"
+            f"a file is where the directory {directory} should be; move it, or name another directory"
         )
 
 

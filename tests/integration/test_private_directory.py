@@ -307,7 +307,7 @@ def test_a_file_of_another_user_is_refused(box: Path, name: str) -> None:
 def test_something_else_in_the_place_of_a_file_is_refused(box: Path) -> None:
     box.mkdir(mode=0o700)
     os.mkfifo(box / "server.log")
-    with pytest.raises(UntrustedStore, match=r"server.log is something other than redbox keeps there; remove it"):
+    with pytest.raises(UntrustedStore, match=r"server.log is not a file of redbox; remove it"):
         embedded.acquire(box)
 
 

@@ -298,7 +298,7 @@ async def test_a_transaction_that_always_meets_others_gives_up_and_has_written_n
         await box.operate.resume(who="ada", why="a test")
 
     await interrupt(box, meddle, times=3)
-    with pytest.raises(TransactionFailed, match="met others 3 times in a row and gave up; nothing was written"):
+    with pytest.raises(TransactionFailed, match="changed the same keys 3 times in a row; nothing was written"):
         async with box.transaction() as tx:
             tx.redis.set(tx.key("mine"), "x")
             tx.put(Event("user.created"))

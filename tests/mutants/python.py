@@ -196,7 +196,7 @@ PYTHON_MUTANTS = [
     # what is stored
     Mutant("headers are not stored", "redbox/store/codec.py", "dict(sorted(event.headers.items())) if event.headers else {}", "{}", EVENTS),
     Mutant("the partition key is not stored", "redbox/store/codec.py", "            event.partition_key,\n", "            None,\n", EVENTS),
-    Mutant("metadata is not stored", "redbox/store/codec.py", "told, scope = dict(metadata),", "told, scope = dict[str, str](),", EVENTS),
+    Mutant("metadata is not stored", "redbox/store/codec.py", "own_metadata, scope = dict(metadata),", "own_metadata, scope = dict[str, str](),", EVENTS),
     Mutant("the content type is not stored", "redbox/store/codec.py", "            _TYPE_NUMBERS.get(content_type, content_type),\n", "            0,\n", EVENTS),
     Mutant("metadata makes another event", "redbox/store/codec.py", "return EncodedEvent(event.event_id, event.event_type, body, len(body) - end, _options(event))", "return EncodedEvent(event.event_id, event.event_type, body, len(body), _options(event))", EVENTS),
     Mutant("a delay is lost on its way", "redbox/store/codec.py", "available = f\"+{duration_ms(event.delay, 'delay')}\"", 'available = ""', EVENTS),
@@ -205,7 +205,7 @@ PYTHON_MUTANTS = [
     Mutant("a payload over the limit is taken", "redbox/store/codec.py", "if len(payload) > max_payload:", "if False:", EVENTS),
     Mutant("a put that found its event says that it created it", "redbox/box/receipts.py", "return Receipt(event.event_id, False, level.name)", "return Receipt(event.event_id, True, level.name)", EVENTS),
     Mutant("a batch is not bounded in bytes", "redbox/box/receipts.py", " or size + length > STEP_BYTES", "", RECEIPTS),
-    Mutant("who holds the unique key is not told", "redbox/box/receipts.py", "holder = refusal.holder if isinstance(refusal, Conflict) else None", "holder = None", UNIQUENESS),
+    Mutant("who holds the unique key is not reported", "redbox/box/receipts.py", "holder = refusal.holder if isinstance(refusal, Conflict) else None", "holder = None", UNIQUENESS),
     # settling through the box
     Mutant("settled for several relays, answered in another order", "redbox/box/claims.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
     Mutant("a renewal answers for its neighbour", "redbox/store/store.py", "            _, *words = await self.scripts.run(\"renew\"", "            *words, _ = await self.scripts.run(\"renew\"", LEASES),

@@ -19,6 +19,7 @@ from redbox.errors import StoreFull, UntrustedStore
 from redbox.store.attempt import SharedAttempt
 from redbox.store.embedded import server
 from redbox.store.embedded.private_directory import check_link, check_peer
+from redbox.store.embedded.start_failures import is_disk_full
 from redbox.store.wire.base import BlockingWait, Command, NotConnected
 from redbox.store.wire.single import SingleWire
 
@@ -93,7 +94,7 @@ class EmbeddedWire(SingleWire):
 
     def _start_again(self) -> None:
         """Starts the server again if it has ended. A full disk is the one reason for which it ends by itself."""
-        if server.is_disk_full(self._directory):
+        if is_disk_full(self._directory):
             raise StoreFull(f"the disk that holds {self._directory} is full: free some space; nothing was acknowledged")
         server.acquire(self._directory)
         server.release(self._directory)

@@ -175,7 +175,7 @@ async def test_a_damaged_history_is_told_as_far_as_it_can_be_read(box: Box, line
     await write(box, ("RPUSH", keys.history(box.name, "a"), line))
     record = await known(box, "a")
     assert [attempt.outcome for attempt in record.history] == ["died"]
-    assert record.problem == "event a cannot be read in full: a line of its history is damaged"
+    assert record.problem == "event a cannot be read in full: an entry of its history is damaged"
     assert not record.damaged  # it can be delivered
 
 
