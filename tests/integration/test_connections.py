@@ -126,7 +126,7 @@ async def test_a_service_that_no_sentinel_knows():
                 await box.stats()
 
 
-async def test_sentinels_that_are_away_are_told_soon():
+async def test_unreachable_sentinels_are_reported_soon():
     async with Box.open("redis+sentinel://127.0.0.1:1/mymaster/0") as box, asyncio.timeout(3):
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             await box.stats()

@@ -184,7 +184,7 @@ async def test_a_relative_directory_stays_where_it_was(
 async def test_an_embedded_directory_that_was_removed(
     tmp_path: Path, redbox_runner: asyncio.Runner, killed: bool, first: str
 ):
-    """The old events are gone with it; a server in a new directory keeps what is put from then on."""
+    """The old events are gone with it; a server in a new directory keeps the events put after that."""
     data = tmp_path / "data"
     async with Box.open(f"embedded:{data}") as box:
         await box.put(Event("n"))
@@ -265,7 +265,9 @@ async def test_a_put_that_may_have_arrived_names_its_event(redbox_runner: asynci
         assert failure.value.event_id == event.event_id
 
 
-async def test_a_refusal_is_told_also_when_the_durability_is_not_reached(redis_url: str, redbox_runner: asyncio.Runner):
+async def test_a_refusal_is_reported_even_if_the_durability_is_not_reached(
+    redis_url: str, redbox_runner: asyncio.Runner
+):
     async with Box.open(f"{redis_url}?socket_timeout=1", name=new_box_name()) as box:
         with pytest.raises(DurabilityNotReached, match="same event_id is safe"):
             await box.put(Event("n", event_id="one", unique_key="u"), durability="replicas=1")
@@ -380,7 +382,7 @@ async def test_commands_that_would_leave_the_transaction_are_refused(redbox_box:
     assert (await redbox_box.stats()).phases["AVAILABLE"] == 0
 
 
-async def test_events_that_fail_inside_exec_are_told_apart(redbox_box: Box):
+async def test_events_that_fail_inside_exec_are_reported_as_such(redbox_box: Box):
     async def transact() -> None:
         async with redbox_box.transaction() as tx:
             tx.redis.set(keys.pending("test"), "foreign")

@@ -181,7 +181,7 @@ def test_a_directory_that_others_may_only_read_is_left_as_it_is(box: Path, permi
     assert mode(box) == permissions
 
 
-def test_nobody_else_may_write_into_a_directory_made_under_a_lax_umask(box: Path) -> None:
+def test_other_users_may_not_write_into_a_directory_made_under_a_lax_umask(box: Path) -> None:
     box.mkdir()
     box.chmod(0o2775)
     use(box)
@@ -392,7 +392,7 @@ def test_a_link_that_the_owner_of_its_directory_made_is_followed(shared: Path) -
 def test_a_directory_that_is_exchanged_after_the_check_is_not_used(
     tmp_path: Path, box: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may write into a directory above can do so at any moment."""
+    """A user who may write into a directory above can do so at any moment."""
     other = tmp_path / "other"
     other.mkdir()
     checked = embedded.open_directory
@@ -478,7 +478,7 @@ def test_who_listens_is_asked_for_as_each_platform_answers(
     assert private_directory._peer(Connection()) == SOMEBODY
 
 
-def test_where_nobody_tells_who_listens_the_owner_of_the_socket_counts(
+def test_without_peer_credentials_the_owner_of_the_socket_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(private_directory.sys, "platform", "sunos5")

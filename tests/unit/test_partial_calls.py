@@ -61,7 +61,7 @@ async def test_an_error_of_the_first_step_is_as_it_was(redbox_box: Box, fail_at:
 
 
 @pytest.mark.parametrize("value", ["inf", "nan", "-1", "1e300"])
-def test_a_setting_that_is_no_length_of_time_cannot_be_read(value: str):
+def test_a_setting_that_is_not_a_duration_cannot_be_read(value: str):
     _, wrong = Settings.readable({"keep_published": value})
     assert wrong == ["keep_published"]
 

@@ -65,7 +65,7 @@ def test_no_glob_takes_long(glob: str):
     assert not matches(glob.encode(), b"a" * 255)
 
 
-def test_a_glob_tells_what_it_costs_at_worst():
+def test_the_cost_of_a_glob_is_its_worst_case():
     """In looks, ten microseconds each: a page ends early when it has used up as many as it may."""
     assert cost(b"user.*", b"user.created") < 0.01
     assert cost(b"*" + b"a" * 127 + b"b", b"a" * 255) < 1
@@ -132,7 +132,7 @@ def test_bounds_are_aware_datetimes(bound: str, moment: Any):
     ("index", "score", "event_id"),
     [("pending", b"1893553445678", b"some-id"), ("dead", b"1893553445678", b"id:with:colons"), ("dead", b"", b"")],
 )
-def test_a_cursor_comes_back(index: str, score: bytes, event_id: bytes):
+def test_a_cursor_is_decoded_as_it_was_encoded(index: str, score: bytes, event_id: bytes):
     cursor = encode_cursor(index, (score, event_id))
     assert decode_cursor(cursor, INDEXES) == (index, (score.decode(), event_id.decode()))
 
