@@ -342,7 +342,7 @@ def test_a_link_that_another_user_put_into_a_shared_directory_is_refused(shared:
     own.mkdir(mode=0o700)
     link.symlink_to(own)
     os.chown(link, SOMEBODY, SOMEBODY, follow_symlinks=False)
-    with pytest.raises(UntrustedStore, match=rf"link{end} is a symbolic link that user {SOMEBODY} has put there"):
+    with pytest.raises(UntrustedStore, match=rf"link{end} is a symbolic link that user {SOMEBODY} has made"):
         asyncio.run(put(link, end))
     assert not list(own.iterdir())
 
