@@ -120,9 +120,9 @@ def encode_restored(event: Event, created_at: datetime) -> EncodedEvent:
     return msgspec.structs.replace(encoded, options=f"{options}\t{to_ms(created_at)}")
 
 
-def put_arguments(events: Iterable[EncodedEvent]) -> list[Any]:
-    """The arguments of the put script after its mode."""
-    arguments: list[Any] = []
+def put_arguments(mode: str, events: Iterable[EncodedEvent]) -> list[Any]:
+    """The arguments of the put script."""
+    arguments: list[Any] = [mode]
     for event in events:
         arguments += (event.event_id, event.event_type, event.body, event.content, event.options)
     return arguments

@@ -96,7 +96,7 @@ class Store(Reads):
     async def put(
         self, mode: PutMode, events: Iterable[EncodedEvent], durability: Durability = SERVER
     ) -> list[PutReply]:
-        arguments = [mode, *put_arguments(events)]
+        arguments = put_arguments(mode, events)
         try:
             return read_put_replies(await self.scripts.run("put", arguments, durability=durability, repeat=True))
         except DurabilityNotReached as error:  # a refused event is refused all the same

@@ -53,13 +53,12 @@ async def transact(
     script = await store.scripts.script("put")
     confirmation = await store.scripts.confirmations.of(durability)
     meta, box = keys.meta(store.box), store.box
-    arguments = put_arguments(events)
     watched = [meta, *(keys.event(box, event.event_id) for event in events)]
     watched += [keys.unique(box, unique) for unique in unique_keys]
-    asking = [("WATCH", *watched), ("EVAL", script.text, 1, meta, "check", *arguments)]
+    asking = [("WATCH", *watched), ("EVAL", script.text, 1, meta, *put_arguments("check", events))]
     writing: list[Command] = [("MULTI",), *commands]
     if events:
-        writing.append(("EVAL", script.text, 1, meta, "sure", *arguments))
+        writing.append(("EVAL", script.text, 1, meta, *put_arguments("sure", events)))
     writing.append(("EXEC",))
     writing.extend(confirmation.commands)
 

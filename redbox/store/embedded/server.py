@@ -25,8 +25,9 @@ from typing import Literal
 
 from redbox.errors import EmbeddedServerFailed, MissingExtra, UsageError
 from redbox.store.embedded import supervisor
-from redbox.store.embedded.place import (
-    Place,
+from redbox.store.embedded.private_directory import OLD_LOG, check_peer, open_directory
+from redbox.store.embedded.server_directory import (
+    ServerDirectory,
     is_locked,
     is_still_there,
     log_path,
@@ -35,7 +36,6 @@ from redbox.store.embedded.place import (
     socket_address,
     try_lock,
 )
-from redbox.store.embedded.private_directory import OLD_LOG, check_peer, open_directory
 from redbox.store.embedded.start_failures import explained, failure_reason, last_lines
 
 START_SECONDS = 10.0
@@ -70,7 +70,7 @@ def acquire(directory: str | os.PathLike[str], timeout: float = START_SECONDS) -
     binary = find_binary()
     with _lock, explained(os.fspath(directory)):
         path = os.path.realpath(directory)
-        place = Place(path, open_directory(path), binary)
+        place = ServerDirectory(path, open_directory(path), binary)
         try:
             address = socket_address(path)
             hold = _held.get(path)
@@ -150,7 +150,7 @@ class _Patience:
         return True
 
 
-def _join(place: Place, users: int | None, timeout: float) -> int:
+def _join(place: ServerDirectory, users: int | None, timeout: float) -> int:
     """Becomes a user of a server that answers; returns the open `users` file.
 
     The order matters: start.lock lets one process at a time look and start. Once this process is a user, no supervisor
@@ -178,7 +178,7 @@ def _join(place: Place, users: int | None, timeout: float) -> int:
         os.close(starting)
 
 
-def _ensure_running(place: Place, patience: _Patience) -> None:
+def _ensure_running(place: ServerDirectory, patience: _Patience) -> None:
     path = place.path
     log_start: int | None = None
     attempts = 0
@@ -204,7 +204,7 @@ def _ensure_running(place: Place, patience: _Patience) -> None:
             raise EmbeddedServerFailed(reason or late)
 
 
-def _start_supervisor(place: Place, lock: int) -> int:
+def _start_supervisor(place: ServerDirectory, lock: int) -> int:
     """Starts the supervisor; returns where its part of the log begins.
 
     It inherits supervisor.lock, locked, so that no second one can be started in between. The socket of a server that a
@@ -259,7 +259,7 @@ def _ping(path: str) -> Literal["pong", "loading", "silent"]:
     return "pong" if answer else "silent"  # an error, such as BUSY, is an answer too
 
 
-def _locked(place: Place, name: str, kind: int, patience: _Patience, otherwise: str) -> int:
+def _locked(place: ServerDirectory, name: str, kind: int, patience: _Patience, otherwise: str) -> int:
     while True:
         file = try_lock(place, name, kind)
         if file is not None:

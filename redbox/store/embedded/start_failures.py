@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from redbox.errors import EmbeddedServerFailed
 from redbox.store.embedded import supervisor
-from redbox.store.embedded.place import Place, log_path
+from redbox.store.embedded.server_directory import ServerDirectory, log_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ _MEANINGS = (
 )
 
 
-def failure_reason(place: Place, log_start: int) -> str | None:
+def failure_reason(place: ServerDirectory, log_start: int) -> str | None:
     """Why a start failed, by its part of the log; None if the log shows no known reason."""
     for signs, meaning in _MEANINGS:
         for line in _tail(place, log_start):
@@ -95,11 +95,11 @@ def failure_reason(place: Place, log_start: int) -> str | None:
     return None
 
 
-def last_lines(place: Place, log_start: int) -> str:
+def last_lines(place: ServerDirectory, log_start: int) -> str:
     return f"look at {log_path(place.path)} (it said: {' | '.join(_tail(place, log_start)[-3:]) or 'nothing'})"
 
 
-def _tail(place: Place, start: int) -> list[str]:
+def _tail(place: ServerDirectory, start: int) -> list[str]:
     try:
         log = os.open(supervisor.LOG, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place.directory)
     except FileNotFoundError:

@@ -19,7 +19,7 @@ SOCKET_PATH_BYTES = 107 if sys.platform.startswith("linux") else 103
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerDirectory:
     """A directory that was checked. The path is for messages and the socket; everything else uses the descriptor."""
 
     path: str
@@ -27,11 +27,11 @@ class Place:
     binary: str
 
 
-def open_file(place: Place, name: str, flags: int = 0) -> int:
+def open_file(place: ServerDirectory, name: str, flags: int = 0) -> int:
     return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | flags, PRIVATE_FILE, dir_fd=place.directory)
 
 
-def rename(place: Place, old: str, new: str) -> None:
+def rename(place: ServerDirectory, old: str, new: str) -> None:
     os.replace(old, new, src_dir_fd=place.directory, dst_dir_fd=place.directory)
 
 
@@ -39,7 +39,7 @@ def log_path(path: str) -> str:
     return os.path.join(path, supervisor.LOG)
 
 
-def try_lock(place: Place, name: str, kind: int) -> int | None:
+def try_lock(place: ServerDirectory, name: str, kind: int) -> int | None:
     file = open_file(place, name)
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
@@ -65,7 +65,7 @@ def is_locked(path: str, name: str) -> bool:
         os.close(file)
 
 
-def is_still_there(users: int, place: Place) -> bool:
+def is_still_there(users: int, place: ServerDirectory) -> bool:
     """Whether other processes find the same file: the directory may have been removed and made again."""
     try:
         found = os.stat(supervisor.USERS_LOCK, dir_fd=place.directory, follow_symlinks=False)
