@@ -23,7 +23,8 @@ from msgspec import Struct
 
 from redbox.arguments import whole_number
 from redbox.box import Box as AsyncBox
-from redbox.box.box import OnBatchConflict, OnConflict, default_url
+from redbox.box.box import default_url
+from redbox.box.put import OnBatchConflict, OnConflict
 from redbox.errors import UsageError
 from redbox.events import Event, Receipt, Record
 from redbox.settings import PAGE_LIMIT

@@ -8,7 +8,7 @@ told twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ from redbox.errors import NewerEvent, StoreError
 from redbox.events import State, UniqueScope
 from redbox.store.codec import decode_body
 from redbox.store.damage import is_count
+from redbox.store.replies import Examined, ExaminedMember
 
 HISTORY: Final = 8
 SUSPECT_FROM: Final = 2  # expired leases in a row
@@ -134,9 +135,8 @@ def text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def seen(reply: Sequence[Any]) -> list[Seen]:
+def seen(reply: Examined) -> list[Seen]:
     """The reply of `examine`."""
-    claims, places, *events = reply
     return [
         Seen(
             text(raw_id),
@@ -147,14 +147,14 @@ def seen(reply: Sequence[Any]) -> list[Seen]:
             None if place is None else float(place),
             None if head is None else text(head),
             None if unique is None else float(unique),
-            claims,
-            places,
+            reply.claims,
+            reply.places,
         )
-        for raw_id, flat, scores, size, history, place, head, unique in events
+        for raw_id, flat, scores, size, history, place, head, unique in reply.events
     ]
 
 
-def members(replies: Sequence[Any]) -> list[Member]:
+def members(replies: Sequence[ExaminedMember]) -> list[Member]:
     """The members in a reply of `examine_keys`."""
     return [
         Member(text(raw_id), None if state is None else text(state), None if key is None else text(key))

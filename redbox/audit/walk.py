@@ -13,9 +13,10 @@ import msgspec
 from redbox import keys
 from redbox.audit import rules as audit
 from redbox.audit.rules import Problem, Seen
-from redbox.box.bulk import batches
 from redbox.errors import ForeignKey
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.store.replies import ExaminedKey
+from redbox.store.steps import batches
 from redbox.store.store import Store
 
 LOOK: Final = 100  # ids in one atomic look: a millisecond or two of the server's time
@@ -52,18 +53,18 @@ class Examiner:
         found: list[Range] = []
         after, full = START, True
         while full:
-            _, _, count, *flat = await self._store.split_index(index, "", "", *after, size, BATCH_COUNT)
-            full = count == size * BATCH_COUNT
-            for last in zip(flat[::2], flat[1::2], strict=True):
+            ranges = await self._store.split_index(index, after=after, size=size, ranges=BATCH_COUNT)
+            count, full = ranges.count, ranges.count == size * BATCH_COUNT
+            for last in ranges.last:
                 found.append(Range(index, after, last, min(size, count)))
                 after, count = last, count - size
         return found
 
     async def slice(self, part: Range) -> tuple[Range | None, list[Name]]:
         """The first names of a range, and what is left of it."""
-        more, score, member, *found = await self._store.list_ids(part.index, *part.after, *part.last, "", SCAN, "")
-        names = [(NAMING[part.index], raw) for raw in found]
-        return (Range(part.index, (score, member), part.last, part.count - len(names)) if more else None), names
+        found = await self._store.list_ids(part.index, after=part.after, last=part.last, limit=SCAN)
+        names = [(NAMING[part.index], raw) for raw in found.ids]
+        return (Range(part.index, found.after, part.last, part.count - len(names)) if found.more else None), names
 
     async def scan(self, cursor: int) -> tuple[int, list[Name]]:
         """One step through the keys of the box: where to go on, 0 at the end, and the names they tell."""
@@ -122,7 +123,7 @@ class Examiner:
         left = [(kind, name, *START) for kind, name in names]
         while left:
             try:
-                replies = await self._store.examine_keys(BATCH_COUNT, left)
+                replies = await self._store.examine_keys(limit=BATCH_COUNT, names=left)
             except ForeignKey:
                 if len(names) > 1:
                     return [problem for each in names for problem in await self._keys([each])]
@@ -131,22 +132,20 @@ class Examiner:
                 return [Problem("foreign", None, audit.text(name), told)]
             following = []
             for (kind, raw, score, _), reply in zip(left, replies, strict=True):
-                more, after, member_id, *look = reply
-                problems += _judge_look(kind, audit.text(raw), more, look, first=not score)
-                if more:
-                    following.append((kind, raw, after, member_id))
+                problems += _judge_look(kind, audit.text(raw), reply, first=not score)
+                if reply.more:
+                    following.append((kind, raw, *reply.after))
             left = following
         return problems
 
 
-def _judge_look(kind: str, name: str, more: int, look: Sequence[object], *, first: bool) -> list[Problem]:
-    raw_head, raw_state, blocked, *raw_members = look
-    head, state = (audit.text(raw) if isinstance(raw, bytes) else None for raw in (raw_head, raw_state))
-    found = audit.members(raw_members)
+def _judge_look(kind: str, name: str, look: ExaminedKey, *, first: bool) -> list[Problem]:
+    head, state = (None if raw is None else audit.text(raw) for raw in (look.head, look.state))
+    found = audit.members(look.members)
     problems = [problem for member in found for problem in audit.judge_member(kind, name, head, member)]
-    untouched = more and not found  # the step was full before it came to this key
+    untouched = look.more and not found  # the step was full before it came to this key
     if kind == "line" and first and not untouched:
-        problems += audit.judge_head(name, head, state, blocked is not None)
+        problems += audit.judge_head(name, head, state, look.blocked_at is not None)
     return problems
 
 

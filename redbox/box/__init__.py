@@ -1,4 +1,4 @@
-"""What an application holds."""
+"""The box that an application holds, and its parts."""
 
 from redbox.box.box import Box
 

@@ -2,54 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Self, Unpack
 
 from msgspec import Struct
 
-from redbox.arguments import event_ids, flag, one_of, text, whole_number
-from redbox.box import bulk
-from redbox.box.claims import Lifecycle
-from redbox.box.coalescer import Lane
+from redbox.arguments import text, whole_number
+from redbox.box import inspect
+from redbox.box.claims import ClaimOptions, Claims, Reason
 from redbox.box.operate import Operate, available_argument, operator_name
-from redbox.box.receipts import Receipts, chunks, refused
+from redbox.box.put import OnBatchConflict, OnConflict, Puts
+from redbox.box.replay import Progress, Replay, chosen
 from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
+from redbox.box.sweep import sweep
 from redbox.box.transaction import Transaction
 from redbox.durations import Duration
-from redbox.errors import (
-    BatchRefused,
-    Conflict,
-    Refused,
-    StoreError,
-    UsageError,
-)
-from redbox.events import Event, Receipt, Record, State, as_event, check_key, reason_text
-from redbox.settings import (
-    BATCH_BYTES,
-    BATCH_COUNT,
-    MAX_PAYLOAD,
-    PAGE_LIMIT,
-    Settings,
-    to_meta,
-)
+from redbox.errors import UsageError
+from redbox.events import Claim, Event, Receipt, Record, State, reason_text
+from redbox.settings import BATCH_BYTES, LEASE, MAX_PAYLOAD, PAGE_LIMIT, Settings
 from redbox.store import connect
-from redbox.store.codec import decode_record, encode_event, pairs
 from redbox.store.durability import Durability
-from redbox.store.store import OTHER_LOOP, Store
-from redbox.telemetry import current_traceparent
+from redbox.store.replies import Packed
+from redbox.store.store import Store
+from redbox.store.wire.base import BlockingWait
 
-logger = logging.getLogger("redbox")
-
-T = TypeVar("T")
-Reason = str | BaseException
-OnConflict = Literal["raise", "skip"]
-OnBatchConflict = Literal["raise", "skip", "all_or_nothing"]
 URL_VARIABLE: Final = "REDBOX_URL"
 _UNSET: Any = object()
 
@@ -65,17 +45,15 @@ def default_url(url: str | None) -> str:
     return found
 
 
-class Box(Lifecycle):
+class Box:
     """A named outbox on a Redis. Make one with `Box.open`; it connects when first used."""
 
     def __init__(self, store: Store, durability: str, max_payload: int) -> None:
         self._store = store
         self._durability = Durability.parse(durability)
-        self._max_payload = max_payload
-        self._receipts = Receipts(store.box, max_payload)
-        self._lanes: dict[Durability, Lane] = {}
-        self._closed = False
-        self.operate = Operate(store, self._ensure_open)
+        self._puts = Puts(store, self._durability, max_payload)
+        self._claims = Claims(store, self._durability)
+        self.operate = Operate(store)
 
     @classmethod
     def open(
@@ -87,13 +65,13 @@ class Box(Lifecycle):
         durability: str = "server",
         max_payload: int = MAX_PAYLOAD,
     ) -> Box:
-        """A box by URL, or on a `redis.asyncio` client of the application's own. No I/O happens yet.
+        """A box by URL, or on a `redis.asyncio` client of the application. No I/O happens yet.
 
         Without either, the URL is that of the environment variable REDBOX_URL.
 
-        Of a client's connections the box keeps one, a relay that waits one more; a transaction takes one for a moment.
+        The box keeps one of the client's connections, a waiting relay one more; a transaction takes one while it runs.
 
-        `durability`: what a put waits for: "server" (as the server is configured), "fsync" or "replicas=N".
+        `durability` is what a put waits for: "server" (as the server is configured), "fsync" or "replicas=N".
         """
         if client is None:
             url = default_url(url)
@@ -110,13 +88,13 @@ class Box(Lifecycle):
     @property
     def where(self) -> str:
         """The store in words, without secrets."""
-        return self._store.endpoint.description
+        return self._store.where
 
     def __repr__(self) -> str:
-        return f"Box({self.name!r} on {self._store.endpoint.description})"
+        return f"Box({self.name!r} on {self.where})"
 
     async def __aenter__(self) -> Self:
-        self._ensure_open()
+        self._store.ensure_open()
         return self
 
     async def __aexit__(
@@ -125,19 +103,13 @@ class Box(Lifecycle):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Waits for what is under way, then closes redbox's own connections. A client that was given stays open.
+        """Waits for calls in flight, then closes redbox's own connections. A client that was given stays open.
 
-        Of a call that makes several steps, such as a long put_many or replay, the step under way is finished.
+        A call that is made in several steps, such as a long put_many or replay, ends with the step in flight.
         """
-        self._closed = True
-        for lane in self._lanes.values():
-            if lane.loop is asyncio.get_running_loop():
-                await lane.drain()
+        self._store.begin_closing()
+        await self._puts.drain()
         await self._store.close()
-
-    def _ensure_open(self) -> None:
-        if self._closed:
-            raise UsageError("this box was closed; open it again with Box.open")
 
     # --- putting -------------------------------------------------------------------------------------------------
 
@@ -146,26 +118,10 @@ class Box(Lifecycle):
     ) -> Receipt:
         """Stores an event; returns when it is persisted. Concurrent puts share one round trip.
 
-        Putting an id again with the same content changes nothing and is told by `created=False`.
+        Putting an id again with the same content changes nothing; its receipt has `created=False`.
         """
-        self._ensure_open()
-        one_of("on_conflict", on_conflict, ("raise", "skip"))
-        event = as_event(event)
-        arguments = self._encode(event, current_traceparent())
-        level = self._level(durability)
-        lane = self._lanes.get(level)
-        if lane is None or lane.loop is not asyncio.get_running_loop():
-            lane = self._new_lane(level)
-        try:
-            return self._receipts.of(event, await lane.put(arguments), level)
-        except Conflict as conflict:
-            if on_conflict == "raise":
-                raise
-            return refused(event, conflict, level)
-        except StoreError as error:  # this caller's own copy: let it say what to put again
-            error.event_id = event.event_id
-            error.args = (f"{error.message} (event_id {event.event_id})",)
-            raise
+        self._store.ensure_open()
+        return await self._puts.one(event, on_conflict, durability)
 
     async def put_many(
         self, events: Iterable[Event | Struct], *, on_conflict: OnBatchConflict = "raise", durability: str | None = None
@@ -175,96 +131,150 @@ class Box(Lifecycle):
         "raise" stops at the first refusal with BatchRefused, which carries the receipts so far; "skip" puts as many as
         possible; "all_or_nothing" puts all or none, in one step, up to 1,000 events or 8 MiB.
         """
-        self._ensure_open()
-        one_of("on_conflict", on_conflict, ("raise", "skip", "all_or_nothing"))
-        level = self._level(durability)
-        if isinstance(events, Struct | str | bytes) or not isinstance(events, Iterable):
-            raise UsageError("put_many takes an iterable of events; for one event use put")
-        traceparent = current_traceparent()
-        encoded = [(event := as_event(item), self._encode(event, traceparent)) for item in events]
-        if on_conflict == "all_or_nothing":
-            size = sum(len(arguments[2]) for _, arguments in encoded)
-            if len(encoded) > BATCH_COUNT or size > BATCH_BYTES:
-                raise UsageError(
-                    f"all_or_nothing takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes; "
-                    "give fewer, or use another mode"
-                )
-            steps = [encoded] if encoded else []
-        else:
-            steps = chunks(encoded)
-        mode = {"raise": "until", "skip": "each", "all_or_nothing": "all"}[on_conflict]
-        receipts: list[Receipt] = []
-        for chunk in steps:
-            try:
-                replies = await self._store.put(mode, [arguments for _, arguments in chunk], level)
-            except StoreError as error:
-                error.after(len(receipts), receipts)
-                raise
-            if mode == "all":
-                self._receipts.raise_refusal([event for event, _ in chunk], replies, level)
-            for (event, _), reply in zip(chunk, replies, strict=True):
-                try:
-                    receipts.append(self._receipts.of(event, reply, level))
-                except Refused as refusal:
-                    if on_conflict != "skip":
-                        index = len(receipts)
-                        message = f"event {index} of the batch was refused: {refusal}"
-                        raise BatchRefused(message, receipts, index) from refusal
-                    receipts.append(refused(event, refusal, level))
-        return receipts
-
-    def _new_lane(self, level: Durability) -> Lane:
-        """A lane on this event loop; puts that a closed loop left unanswered are forgotten."""
-        before = self._lanes.get(level)
-        if before is not None and before.busy:
-            raise UsageError(OTHER_LOOP)
-        lane = self._lanes[level] = Lane(self._store, level)
-        return lane
+        self._store.ensure_open()
+        return await self._puts.many(events, on_conflict, durability)
 
     def transaction(self, *, durability: str | None = None) -> Transaction:
         """Events and the caller's own Redis writes in one MULTI/EXEC."""
-        self._ensure_open()
-        return Transaction(self._store, self._level(durability), self._encode, self._receipts)
+        self._store.ensure_open()
+        return Transaction(self._store, self._puts, durability)
 
-    def _encode(self, event: Event, traceparent: str | None) -> tuple[Any, ...]:
-        metadata = event.metadata
-        if traceparent is not None and "traceparent" not in metadata:
-            metadata = {**metadata, "traceparent": traceparent}
-        return encode_event(event, self._max_payload, metadata)
+    # --- claiming and settling -----------------------------------------------------------------------------------
 
-    def _level(self, durability: str | None) -> Durability:
-        return self._durability if durability is None else Durability.parse(durability)
+    async def claim(
+        self,
+        relay: str,
+        *,
+        limit: int = 100,
+        lease: Duration = LEASE,
+        attempts: int | None = None,
+        holding: int = 0,
+        beside: str = "",
+        max_bytes: int = BATCH_BYTES,
+    ) -> list[Claim]:
+        """Takes available events under a lease: at most `limit`, oldest first.
 
-    # --- looking -------------------------------------------------------------------------------------------------
+        There may be fewer although more are available, so that no claim holds up the server: 1 MiB of events at most
+        (but at least one event), and 1,000 plain ones, or some hundreds that were tried before or have a unique_key.
+
+        With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
+        relay has: an expiry beside others proves nothing against an event. If it holds one, `beside` is its event id.
+        """
+        packed = await self._claims.claim(
+            relay, limit=limit, lease=lease, attempts=attempts, holding=holding, beside=beside, max_bytes=max_bytes
+        )
+        return await self._claims.unpack(packed)
+
+    async def claim_packed(self, relay: str, **options: Unpack[ClaimOptions]) -> Packed:
+        """As `claim`, but not decoded, so that a relay can ask for more before it spends that time.
+
+        With a `wait`, it first waits until an event may be available, at most `longest` seconds. `spread`: not the
+        oldest events, but a sample from the oldest to the newest that are available.
+        """
+        return await self._claims.claim(relay, **options)
+
+    async def unpack(self, packed: Packed) -> list[Claim]:
+        """The claims; an event that cannot be read is set aside."""
+        return await self._claims.unpack(packed)
+
+    async def can_end_wait(self) -> bool:
+        """Whether a wait can be ended early: then one exchange can wait and claim."""
+        self._store.ensure_open()
+        return await self._store.exchanges.can_end_wait()
+
+    async def end_wait(self, wait: BlockingWait) -> None:
+        """Ends the wait of a `claim_packed` early; its claim is then made and answered."""
+        wait.ended = True
+        await self._store.end_wait(wait.name)
+
+    async def wait_for_hint(self, longest: float) -> bool:
+        """Waits until an event may be available, at most `longest` seconds; False without a hint.
+
+        Hints may get lost, and one hint wakes one waiter.
+        """
+        self._store.ensure_open()
+        return await self._store.hint(longest)
+
+    async def beat(
+        self, relay: str, instance: str, about: Mapping[str, str], *, fresh: Duration, leaving: bool = False
+    ) -> dict[str, str]:
+        """Records that a relay is alive; returns `about` of another living relay of the same name, or nothing.
+
+        A relay without a heartbeat for `fresh` counts as dead.
+        """
+        return await self._claims.beat(relay, instance, about, fresh=fresh, leaving=leaving)
+
+    async def renew(
+        self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE, alone: bool = False
+    ) -> list[bool]:
+        """Makes leases end `lease` from now. False where the claim was gone.
+
+        `alone`: the relay holds no other claim any more, so an expiry will count against the event.
+        """
+        return await self._claims.renew(claims, lease=lease, alone=alone)
+
+    async def ack(self, claims: Claim | Iterable[Claim], *, delete: bool = False) -> list[bool]:
+        """Marks events as PUBLISHED, or removes them (`delete`). False where the claim was gone: nothing changed."""
+        return await self._claims.ack(claims, delete=delete)
+
+    async def retry(
+        self,
+        claims: Claim | Iterable[Claim],
+        *,
+        error: Reason | Sequence[Reason] = "",
+        delay: Duration | Sequence[Duration] = 0.0,
+        excuse: bool | Sequence[bool] = False,
+    ) -> list[bool]:
+        """Returns failed events to PENDING, available after the delay. One error and delay for all, or one for each.
+
+        `excuse`: the attempt proves nothing against the event, and does not count against its limit.
+        """
+        return await self._claims.retry(claims, error=error, delay=delay, excuse=excuse)
+
+    async def kill(
+        self, claims: Claim | Iterable[Claim], *, reason: Reason | Sequence[Reason] = "", drop: bool = False
+    ) -> list[bool]:
+        """Marks events as DEAD: they are not tried again unless replayed. `drop` removes them at once."""
+        return await self._claims.kill(claims, reason=reason, drop=drop)
+
+    async def release(self, claims: Claim | Iterable[Claim], *, delay: Duration | None = None) -> list[bool]:
+        """Returns events to PENDING untried: the attempt does not count against the limit."""
+        return await self._claims.release(claims, delay=delay)
+
+    async def reap(self, *, limit: int = 100, delay: Duration = 0.0) -> list[str]:
+        """Returns events whose lease has expired to PENDING; returns their ids, at most `limit`."""
+        return await self._claims.reap(limit=limit, delay=delay)
+
+    # --- reading -------------------------------------------------------------------------------------------------
 
     async def get(self, event_id: str) -> Record | None:
-        """Everything the box knows of one event, or None."""
-        self._ensure_open()
-        now, described = await self._store.get([text("event_id", event_id)])
-        return None if described is None else decode_record(described, now)
+        """The full record of one event, or None."""
+        self._store.ensure_open()
+        (record,) = await self._store.get([text("event_id", event_id)])
+        return record
 
     async def page(self, *, limit: int = 100, cursor: str | None = None, **filters: Any) -> Page:
-        """A slice of `list`, and a cursor to go on."""
-        self._ensure_open()
-        return await bulk.page(self._store, select(**filters), limit, cursor)
+        """A page of `list`, and the cursor of the next one."""
+        self._store.ensure_open()
+        return await inspect.page(self._store, select(**filters), limit, cursor)
 
     async def stats(self) -> Stats:
         """Counts by phase, ages and totals, at one moment."""
-        self._ensure_open()
+        self._store.ensure_open()
         return decode_stats(self.name, await self._store.stats())
 
     async def settings(self) -> Settings:
-        self._ensure_open()
-        return Settings.from_meta(pairs(await self._store.meta()))
+        self._store.ensure_open()
+        return Settings.from_meta(await self._store.meta())
 
     async def exists(self) -> bool:
-        """Whether there is such a box: something was put into it, or it was configured."""
-        self._ensure_open()
+        """Whether the box exists: an event was put into it, or it was configured."""
+        self._store.ensure_open()
         return bool(await self._store.meta())
 
     async def names(self) -> list[str]:
         """The names of all boxes on the same server."""
-        self._ensure_open()
+        self._store.ensure_open()
         return await self._store.boxes()
 
     # --- bulk ----------------------------------------------------------------------------------------------------
@@ -286,37 +296,20 @@ class Box(Lifecycle):
         rate: float | None = None,
         who: str | None = None,
         why: str = "",
-        progress: bulk.Progress | None = None,
+        progress: Progress | None = None,
     ) -> Replayed:
-        """Sends PUBLISHED or DEAD events back to PENDING: by ids, or by filter (DEAD unless `state` says otherwise).
+        """Returns PUBLISHED or DEAD events to PENDING: by ids, or by filter (DEAD unless `state` says otherwise).
 
-        All of them: `state="DEAD"` alone. Earlier attempts are excused and last_error is cleared unless `reset=False`.
-        Refused, unless by `force`: one whose unique_key another event holds, or that another event was put in the place
-        of. `rate` is events per second. Recorded in the box's log, by default under the name of the process' user.
+        All DEAD events: `state="DEAD"` alone. Earlier attempts are excused and last_error is cleared unless
+        `reset=False`. An event whose unique_key another event holds, or that another event supersedes, is refused
+        unless by `force`. `rate` is events per second. Recorded in the box's log, by default under the name of the
+        user of this process.
         """
-        self._ensure_open()
+        self._store.ensure_open()
         filters = {
             "state": state, "event_type": event_type, "key": key, "error": error, "since": since, "until": until,
         }  # fmt: skip
-        filtered = any(value is not None for value in filters.values())
-        if (ids is None) == (not filtered):
-            raise UsageError("say what to replay: ids, or a filter; all dead events: state='DEAD'")
-        if who is not None and who != "":
-            check_key("who", who)
-        bulk.check_rate(rate)
-        for name, value in (("reset", reset), ("force", force), ("dry_run", dry_run)):
-            flag(name, value)
-        if progress is not None and not callable(progress):
-            raise UsageError("progress must be a function of the number of events done")
-        if filters["state"] is None:
-            filters["state"] = State.DEAD
-        selection = select(**filters)
-        if selection.state not in (State.PUBLISHED, State.DEAD):
-            raise UsageError("only PUBLISHED and DEAD events can be replayed")
-        return await bulk.replay(
-            self._store,
-            None if ids is None else event_ids(ids),
-            selection,
+        replay = Replay(
             reset=reset,
             available=available_argument(delay, None),
             force=force,
@@ -327,6 +320,7 @@ class Box(Lifecycle):
             durability=self._durability,
             progress=progress,
         )
+        return await replay.run(self._store, chosen(ids, filters))
 
     async def sweep(
         self,
@@ -338,25 +332,17 @@ class Box(Lifecycle):
         limit: int | None = None,
         dry_run: bool = False,
     ) -> Swept:
-        """Removes PUBLISHED and DEAD events past their retention; what is not given comes from the box's settings.
+        """Removes PUBLISHED and DEAD events past their retention; by default as the box is configured.
 
         `limit` bounds how many are removed, PUBLISHED ones first.
         """
-        self._ensure_open()
-        flag("dry_run", dry_run)
-        if limit is not None:
-            whole_number("limit", limit, 0)
+        self._store.ensure_open()
         given = {
             "keep_published": keep_published, "keep_published_count": keep_published_count,
             "keep_dead": keep_dead, "keep_dead_count": keep_dead_count,
         }  # fmt: skip
-        changes = to_meta({name: value for name, value in given.items() if value is not _UNSET})
-        settings = Settings.from_meta({**pairs(await self._store.meta()), **changes})
-        keep = {
-            State.PUBLISHED: (settings.keep_published, settings.keep_published_count),
-            State.DEAD: (settings.keep_dead, settings.keep_dead_count),
-        }
-        return await bulk.sweep(self._store, keep=keep, dry_run=dry_run, limit=limit)
+        retention = {name: value for name, value in given.items() if value is not _UNSET}
+        return await sweep(self._store, retention, limit=limit, dry_run=dry_run)
 
     # --- last in the class, since its name hides the builtin one -------------------------------------------------
 
@@ -373,9 +359,9 @@ class Box(Lifecycle):
     ) -> AsyncIterator[Record]:
         """Records by state, and in order of time; `event_type` is a glob. Changes nothing.
 
-        PENDING come in three groups: those a relay can take, those that wait behind the head of their line, suspects.
+        PENDING events come in three groups: those a relay can take, those behind the head of their line, suspects.
 
-        An event that changes state meanwhile may be seen once, twice or not at all; one that does not, exactly once.
+        An event that changes state meanwhile may come once, twice or not at all; every other event exactly once.
         """
         filters = {
             "state": state, "event_type": event_type, "key": key, "error": error, "since": since, "until": until,

@@ -1,97 +1,55 @@
-"""The transitions that a relay makes: claim, and every way to settle a claim, each fenced."""
+"""Claims events, and settles claims. Every settlement is fenced: it changes nothing if the claim is gone."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, Required, TypedDict
 
 from redbox.arguments import flag, text, whole_number
-from redbox.box import bulk
 from redbox.durations import Duration
 from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, error_text
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, STEP_BYTES, UNREADABLE_DELAY
-from redbox.store.codec import CLAIM_BODY, CLAIM_EXHAUSTED, CLAIM_PARTS, decode_claim, pairs
+from redbox.store.codec import decode_claim
 from redbox.store.durability import Durability
-from redbox.store.steps import STEP_COUNT, ack_work
-from redbox.store.store import Store
-from redbox.store.wire.multiplexer import Wait
+from redbox.store.replies import CLAIM_PARTS, ClaimedParts, Packed
+from redbox.store.steps import STEP_COUNT, ack_work, batches
+from redbox.store.store import ClaimRequest, Store
+from redbox.store.wire.base import BlockingWait
 
 logger = logging.getLogger("redbox")
 
 ABOUT_LENGTH: Final = 16_384
 ABOUT_FIELDS: Final = 32
-MOST: Final = 2**53  # whole numbers that Lua tells apart
+MOST: Final = 2**53  # the largest whole number that is exact in Lua
 
 Reason = str | BaseException
 Send = Callable[[str, list[Claim]], Awaitable[list[bytes]]]
 
 
-class Packed(msgspec.Struct, frozen=True):
-    """What a claim brought, not yet unpacked; and in how many seconds there will be more: 0 for now, None when nothing
-    waits."""
+class ClaimOptions(TypedDict, total=False):
+    """The options of `Box.claim_packed`."""
 
-    relay: str
-    claimed_ms: int
-    lease_ms: int
-    suspect: bool
-    more_in: float | None
-    first: int  # the number of the first claim; the others follow
-    parts: list[Any]  # CLAIM_PARTS of them for each event
-
-    def __len__(self) -> int:
-        return len(self.parts) // CLAIM_PARTS
-
-    @property
-    def first_id(self) -> str:
-        """The id of its first event."""
-        return str(self.parts[0].decode())
-
-    @property
-    def size(self) -> int:
-        """Bytes of its events."""
-        return sum(map(len, self.parts[CLAIM_BODY::CLAIM_PARTS]))
+    limit: Required[int]
+    lease: Required[Duration]
+    attempts: Required[int | None]
+    holding: Required[int]
+    beside: str
+    max_bytes: int
+    longest: float
+    wait: BlockingWait | None
+    spread: bool
 
 
-class Lifecycle:
-    """The part of a box that relays use."""
+class Claims:
+    """Claims and settles events of one box. The methods of Box with the same names say what each does."""
 
-    _store: Store
-    _durability: Durability
-
-    def _ensure_open(self) -> None:
-        raise AssertionError("a box says whether it is open")
+    def __init__(self, store: Store, durability: Durability) -> None:
+        self._store = store
+        self._durability = durability
 
     async def claim(
-        self,
-        relay: str,
-        *,
-        limit: int = 100,
-        lease: Duration = LEASE,
-        attempts: int | None = None,
-        holding: int = 0,
-        beside: str = "",
-        max_bytes: int = BATCH_BYTES,
-    ) -> list[Claim]:
-        """Takes available events under a lease: at most `limit`, oldest first.
-
-        There may be fewer although more are available, so that no claim holds up the server: 1 MiB of events at most
-        (but at least one event), and 1,000 plain ones, or some hundreds that were tried before or have a unique_key.
-
-        With `attempts`, an event that has used them up comes marked `exhausted`. `holding` is how many claims the
-        relay has in hand: an expiry in company proves nothing against an event. If it is one, `beside` is its event id:
-        it has company from now on.
-        """
-        return await self.unpack(
-            await self.claim_packed(
-                relay, limit=limit, lease=lease, attempts=attempts, holding=holding, beside=beside, max_bytes=max_bytes
-            )
-        )
-
-    async def claim_packed(
         self,
         relay: str,
         *,
@@ -102,15 +60,10 @@ class Lifecycle:
         beside: str = "",
         max_bytes: int = BATCH_BYTES,
         longest: float = 0.0,
-        wait: Wait | None = None,
+        wait: BlockingWait | None = None,
         spread: bool = False,
     ) -> Packed:
-        """As `claim`, without taking the time to unpack it: so a relay can ask for more before it does.
-
-        With a `wait`, it first waits until something may have become available, at most `longest` seconds. `spread`:
-        not the oldest events, but a sample from the oldest to the newest that are available.
-        """
-        self._ensure_open()
+        self._store.ensure_open()
         check_relay(relay)
         whole_number("limit", limit, 1, BATCH_COUNT)
         if attempts is not None:
@@ -118,15 +71,14 @@ class Lifecycle:
         whole_number("holding", holding, 0, MOST)
         whole_number("max_bytes", max_bytes, 1, MOST)
         lease_ms = _positive_ms(lease, "lease")
-        arguments = (relay, limit, lease_ms, attempts or 0, min(max_bytes, STEP_BYTES), holding, beside)
-        await self._store.confirmation(self._durability)  # nothing is claimed that could not be settled
+        request: ClaimRequest = {
+            "relay": relay, "limit": limit, "lease": lease_ms, "attempts": attempts or 0,
+            "size": min(max_bytes, STEP_BYTES), "holding": holding, "beside": beside,
+        }  # fmt: skip
+        await self._store.scripts.confirmations.of(self._durability)  # nothing is claimed that could not be settled
         if wait is None:
-            reply = await self._store.claim(*arguments, spread=spread)
-        else:
-            reply = await self._store.claim_when_hinted(longest, wait, *arguments)
-        now, suspect, next_due, first, *parts = reply
-        more_in = None if next_due < 0 else max(0, next_due - now) / 1000
-        return Packed(relay, now, lease_ms, suspect == 1, more_in, first, parts)
+            return await self._store.claim(**request, spread=spread)
+        return await self._store.claim_when_hinted(**request, longest=longest, wait=wait)
 
     async def unpack(self, packed: Packed) -> list[Claim]:
         """The claims; an event that cannot be read is set aside."""
@@ -137,56 +89,34 @@ class Lifecycle:
         for each in zip(*[iter(packed.parts)] * CLAIM_PARTS, strict=True):
             try:
                 claims.append(decode_claim(each, relay, number, now, lease, suspect))
-            except Exception as error:  # whatever is wrong with one event, the others are claimed
-                await self._set_aside(relay, each, number, error)
+            except Exception as error:  # one bad event must not lose the other claims
+                await self._set_aside(relay, ClaimedParts(*each), number, error)
             number += 1
         return claims
-
-    async def can_end_wait(self) -> bool:
-        """Whether a wait can be ended early: then one exchange can wait and claim."""
-        self._ensure_open()
-        return await self._store.can_end_wait()
-
-    async def end_wait(self, wait: Wait) -> None:
-        """Ends the wait of a `claim_packed` early; its claim is then carried out and answered."""
-        wait.over = True
-        await self._store.end_wait(wait.name)
-
-    async def wait_for_hint(self, longest: float) -> bool:
-        """Until something may have become available, at most so many seconds; False without a hint. Hints may get
-        lost, and one hint wakes one waiter."""
-        self._ensure_open()
-        return await self._store.hint(longest)
 
     async def beat(
         self, relay: str, instance: str, about: Mapping[str, str], *, fresh: Duration, leaving: bool = False
     ) -> dict[str, str]:
-        """Says that a relay is alive; what another living one of the same name says of itself, or nothing.
-
-        One that was not heard of for `fresh` counts as dead.
-        """
-        self._ensure_open()
+        self._store.ensure_open()
         check_relay(relay)
         if not isinstance(about, Mapping):
             raise UsageError("about must be a mapping of strings")
-        told = [(text("about", name), text("about", value)) for name, value in about.items()]
-        # Everyone who asks for stats reads it.
-        if len(told) > ABOUT_FIELDS or sum(len(part) for pair in told for part in pair) > ABOUT_LENGTH:
+        fields = [(text("about", name), text("about", value)) for name, value in about.items()]
+        # Every call of stats reads them.
+        if len(fields) > ABOUT_FIELDS or sum(len(part) for pair in fields for part in pair) > ABOUT_LENGTH:
             raise UsageError(f"about must have at most {ABOUT_FIELDS} fields and {ABOUT_LENGTH:,} characters in all")
-        return pairs(
-            await self._store.beat(
-                relay,
-                text("instance", instance),
-                duration_ms(fresh, "fresh"),
-                duration_ms(FORGET_RELAY, "forget"),
-                leaving=flag("leaving", leaving),
-                fields=told,
-            )
+        return await self._store.beat(
+            relay,
+            text("instance", instance),
+            fresh=duration_ms(fresh, "fresh"),
+            forget=duration_ms(FORGET_RELAY, "forget"),
+            leaving=flag("leaving", leaving),
+            fields=fields,
         )
 
-    async def _set_aside(self, relay: str, parts: Sequence[Any], number: int, error: Exception) -> None:
-        """An event that cannot be read. A newer redbox's is given back for one that can; a damaged one has failed."""
-        event_id, exhausted = parts[0].decode(errors="replace"), parts[CLAIM_EXHAUSTED] == 1
+    async def _set_aside(self, relay: str, parts: ClaimedParts, number: int, error: Exception) -> None:
+        """Settles an event that cannot be read: one of a newer redbox is released, a damaged one has failed."""
+        event_id, exhausted = parts.event_id.decode(errors="replace"), parts.exhausted == 1
         delay = int(UNREADABLE_DELAY * 1000)
         logger.error("claimed, but set aside: event %s: %s", event_id, error)
         try:
@@ -196,16 +126,12 @@ class Lifecycle:
                 await self._store.kill(relay, [(event_id, number, error_text(error))])
             else:
                 await self._store.retry(relay, [(event_id, number, delay, 0, error_text(error))])
-        except StoreError as trouble:  # it comes back when its lease ends; the others are claimed all the same
-            logger.warning("event %s could not be set aside: %s", event_id, trouble)
+        except StoreError as failure:  # it returns to PENDING when its lease expires
+            logger.warning("event %s could not be set aside: %s", event_id, failure)
 
     async def renew(
         self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE, alone: bool = False
     ) -> list[bool]:
-        """Makes leases end `lease` from now. False where the claim was gone.
-
-        `alone`: the relay holds nothing else any more, so that an expiry will count against the event.
-        """
         lease_ms = _positive_ms(lease, "lease")
         flag("alone", alone)
 
@@ -215,7 +141,6 @@ class Lifecycle:
         return await self._settle(claims, send)
 
     async def ack(self, claims: Claim | Iterable[Claim], *, delete: bool = False) -> list[bool]:
-        """Published. False where the claim was gone: nothing was changed. `delete` removes them at once."""
         flag("delete", delete)
 
         async def send(relay: str, batch: list[Claim]) -> Any:
@@ -232,10 +157,6 @@ class Lifecycle:
         delay: Duration | Sequence[Duration] = 0.0,
         excuse: bool | Sequence[bool] = False,
     ) -> list[bool]:
-        """Failed: PENDING again, available after the delay. One error and delay for all, or one for each.
-
-        `excuse`: the attempt proves nothing against the event, and does not use up its limit.
-        """
         held = _claims(claims)
         per_claim = zip(
             held,
@@ -244,13 +165,13 @@ class Lifecycle:
             _per_claim(error, held, "error"),
             strict=True,
         )
-        told = {
+        details = {
             id(claim): (duration_ms(d, "delay"), int(flag("excuse", x)), error_text(e)) for claim, d, x, e in per_claim
         }
 
         async def send(relay: str, batch: list[Claim]) -> Any:
             return await self._store.retry(
-                relay, [(*_fence(claim), *told[id(claim)]) for claim in batch], self._durability
+                relay, [(*_fence(claim), *details[id(claim)]) for claim in batch], self._durability
             )
 
         return await self._settle(held, send)
@@ -258,20 +179,18 @@ class Lifecycle:
     async def kill(
         self, claims: Claim | Iterable[Claim], *, reason: Reason | Sequence[Reason] = "", drop: bool = False
     ) -> list[bool]:
-        """Dead: never tried again by itself. `drop` removes them at once."""
         flag("drop", drop)
         held = _claims(claims)
-        told = {id(claim): error_text(text)
+        reasons = {id(claim): error_text(text)
                 for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
 
         async def send(relay: str, batch: list[Claim]) -> Any:
-            items = [(*_fence(claim), told[id(claim)]) for claim in batch]
+            items = [(*_fence(claim), reasons[id(claim)]) for claim in batch]
             return await self._store.kill(relay, items, drop=drop, durability=self._durability)
 
         return await self._settle(held, send)
 
     async def release(self, claims: Claim | Iterable[Claim], *, delay: Duration | None = None) -> list[bool]:
-        """Given back untried: the attempt does not count against the limit."""
         wait = None if delay is None else duration_ms(delay, "delay")
 
         async def send(relay: str, batch: list[Claim]) -> Any:
@@ -281,21 +200,20 @@ class Lifecycle:
         return await self._settle(claims, send)
 
     async def reap(self, *, limit: int = 100, delay: Duration = 0.0) -> list[str]:
-        """Gives back claims whose lease has ended; returns their ids, at most `limit`."""
-        self._ensure_open()
+        self._store.ensure_open()
         whole_number("limit", limit, 1, BATCH_COUNT)
         delay_ms = duration_ms(delay, "delay")
         ids: list[str] = []
         for step in range(0, limit, STEP_COUNT):
-            more, *found = await self._store.reap(min(limit - step, STEP_COUNT), delay_ms)
-            ids += [raw.decode(errors="replace") for raw in found]
-            if not more:
+            reaped = await self._store.reap(limit=min(limit - step, STEP_COUNT), delay=delay_ms)
+            ids += reaped.ids
+            if not reaped.more:
                 break
         return ids
 
     async def _settle(self, claims: Claim | Iterable[Claim], send: Send) -> list[bool]:
-        """Sends claims in batches of one relay each; the results come in the order of the claims."""
-        self._ensure_open()
+        """Settles claims in batches of one relay each; returns the results in the order of the claims."""
+        self._store.ensure_open()
         held = _claims(claims)
         if len(held) <= BATCH_COUNT and len({claim.claimed_by for claim in held}) == 1:  # a relay settles its own
             return [word == b"OK" for word in await send(held[0].claimed_by, held)]
@@ -304,7 +222,7 @@ class Lifecycle:
         for position, claim in enumerate(held):
             by_relay.setdefault(claim.claimed_by, []).append((position, claim))
         for relay, mine in by_relay.items():
-            for batch in bulk.batches(mine):
+            for batch in batches(mine, BATCH_COUNT):
                 words = await send(relay, [claim for _, claim in batch])
                 results.update({position: word == b"OK" for (position, _), word in zip(batch, words, strict=True)})
         return [results[position] for position in range(len(held))]

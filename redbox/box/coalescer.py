@@ -1,8 +1,8 @@
-"""Coalesces concurrent puts: everything put in one turn of the event loop goes to the server in a call or two.
+"""Coalesces concurrent puts: all puts of one turn of the event loop are sent in one or two calls.
 
-Two calls may be under way, so that the server works on one while this process prepares the other. Events with an
-ordering key or other options go in a call that is alone: their order is the order on the server, also when a connection
-breaks and the call is repeated.
+Two calls may be in flight, so that the server works on one while this process prepares the other. Events with an
+ordering key or other options are sent while no other call is in flight: so their order is the order on the server, even
+when a connection breaks and the call is repeated.
 """
 
 from __future__ import annotations
@@ -10,40 +10,40 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections import deque
-from typing import Any, Final
+from typing import Final
 
 from redbox.errors import RedboxError, StoreUnavailable
 from redbox.settings import BATCH_COUNT, STEP_BYTES
+from redbox.store.codec import EncodedEvent
 from redbox.store.durability import Durability
 from redbox.store.errors import MAYBE, NOTHING_SENT
+from redbox.store.replies import PutReply
 from redbox.store.steps import WORK, put_work
 from redbox.store.store import Store
 
-Arguments = tuple[Any, ...]
-Batch = list[tuple[Arguments, asyncio.Future[Any]]]
+Batch = list[tuple[EncodedEvent, asyncio.Future[PutReply]]]
 
-AT_ONCE: Final = 2  # calls under way
-HALVED: Final = 50  # from twice as many on, what waits is sent in halves
-SILENCE: Final = 0.3  # seconds; a call that failed after this long speaks for the puts queued behind it
-_BODY, _OPTIONS = 2, 4  # of what the put script takes for an event
+AT_ONCE: Final = 2  # calls in flight
+HALVED: Final = 50  # a queue of at least twice as many is sent in halves
+SILENCE: Final = 0.3  # seconds; a call that fails after this time fails the puts queued behind it too
 
 
-class Lane:
+class Coalescer:
     """The puts of one box at one level of durability, on the event loop that it is made on."""
 
     def __init__(self, store: Store, durability: Durability) -> None:
         self.loop = asyncio.get_running_loop()
         self._store = store
         self._durability = durability
-        self._queue: deque[tuple[Arguments, asyncio.Future[Any]]] = deque()
+        self._queue: deque[tuple[EncodedEvent, asyncio.Future[PutReply]]] = deque()
         self._calls: set[asyncio.Task[None]] = set()
-        self._alone = False  # what is under way must not be joined
-        self._soon = False  # the queue will be looked at when this turn ends
+        self._alone = False  # no second call may be sent beside the one in flight
+        self._soon = False  # `_begin` is scheduled for the end of this turn
 
-    async def put(self, arguments: Arguments) -> Any:
-        """The script's reply for this one event. Cancelling it leaves the others alone; the event may have been put."""
-        answer: asyncio.Future[Any] = self.loop.create_future()
-        self._queue.append((arguments, answer))
+    async def put(self, event: EncodedEvent) -> PutReply:
+        """The script's reply for this event. Cancelling it does not affect others; the event may have been put."""
+        answer: asyncio.Future[PutReply] = self.loop.create_future()
+        self._queue.append((event, answer))
         if not self._soon and len(self._calls) < AT_ONCE:
             self._soon = True
             self.loop.call_soon(self._begin)
@@ -51,19 +51,19 @@ class Lane:
 
     @property
     def busy(self) -> bool:
-        """Whether puts wait for their answer on an event loop that can still give it."""
+        """Whether puts are unanswered on an event loop that still runs."""
         return bool(self._queue or self._calls) and not self.loop.is_closed()
 
     async def drain(self) -> None:
-        """Waits until everything that was put is answered."""
+        """Waits until every put is answered."""
         while self._queue or self._calls:
             await (asyncio.wait(self._calls) if self._calls else asyncio.sleep(0))
 
     def _begin(self) -> None:
-        """Sends what waits, as far as it may be under way."""
+        """Sends queued events, as far as calls may be in flight."""
         self._soon = False
         while self._queue and len(self._calls) < AT_ONCE and not self._alone:
-            alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)
+            alone = any(event.options for event, _ in self._queue)
             if alone and self._calls:
                 return
             share = -(-len(self._queue) // (AT_ONCE - len(self._calls)))
@@ -77,16 +77,16 @@ class Lane:
     async def _send(self, batch: Batch) -> None:
         began = self.loop.time()
         try:
-            replies = await self._store.put("each", [arguments for arguments, _ in batch], self._durability)
+            replies = await self._store.put("each", [event for event, _ in batch], self._durability)
         except RedboxError as error:
             _fail(batch, error)
             if isinstance(error, StoreUnavailable) and self.loop.time() - began >= SILENCE:
                 self._fail_queue(error)
-        except GeneratorExit:  # its event loop was closed: nobody waits any more
+        except GeneratorExit:  # its event loop was closed: no caller waits any more
             raise
-        except BaseException as error:  # the loop is closing, or a defect: nobody may be left waiting
-            what = error if isinstance(error, Exception) else RedboxError("the put was cancelled")
-            _fail([*batch, *self._queue], what)
+        except BaseException as error:  # the loop is closing, or a defect: every caller must get an answer
+            failure = error if isinstance(error, Exception) else RedboxError("the put was cancelled")
+            _fail([*batch, *self._queue], failure)
             self._queue.clear()
             raise
         else:
@@ -95,7 +95,7 @@ class Lane:
                     answer.set_result(reply)
 
     def _fail_queue(self, error: StoreUnavailable) -> None:
-        """The store was silent for long: the puts behind do not wait for it once more, one batch after the other."""
+        """Fails queued puts after a long silence of the store, so that they do not wait for it batch by batch."""
         queued, self._queue = list(self._queue), deque()
         _fail(queued, StoreUnavailable(str(error).removesuffix(MAYBE).removesuffix(NOTHING_SENT) + NOTHING_SENT))
 
@@ -108,14 +108,14 @@ class Lane:
         batch: Batch = []
         size = work = 0
         while self._queue and len(batch) < min(count, BATCH_COUNT):
-            arguments, answer = self._queue[0]
-            size += len(arguments[_BODY])
-            work += put_work(arguments)
+            event, answer = self._queue[0]
+            size += len(event.body)
+            work += put_work(event)
             if batch and (size > STEP_BYTES or work > WORK):
                 break
             self._queue.popleft()
             if not answer.done():  # cancelled before it was sent
-                batch.append((arguments, answer))
+                batch.append((event, answer))
         return batch
 
 

@@ -1,32 +1,31 @@
-"""From the put script's replies to receipts, or to the errors that they mean."""
+"""Turns the replies of the put script into receipts, or into the errors that they mean."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redbox.errors import BatchRefused, BoxFull, Conflict, DurabilityNotReached, IdReused, Refused, StoreError
 from redbox.events import Event, Receipt
 from redbox.settings import STEP_BYTES
-from redbox.store.codec import difference
+from redbox.store.codec import EncodedEvent, difference
 from redbox.store.durability import Durability
+from redbox.store.replies import CREATED, EXISTS, SKIPPED, PutReply
 from redbox.store.steps import WORK, put_work
-from redbox.store.store import CREATED, EXISTS, SKIPPED, UNCONFIRMED
 
-Arguments = tuple[Any, ...]
 T = TypeVar("T")
 
 _KINDS: dict[type[Refused], str] = {Conflict: "conflict", IdReused: "id_reused", BoxFull: "box_full"}
 
 
 class Receipts:
-    """Reads the replies for one box."""
+    """Makes the receipts of one box."""
 
     def __init__(self, box: str, max_payload: int) -> None:
         self._box = box
         self._max_payload = max_payload
 
-    def of(self, event: Event, reply: Any, level: Durability) -> Receipt:
+    def of(self, event: Event, reply: PutReply, level: Durability) -> Receipt:
         """The reply for one event as its receipt; a refusal is raised."""
         if reply == CREATED:
             return Receipt(event.event_id, True, level.name)
@@ -34,19 +33,21 @@ class Receipts:
             return Receipt(event.event_id, False, level.name)
         if reply == SKIPPED:
             raise Refused(f"event {event.event_id} was not put, since another of its batch was refused")
+        if isinstance(reply, bytes):
+            raise StoreError(f"the server answered {reply!r} to a put, which this redbox does not know")
         word, detail = reply
-        if word == b"DIFFERS":
+        if word == "DIFFERS":
             raise IdReused(event.event_id, difference(detail, event, self._max_payload))
-        if word == b"CONFLICT":
+        if word == "CONFLICT":
             raise Conflict(event.event_id, detail.decode(), event.unique_key)
-        if word == b"FULL":
+        if word == "FULL":
             raise BoxFull(f"box {self._box!r} holds max_pending ({detail.decode()}) events already")
-        if word == UNCONFIRMED:
-            raise DurabilityNotReached(detail)
+        if word == "UNCONFIRMED":
+            raise DurabilityNotReached(detail.decode())
         raise StoreError(f"the server answered {word!r} to a put, which this redbox does not know")
 
-    def raise_refusal(self, events: list[Event], replies: Sequence[Any], level: Durability) -> None:
-        """In all-or-nothing, one refusal refuses the whole batch."""
+    def raise_refusal(self, events: list[Event], replies: Sequence[PutReply], level: Durability) -> None:
+        """Raises BatchRefused if one event of an all-or-nothing batch was refused."""
         for index, (event, reply) in enumerate(zip(events, replies, strict=True)):
             try:
                 if reply != SKIPPED:
@@ -56,20 +57,21 @@ class Receipts:
 
 
 def refused(event: Event, refusal: Refused, level: Durability) -> Receipt:
-    """The receipt of an event that was refused, for a caller who asked not to raise."""
+    """The receipt of a refused event, for a caller that asked not to raise."""
     holder = refusal.holder if isinstance(refusal, Conflict) else None
     return Receipt(event.event_id, False, level.name, _KINDS.get(type(refusal), "refused"), str(refusal), holder)
 
 
-def chunks(encoded: list[tuple[T, Arguments]]) -> list[list[tuple[T, Arguments]]]:
-    """A batch in pieces that one script call may take, in work and bytes."""
-    pieces: list[list[tuple[T, Arguments]]] = []
+def chunks(encoded: list[tuple[T, EncodedEvent]]) -> list[list[tuple[T, EncodedEvent]]]:
+    """A batch in chunks that one script call may take, bounded in work and bytes."""
+    cut: list[list[tuple[T, EncodedEvent]]] = []
     size = total = 0
     for item in encoded:
-        length, work = len(item[1][2]), put_work(item[1])
-        if not pieces or total + work > WORK or size + length > STEP_BYTES:
-            pieces.append([])
+        event = item[1]
+        length, work = len(event.body), put_work(event)
+        if not cut or total + work > WORK or size + length > STEP_BYTES:
+            cut.append([])
             size = total = 0
-        pieces[-1].append(item)
+        cut[-1].append(item)
         size, total = size + length, total + work
-    return pieces
+    return cut

@@ -1,16 +1,15 @@
-"""What bulk operations and inspection report."""
+"""The reports of bulk operations and of inspection."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import msgspec
 
 from redbox.events import Outcome, Phase, Record, from_ms
 from redbox.settings import Settings
-from redbox.store.codec import pairs
-from redbox.store.damage import is_count, score_ms
+from redbox.store.damage import is_count
+from redbox.store.replies import RelayBeat, StatsReply
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -21,8 +20,8 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct):
-    """What a replay did: how many events matched, how many went back to PENDING, and why the others did not. In a dry
-    run nothing is replayed; `refused` tells which would not be."""
+    """The result of a replay: how many events matched, how many were returned to PENDING, and why the others were not.
+    In a dry run nothing is replayed; `refused` lists the events that would be refused."""
 
     matched: int = 0
     replayed: int = 0
@@ -51,7 +50,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A relay as it described itself in its last heartbeat, so long ago."""
+    """A relay as it described itself in its last heartbeat; `seen` is how long ago that was."""
 
     name: str
     seen: timedelta
@@ -71,14 +70,13 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """A box at one moment: counts by phase, ages, and lifetime totals. The six phases add up to all events.
 
     `waiting` of them are behind the head of their ordering line, where no relay can take them yet; they are counted
-    in their phase too, and `waiting_due` of them are AVAILABLE. `overdue` are claims whose lease has ended and that
-    nobody has reaped. `oldest_available` is how long the longest due event that can be claimed has been waiting.
-    `totals` count since the box exists; of
-    removed events, `swept` are those past their retention, or deleted on success, and `dropped` those that an
-    operator, a drop policy or the archive removed. `relays` are those heard of within a day, the latest first, at
-    most 100. `lost` are ids that a claim or a reap found without a complete event, and that are never delivered;
-    `lost_ids` are the first 10 of them. `unreadable` names heartbeats, totals and settings that are malformed; they are
-    left out, or the default stands in their place.
+    in their phase too, and `waiting_due` of them are AVAILABLE. `overdue` are claims whose lease has expired and that
+    were not reaped. `oldest_available` is how long the longest due event that can be claimed has been waiting.
+    `totals` count since the box exists; of removed events, `swept` are those past their retention, or deleted on
+    success, and `dropped` those that an operator, a drop policy or the archive removed. `relays` are those with a
+    heartbeat within a day, the latest first, at most 100. `lost` are ids that a claim or a reap found without a
+    complete event, and that are never delivered; `lost_ids` are the first 10 of them. `unreadable` names heartbeats,
+    totals and settings that are malformed; they are left out, or replaced by the default.
     """
 
     box: str
@@ -105,20 +103,18 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: list[str] = []
 
 
-def decode_stats(box: str, reply: list[Any]) -> Stats:
-    now, flat_meta, flat_counts, flat_oldest, flat_totals, relays, lost_ids = reply
-    meta, totals = pairs(flat_meta), pairs(flat_totals)
+def decode_stats(box: str, reply: StatsReply) -> Stats:
+    now, meta, counts, oldest, totals, relays, lost_ids = reply
     settings, wrong = Settings.readable(meta)
     unreadable = [f"the setting {name}" for name in wrong]
     unreadable += [f"the total {name}" for name, value in totals.items() if not is_count(value)]
     reports = []
-    for name, seen, flat in relays:
-        try:
-            reports.append(_relay(now, name, seen, flat))
-        except (msgspec.ValidationError, TypeError):
-            unreadable.append(f"the heartbeat of relay {name.decode(errors='replace')}")
-    counts = {flat_counts[at].decode(): flat_counts[at + 1] for at in range(0, len(flat_counts), 2)}
-    oldest = {name: score_ms(score) for name, score in pairs(flat_oldest).items()}
+    for beat in relays:
+        report = _relay(now, beat)
+        if report is None:
+            unreadable.append(f"the heartbeat of relay {beat.name}")
+        else:
+            reports.append(report)
 
     def since(*names: str) -> timedelta | None:
         moments = [oldest[name] for name in names if name in oldest]
@@ -138,7 +134,7 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
         overdue=counts["overdue"],
         blocked=counts["blocked"],
         lost=counts["lost"],
-        lost_ids=[raw.decode(errors="replace") for raw in lost_ids],
+        lost_ids=lost_ids,
         paused="paused" in meta,
         oldest_available=since("available", "suspect"),
         next_due=until("scheduled", "scheduled_suspect"),
@@ -156,7 +152,13 @@ def decode_stats(box: str, reply: list[Any]) -> Stats:
     )
 
 
-def _relay(now: int, name: bytes, seen: bytes, flat: list[bytes]) -> RelayReport:
-    about = {field: text for field, text in pairs(flat).items() if field in RelayReport.__struct_fields__}
-    ago = timedelta(milliseconds=max(0, now - score_ms(seen)))
-    return msgspec.convert({**about, "name": name.decode(errors="replace"), "seen": ago}, RelayReport, strict=False)
+def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
+    """The report of a relay; None for a heartbeat that cannot be read."""
+    if beat.fields is None:
+        return None
+    about = {field: text for field, text in beat.fields.items() if field in RelayReport.__struct_fields__}
+    ago = timedelta(milliseconds=max(0, now - beat.seen))
+    try:
+        return msgspec.convert({**about, "name": beat.name, "seen": ago}, RelayReport, strict=False)
+    except msgspec.ValidationError:
+        return None

@@ -1,4 +1,4 @@
-"""Which events: by state, type, key, error text and time, as a listing or a bulk operation asks for them."""
+"""Selects events by state, type, key, error text and time, for listings and bulk operations."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from redbox import arguments
 from redbox.errors import UsageError
 from redbox.events import State, check_moment, to_ms
 from redbox.keys import INDEXES, PENDING_INDEXES
+from redbox.store.replies import Filters, Place
 
 LONGEST_FILTER: Final = 255
 #: `*` and `?` in one glob. Each adds to the work of a match, and no event type has more parts.
@@ -38,21 +39,21 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
-    claims: int | None = None  # highest claim number: what was claimed later is left out
+    claims: int | None = None  # highest claim number: events that were claimed later are left out
 
     @property
     def indexes(self) -> tuple[str, ...]:
         return INDEXES if self.state is None else _INDEXES_OF[self.state]
 
-    def arguments(self) -> tuple[Any, ...]:
-        """The filter as the page script takes it, but for the highest claim number."""
-        return (
-            "" if self.since is None else to_ms(self.since),
-            "" if self.until is None else to_ms(self.until),
-            self.event_type or "",
-            self.key or "",
-            (self.error or "").translate(_ASCII_LOWER),  # as Lua lowers it
-        )
+    def filters(self) -> Filters:
+        """The filters for the store, without the highest claim number."""
+        return {
+            "since": None if self.since is None else to_ms(self.since),
+            "until": None if self.until is None else to_ms(self.until),
+            "event_type": self.event_type or "",
+            "key": self.key or "",
+            "error": (self.error or "").translate(_ASCII_LOWER),  # as Lua lowers it
+        }
 
 
 FILTERS: Final = tuple(name for name in Selection.__struct_fields__ if name != "claims")
@@ -96,22 +97,24 @@ def check_glob(name: str, glob: str) -> str:
 _ASCII_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
-def encode_cursor(index: str, score: bytes, event_id: bytes) -> str:
+def encode_cursor(index: str, place: Place) -> str:
+    score, event_id = (part if isinstance(part, bytes) else part.encode() for part in place)
     try:
-        place = event_id.decode()
+        text = event_id.decode()
     except UnicodeDecodeError:  # not one that redbox would write; no id begins with a space
-        place = f" {event_id.hex()}"
-    return f"{index}:{score.decode()}:{place}"
+        text = f" {event_id.hex()}"
+    return f"{index}:{score.decode()}:{text}"
 
 
-def decode_cursor(cursor: str, indexes: tuple[str, ...]) -> tuple[str, str, str | bytes]:
+def decode_cursor(cursor: str, indexes: tuple[str, ...]) -> tuple[str, Place]:
+    """The index, and the place in it to continue after."""
     index, _, rest = arguments.text("cursor", cursor).partition(":")
     score, _, event_id = rest.partition(":")
     if index not in indexes or not _SCORE.fullmatch(score):
         raise UsageError(f"cursor {arguments.shown(cursor)} does not belong to this listing; start again without one")
     if event_id.startswith(" "):
         try:
-            return index, score, bytes.fromhex(event_id)
+            return index, (score, bytes.fromhex(event_id))
         except ValueError:
-            pass  # an id of somebody else's
-    return index, score, event_id
+            pass  # an id that another program wrote
+    return index, (score, event_id)

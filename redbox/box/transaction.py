@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -12,25 +11,22 @@ from redis.asyncio.client import Pipeline
 
 from redbox import keys
 from redbox.arguments import text
-from redbox.box.receipts import Receipts
+from redbox.box.put import Puts
 from redbox.errors import PartlyCommitted, TransactionFailed, UsageError
 from redbox.events import Event, Receipt, as_event
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
-from redbox.store.durability import Durability
+from redbox.store.codec import EncodedEvent
 from redbox.store.store import Store
 from redbox.store.transaction import Committed, transact
 from redbox.telemetry import current_traceparent
 
-#: Commands that end a transaction, change what the connection is, or take it over.
+#: Commands that end a transaction, change the state of the connection, or take it over.
 NOT_IN_A_TRANSACTION: Final = frozenset(
     {
         "WATCH", "UNWATCH", "MULTI", "EXEC", "DISCARD", "SELECT", "SWAPDB", "RESET", "QUIT", "HELLO", "AUTH",
         "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR", "CLIENT", "SHUTDOWN",
     }
 )  # fmt: skip
-
-Encode = Callable[[Event, str | None], tuple[Any, ...]]
-
 
 OUTSIDE: Final = "a transaction takes events and commands only inside its own 'async with' block"
 
@@ -51,13 +47,13 @@ class Recorder(Pipeline):
         raise UsageError("do not await tx.redis: it only queues; the replies are in tx.results after the block")
 
     def watch(self, *names: Any) -> Any:  # noqa: ARG002  # redis-py's signature
-        raise UsageError("tx.redis only queues plain commands; watching is the transaction's own affair")
+        raise UsageError("tx.redis only queues plain commands; the transaction itself watches keys")
 
     async def execute(self, raise_on_error: bool = True) -> Any:  # noqa: ARG002  # redis-py's signature
         raise UsageError("tx.redis only queues; everything is sent when the block ends, its replies are tx.results")
 
     async def immediate_execute_command(self, *args: Any, **options: Any) -> Any:  # noqa: ARG002  # same
-        raise UsageError(f"tx.redis only queues plain commands; {args[0]} is the transaction's own affair")
+        raise UsageError(f"tx.redis only queues plain commands; {args[0]} is not one of them")
 
 
 class Transaction:
@@ -68,12 +64,12 @@ class Transaction:
     receipt for each event. On a cluster the caller's keys must be in the box's slot: `tx.key("user:42")` names one.
     """
 
-    def __init__(self, store: Store, durability: Durability, encode: Encode, receipts: Receipts) -> None:
+    def __init__(self, store: Store, puts: Puts, durability: str | None) -> None:
         self._store = store
-        self._durability = durability
-        self._encode = encode
-        self._receipts = receipts
-        self._events: list[tuple[Event, tuple[Any, ...]]] = []
+        self._durability = puts.level(durability)
+        self._encode = puts.encode
+        self._receipts = puts.receipts
+        self._events: list[tuple[Event, EncodedEvent]] = []
         self._entered = False
         self.redis = Recorder()
         self.results: list[Any] = []
@@ -112,15 +108,15 @@ class Transaction:
             word = (command[0].decode() if isinstance(command[0], bytes) else str(command[0])).upper().split(" ")[0]
             if word in NOT_IN_A_TRANSACTION:
                 raise UsageError(f"tx.redis takes plain commands only; {word} would leave the transaction")
-        if len(self._events) > BATCH_COUNT or sum(len(arguments[2]) for _, arguments in self._events) > BATCH_BYTES:
+        if len(self._events) > BATCH_COUNT or sum(len(each.body) for _, each in self._events) > BATCH_BYTES:
             raise UsageError(f"a transaction takes up to {BATCH_COUNT:,} events or {BATCH_BYTES:,} bytes")
         if not commands and not self._events:
             return
-        events, arguments = [event for event, _ in self._events], [arguments for _, arguments in self._events]
+        events, encoded = [event for event, _ in self._events], [each for _, each in self._events]
         unique_keys = [event.unique_key for event in events if event.unique_key is not None]
-        outcome = await transact(self._store, commands, arguments, unique_keys, self._durability)
+        outcome = await transact(self._store, commands, encoded, unique_keys, self._durability)
         if not isinstance(outcome, Committed):
-            for event, reply in zip(events, outcome, strict=True):
+            for event, reply in zip(events, outcome.puts, strict=True):
                 self._receipts.of(event, reply, self._durability)  # raises for the one that was refused
             raise TransactionFailed
         self.receipts = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -154,7 +152,7 @@ class _Replay:
         self._ids = list(dict.fromkeys(ids))
         self._filters = filters
         self._options: dict[str, Any] = {
-            "rate": rate, "delay": delay, "reset": not keep_attempts, "force": force, "why": why, "who": _operator(),
+            "rate": rate, "delay": delay, "reset": not keep_attempts, "force": force, "why": why,
         }  # fmt: skip
 
     async def run(self, dry_run: bool, asks: bool) -> Replayed:
@@ -199,14 +197,6 @@ class _Replay:
     async def _replay(self, box: Box, count: int, selection: dict[str, Any]) -> Replayed:
         with self._session.output.progress("replaying", count) as progress:
             return await box.replay(**selection, **self._options, progress=progress)
-
-
-def _operator() -> str:
-    """The name of the user who runs the command, from the operating system and not from $USER."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container whose user has only a number
-        return f"uid {os.getuid()}"
 
 
 def _print_report(session: Session, report: Replayed) -> None:

@@ -15,7 +15,7 @@ from redbox.errors import BatchRefused, RedboxError
 
 if TYPE_CHECKING:
     from redbox import Receipt
-    from redbox.box.box import OnConflict
+    from redbox.box.put import OnConflict
 
 BATCH: Final = 1000
 #: Parameters that --many accepts; all others are fields of one event, which the lines contain.

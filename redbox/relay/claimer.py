@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 import anyio
 
 from redbox.box import Box
-from redbox.box.claims import Packed
 from redbox.errors import RedboxError
 from redbox.relay.ledger import Holding
 from redbox.relay.policy import Policy
 from redbox.settings import BATCH_BYTES
-from redbox.store.wire.multiplexer import Wait
+from redbox.store.replies import Packed
+from redbox.store.wire.base import BlockingWait
 
 logger = logging.getLogger("redbox.relay")
 
@@ -54,7 +54,7 @@ class Claimer:
         self._call: asyncio.Task[Packed] | None = None
         self._called_at = 0.0
         self._probe = False
-        self._wait: Wait | None = None  # the blocking wait of the current call
+        self._wait: BlockingWait | None = None  # the blocking wait of the current call
         self._can_end_wait: bool | None = None  # not known before the first wait
         self._hint: asyncio.Task[bool] | None = None
 
@@ -80,7 +80,7 @@ class Claimer:
         """
         self._probe = probe
         self._called_at = asyncio.get_running_loop().time()
-        self._wait = Wait() if wait else None
+        self._wait = BlockingWait() if wait else None
         self._call = asyncio.ensure_future(
             self._box.claim_packed(
                 self._name,

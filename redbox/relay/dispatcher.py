@@ -10,7 +10,6 @@ from typing import Final
 import anyio
 
 from redbox.box import Box
-from redbox.box.claims import Packed
 from redbox.errors import PASSING, BoxPaused, EmbeddedServerFailed, RedboxError
 from redbox.relay.breaker import Circuit
 from redbox.relay.claimer import SOON, Claimer, ClaimReply
@@ -26,6 +25,7 @@ from redbox.relay.report import Tally
 from redbox.relay.run_state import RunState
 from redbox.relay.settler import Settler, pauses
 from redbox.relay.workers import Workers
+from redbox.store.replies import Packed
 
 logger = logging.getLogger("redbox.relay")
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import anyio
 
 from redbox.box import Box
-from redbox.box.claims import Packed
 from redbox.errors import StoreError
 from redbox.events import Claim
 from redbox.relay.buffer import Buffer
 from redbox.relay.digest import Digest
 from redbox.relay.held import Held
 from redbox.settings import BATCH_COUNT
+from redbox.store.replies import Packed
 
 logger = logging.getLogger("redbox.relay")
 

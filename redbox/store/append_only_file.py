@@ -2,7 +2,7 @@
 
 A file begins with a first rewrite after `CONFIG SET appendonly yes`, and after a full resync from another server. Until
 that rewrite has ended, the server writes to a temporary file that a restart does not read. A later rewrite is harmless.
-INFO does not tell the two apart: both are "a rewrite in progress". So redbox remembers how often CONFIG SET was called
+INFO reports both as "a rewrite in progress". So redbox remembers how often CONFIG SET was called
 and whose data the server had when the file was complete: while both are unchanged, it still is.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from redbox.errors import RedboxError
-from redbox.store.wire.multiplexer import Command
+from redbox.store.wire.base import Command
 
 #: Asked after every write that has to be on disk, on the same connection.
 STATE: Final[Command] = ("INFO", "server", "replication", "persistence")
@@ -29,8 +29,8 @@ Exchange = Callable[[Sequence[Command]], Awaitable[list[Any]]]
 class _Data(NamedTuple):
     """Whose data a server has.
 
-    `run_id` changes when the server restarts, and what it had not kept is lost then. `replid` changes when it loads the
-    data of another server, and when it becomes a master again.
+    `run_id` changes when the server restarts, which loses unsaved data. `replid` changes when it loads the data of
+    another server, and when it becomes a master again.
     """
 
     run_id: str
@@ -42,7 +42,7 @@ class _Data(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What a server does with its append-only file."""
+    """The state of a server's append-only file."""
 
     data: _Data
     enabled: bool
@@ -80,19 +80,19 @@ class _Calls(NamedTuple):
 
 
 def is_readable(reply: Any) -> bool:
-    """Whether the reply to STATE says what `shortfall` needs."""
+    """Whether the reply to STATE has the fields that `shortfall` needs."""
     return _State.read(reply) is not None
 
 
 class AppendOnlyFile:
-    """What is known of the append-only file of the server that holds a box."""
+    """The append-only file of the server that holds a box, as far as redbox knows it."""
 
     def __init__(self) -> None:
         self._known: _Calls | None = None  # while the file was complete
         self._known_at = 0.0
 
     async def shortfall(self, reply: Any, exchange: Exchange, patience: float) -> str:
-        """Why a restart may not read the write that came before STATE, whose reply this is; "" if it reads it.
+        """Why a restart may not read the write before STATE, whose reply this is; "" if it reads it.
 
         A first rewrite is waited for, `patience` seconds at most.
         """
@@ -112,7 +112,7 @@ class AppendOnlyFile:
         return ""
 
     async def _is_complete(self, exchange: Exchange) -> bool:
-        """Whether it is complete all the same: it was, and neither settings nor data were changed since."""
+        """Whether the file is complete: it was before, and neither settings nor data have changed since."""
         if self._known is None:
             return False
         (reply,) = await exchange([_CALLS])
@@ -146,6 +146,6 @@ def _excerpt(reply: Any) -> str:
 
 
 def _info(reply: Any) -> dict[str, str]:
-    """An INFO reply; empty where the server does not tell."""
+    """An INFO reply; empty where the server refuses it."""
     text = reply.decode() if isinstance(reply, bytes) else reply if isinstance(reply, str) else ""
     return {name: value for name, _, value in (line.partition(":") for line in text.split("\r\n"))}

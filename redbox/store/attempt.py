@@ -1,4 +1,4 @@
-"""One attempt at a time: callers that wait for an attempt share its failure, instead of each making its own."""
+"""One attempt at a time: callers that wait for an attempt share its failure instead of trying one after the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 
 class SharedAttempt:
-    """Something that takes long when it fails, such as connecting to a server that is frozen."""
+    """An action that takes long to fail, such as connecting to a frozen server."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()

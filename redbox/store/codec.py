@@ -1,8 +1,7 @@
-"""Between structs and what scripts take and return.
+"""Encodes events for scripts, and decodes events, claims and records from their replies.
 
-Everything of an event that never changes is one versioned MessagePack array, the body; it is written once, by `put`,
-and is never rewritten. What scripts and filters need stands in the event's hash as well, under its own name, with all
-that changes.
+The immutable part of an event is one versioned MessagePack array, the body. `put` writes it once, and it is never
+rewritten. The event's hash holds the fields that scripts and filters need, and all fields that change.
 """
 
 from __future__ import annotations
@@ -29,13 +28,19 @@ from redbox.events import (
     to_ms,
 )
 from redbox.payloads import BYTES, JSON, MSGPACK, TEXT
-from redbox.store.damage import is_history, mend_event, score_ms
+from redbox.store.damage import mend_event, read_history, score_ms
 
 BODY_VERSION: Final = 1
-#: How many parts a claim's reply has for each event, and which of them are its body and its exhaustion.
-CLAIM_PARTS: Final = 8
-CLAIM_BODY: Final = 1
-CLAIM_EXHAUSTED: Final = 3
+
+
+class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event as the put script takes it."""
+
+    event_id: str
+    event_type: str
+    body: bytes
+    content: int  # bytes of the body that make two events the same; metadata follows
+    options: str  # times and keys, or ""
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
@@ -54,7 +59,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
 #: The usual content types by number; never renumber them.
 _CONTENT_TYPES: Final = {0: JSON, 1: BYTES, 2: TEXT, 3: MSGPACK}
 _TYPE_NUMBERS: Final = {name: number for number, name in _CONTENT_TYPES.items()}
-#: What makes two events the same, in the order in which a difference is told.
+#: The fields that make two events the same, in the order in which a difference is reported.
 _CONTENT: Final = (
     "event_type", "ordering_key", "unique_key", "payload", "content_type", "headers", "partition_key",
 )  # fmt: skip
@@ -66,14 +71,14 @@ _decode_many = msgspec.msgpack.Decoder(
             int, str, bytes, str | int, dict[str, str], str | None, str | None, str | None, dict[str, str], str | None
         ]
     ]
-).decode  # tuples, as Body's fields: faster than so many structs
+).decode  # tuples of Body's fields: faster than structs
 _version = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
-#: Bytes of what follows the content in a body without metadata.
+#: Bytes after the content in a body without metadata.
 _PLAIN_END: Final = len(_encode({})) + len(_encode(None))
 
 
-def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) -> tuple[Any, ...]:
-    """The arguments that the put script takes for one event."""
+def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) -> EncodedEvent:
+    """An event for the put script; raises PayloadTooLarge."""
     payload, content_type = event.encode()
     if len(payload) > max_payload:
         raise PayloadTooLarge(
@@ -81,7 +86,7 @@ def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) ->
             f"is {len(payload):,} bytes, and this box takes at most {max_payload:,}; "
             "store it elsewhere and send a reference, or raise max_payload",
         )
-    told, scope = dict(metadata), None if event.unique_scope == UniqueScope.ALL_LIVE else UniqueScope.UNTOUCHED
+    own_metadata, scope = dict(metadata), None if event.unique_scope == UniqueScope.ALL_LIVE else UniqueScope.UNTOUCHED
     body = _encode(
         Body(
             BODY_VERSION,
@@ -92,31 +97,39 @@ def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) ->
             event.partition_key,
             event.ordering_key,
             event.unique_key,
-            told,
+            own_metadata,
             scope,
         )
     )
-    end = _PLAIN_END if not told and scope is None else len(_encode(told)) + len(_encode(scope))
-    return event.event_id, event.event_type, body, len(body) - end, _options(event)
+    end = _PLAIN_END if not own_metadata and scope is None else len(_encode(own_metadata)) + len(_encode(scope))
+    return EncodedEvent(event.event_id, event.event_type, body, len(body) - end, _options(event))
 
 
-def encode_plain(event_id: str, event_type: str, payload: bytes, content_type: str) -> tuple[Any, ...]:
-    """The same for an event that has nothing else, from parts that are known to be good: for those who put millions."""
+def encode_plain(event_id: str, event_type: str, payload: bytes, content_type: str) -> EncodedEvent:
+    """As `encode_event`, for an event with these fields only, which are not validated: for puts of millions."""
     kind = _TYPE_NUMBERS.get(content_type, content_type)
     body = _encode((BODY_VERSION, event_type, payload, kind, {}, None, None, None, {}, None))
-    return event_id, event_type, body, len(body) - _PLAIN_END, ""
+    return EncodedEvent(event_id, event_type, body, len(body) - _PLAIN_END, "")
 
 
-def encode_restored(event: Event, created_at: datetime) -> tuple[Any, ...]:
-    """The same for an event that was archived and is gone from the box: it keeps its created_at, and its size is not
-    limited again."""
-    *arguments, options = encode_event(event, sys.maxsize, event.metadata)
-    told = options or f"\t\t\t{event.unique_scope}"
-    return *arguments, f"{told}\t{to_ms(created_at)}"
+def encode_restored(event: Event, created_at: datetime) -> EncodedEvent:
+    """As `encode_event`, for an archived event that is not in the box any more: it keeps its created_at, and its size
+    is not limited again."""
+    encoded = encode_event(event, sys.maxsize, event.metadata)
+    options = encoded.options or f"\t\t\t{event.unique_scope}"
+    return msgspec.structs.replace(encoded, options=f"{options}\t{to_ms(created_at)}")
+
+
+def put_arguments(mode: str, events: Iterable[EncodedEvent]) -> list[Any]:
+    """The arguments of the put script."""
+    arguments: list[Any] = [mode]
+    for event in events:
+        arguments += (event.event_id, event.event_type, event.body, event.content, event.options)
+    return arguments
 
 
 def _options(event: Event) -> str:
-    """What an event may have and most have not, for the put script."""
+    """The rarer fields of an event, for the put script; "" for none."""
     if event.delay is not None:
         available = f"+{duration_ms(event.delay, 'delay')}"
     elif event.available_at is not None:
@@ -146,7 +159,7 @@ def decode_body(event_id: str, body: bytes) -> Body:
 
 
 def decode_bodies(raw: Sequence[bytes]) -> dict[str, tuple[Any, ...]] | None:
-    """Many bodies at once, field by field; None when one of them cannot be read, and they must be looked at singly."""
+    """Many bodies at once, field by field; None if one cannot be read, and they must be decoded one by one."""
     try:
         bodies = _decode_many(b"\xdd" + len(raw).to_bytes(4, "big") + b"".join(raw))  # one array of all of them
     except msgspec.DecodeError:
@@ -203,19 +216,19 @@ def pairs(flat: Iterable[bytes]) -> dict[str, str]:
 
 
 def decode_record(described: list[Any], now: int) -> Record:
-    """One event as the `describe` include tells it."""
+    """A record from the reply of the `describe` include."""
     raw_id, flat, raw, lease_end, place, history = described
     fields, event_id = pairs(flat), raw_id.decode(errors="replace")
     parts = (event_id, fields, raw, None if lease_end is None else score_ms(lease_end), place)
     try:
         return _record(*parts, history, now)
     except (ValueError, KeyError, OverflowError):
-        readable = [entry for entry in history if is_history(entry)]
+        readable = [entry for entry in history if read_history(entry)]
         wrong = mend_event(fields, claimed=lease_end is not None)
-        told = [f"{', '.join(wrong)} missing or damaged"] if wrong else []
-        told += ["a line of its history is damaged"] if len(readable) < len(history) else []
+        problems = [f"{', '.join(wrong)} missing or damaged"] if wrong else []
+        problems += ["an entry of its history is damaged"] if len(readable) < len(history) else []
         record = _record(*parts, readable, now)
-        problem = record.problem or f"event {event_id} cannot be read in full: {'; '.join(told)}"
+        problem = record.problem or f"event {event_id} cannot be read in full: {'; '.join(problems)}"
         return msgspec.structs.replace(record, problem=problem, damaged=record.damaged or bool(wrong))
 
 
@@ -231,7 +244,7 @@ def _record(
     problem, damaged = None, False
     try:
         body = decode_body(event_id, raw or b"")
-    except StoreError as error:  # one event of a newer version must not hide the others from an operator
+    except StoreError as error:  # one unreadable event must not hide the others from an operator
         body, problem = Body(0, "", b"", _TYPE_NUMBERS[BYTES], {}, None, None, None, {}, None), str(error)
         damaged = not isinstance(error, NewerEvent)
     state, attempts = State(fields["state"]), int(fields.get("attempts", 0))
@@ -295,15 +308,17 @@ def phase_of(state: State, tried: int, available_at: int, now: int) -> Phase:
 
 
 def _attempt(entry: bytes) -> Attempt:
-    at, number, outcome, by, error = entry.decode(errors="replace").split("\t", 4)
-    return Attempt(from_ms(int(at)), outcome, by, int(number), error)
+    read = read_history(entry)
+    if read is None:
+        raise ValueError("a damaged entry of the history")
+    return Attempt(from_ms(read.at), read.outcome, read.by, read.number, read.error)
 
 
 def difference(stored: bytes, event: Event, max_payload: int) -> str:
     """Which immutable field of an event differs from the one stored under its id."""
     try:
         there = decode_body(event.event_id, stored)
-    except StoreError:  # too large to be told, or not for us to read; but not the same
+    except StoreError:  # too large to be returned, or not readable here; but not the same
         return "payload"
-    here = _decode(encode_event(event, max_payload, {})[2])
+    here = _decode(encode_event(event, max_payload, {}).body)
     return next((field for field in _CONTENT if getattr(there, field) != getattr(here, field)), "body")

@@ -1,30 +1,26 @@
-"""From a URL, or a client the application already has, to a wire. Nothing here does I/O before `open`."""
+"""Turns a URL, or a client of the application, into a wire. Nothing here does I/O before `open`."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
-import socket
-import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote
 
-import anyio.to_thread
 import msgspec
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.connection import BlockingConnectionPool, ConnectionPool, UnixDomainSocketConnection, parse_url
+from redis.asyncio.connection import BlockingConnectionPool, ConnectionPool, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from redbox.errors import InvalidURL, MissingExtra, RedboxError, StoreFull, UntrustedStore, UsageError
-from redbox.store.attempt import SharedAttempt
-from redbox.store.wire.base import READ_TIMEOUT, ClusterWire, SingleWire, Wire
-from redbox.store.wire.multiplexer import Command, NotConnected, Wait
+from redbox.errors import InvalidURL, MissingExtra, RedboxError, UsageError
+from redbox.store.wire.base import READ_TIMEOUT, Wire
+from redbox.store.wire.cluster import ClusterWire
+from redbox.store.wire.single import SingleWire
 from redbox.urls import check_name, describe_url, option_problem, problem, read_host, read_url
 
 SCHEMES: Final = (
@@ -38,7 +34,7 @@ _REMOTE: Final = (
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a box is, in words without secrets, and how to get there."""
+    """The server of a box: its description without secrets, and how to open a wire to it."""
 
     description: str
     open: Callable[[], Awaitable[Wire]]
@@ -48,7 +44,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def describe(url: str) -> str:
-    """The URL without its secrets; one that cannot be right is not repeated."""
+    """The URL without its secrets; an invalid one is not repeated."""
     try:
         return from_url(url).description
     except (RedboxError, OSError):  # such as a working directory that was removed
@@ -56,7 +52,7 @@ def describe(url: str) -> str:
 
 
 def _scheme(url: str) -> tuple[str, str]:
-    """The scheme, and what follows its colon."""
+    """The scheme, and the text after its colon."""
     scheme, _, rest = url.partition(":") if isinstance(url, str) else ("", "", "")
     if scheme not in _LOCAL and not (scheme in _REMOTE and rest.startswith("//")):
         raise InvalidURL(f"this is not a store URL; use one of {', '.join(SCHEMES)}")
@@ -66,7 +62,7 @@ def _scheme(url: str) -> tuple[str, str]:
 
 
 def from_url(url: str) -> Endpoint:
-    """The endpoint that a URL names; a URL that cannot be right is refused here."""
+    """The endpoint that a URL names; raises InvalidURL."""
     scheme, rest = _scheme(url)
     if scheme == "embedded":
         return _embedded(rest.removeprefix("//"))
@@ -136,7 +132,7 @@ def _single(url: str, parts: SplitResult) -> Endpoint:
         read_host(parts.netloc.rpartition("@")[2], 6379, _WHAT)
         _database(parts.path.removeprefix("/"))  # redis-py takes 0 for anything that is not a number
     options: dict[str, Any] = {"retry": _no_retry(), "decode_responses": False}
-    check = Redis.from_url(url, **options)  # so that a wrong URL fails here and not at the first put
+    check = Redis.from_url(url, **options)  # so that an invalid URL fails here and not at the first put
     check.connection_pool.make_connection()
     _check_encoder(check)
 
@@ -178,7 +174,7 @@ def _options(query: str) -> dict[str, Any]:
     """Options after the `?`, by redis-py's names and with its types."""
     options: dict[str, Any] = dict(parse_url(f"redis://localhost?{query}"))
     options.pop("host", None)
-    Redis(**options).connection_pool.make_connection()  # so that a wrong one fails here
+    Redis(**options).connection_pool.make_connection()  # so that an invalid one fails here
     return options
 
 
@@ -222,118 +218,10 @@ def _sentinel(parts: SplitResult, *, tls: bool) -> Endpoint:
     return Endpoint(describe_url(parts), open_wire)
 
 
-class _OwnServer(UnixDomainSocketConnection):
-    """A connection that is used only if the server runs as this user, or as root."""
-
-    async def _connect(self) -> None:
-        from redbox.store.embedded.private_directory import check_peer
-
-        async with asyncio.timeout(self.socket_connect_timeout):
-            connected = socket.socket(socket.AF_UNIX)
-            try:
-                connected.setblocking(False)
-                await asyncio.get_running_loop().sock_connect(connected, self.path)
-                check_peer(connected, self.path)
-                self._reader, self._writer = await asyncio.open_unix_connection(sock=connected)
-            except BaseException:
-                connected.close()
-                raise
-        await self.on_connect()
-
-
-class EmbeddedWire(SingleWire):
-    """The server in a directory, which this process helps to keep running."""
-
-    def __init__(self, directory: str, socket: str) -> None:
-        client = Redis(unix_socket_path=socket, retry=_no_retry())
-        client.connection_pool.connection_class = _OwnServer
-        super().__init__(client)
-        self._socket = socket
-        self._directory = directory
-        self._reviving, self._leaving = SharedAttempt(), SharedAttempt()
-
-    async def exchange(self, key: str, commands: Sequence[Command], wait: Wait | None = None) -> list[Any]:
-        await self._leave_removed_directory()
-        return await super().exchange(key, commands, wait)
-
-    async def _connect(self) -> Any:
-        await self._leave_removed_directory()
-        try:
-            return await super()._connect()
-        except NotConnected as error:
-            refused = error.__cause__ and error.__cause__.__cause__  # redis-py makes its own error of every other
-            if isinstance(refused, UntrustedStore):
-                raise refused from None
-            raise
-
-    async def _leave_removed_directory(self) -> None:
-        """A server whose directory was removed writes to files that nobody will find again: another one is started."""
-        if os.path.exists(self._socket):  # noqa: ASYNC240  # a microsecond
-            return
-        async with self._leaving.turn():
-            if not os.path.exists(self._socket):  # noqa: ASYNC240
-                await self._revive()
-                await self._lines.close()
-                await self._client.connection_pool.disconnect()
-
-    async def _revive(self) -> None:
-        async with self._reviving.turn():
-            await anyio.to_thread.run_sync(self._start_again)
-
-    def _start_again(self) -> None:
-        """Starts the server again when it is gone; a full disk is what ends it by itself."""
-        from redbox.store.embedded import server as embedded
-
-        if embedded.is_disk_full(self._directory):
-            raise StoreFull(f"the disk that holds {self._directory} is full: free some space; nothing was acknowledged")
-        embedded.acquire(self._directory)
-        embedded.release(self._directory)
-
-    async def close(self) -> None:
-        from redbox.store.embedded import server as embedded
-
-        await super().close()
-        await self._client.aclose()
-        await anyio.to_thread.run_sync(embedded.release, self._directory)
-
-    def abandon(self) -> None:
-        from redbox.store.embedded import server as embedded
-
-        super().abandon()
-        embedded.release(self._directory)
-
-
-class _Acquisition:
-    """Takes the embedded server in a thread. The caller may go away meanwhile, and then it is released."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._lock = threading.Lock()
-        self._acquired = self._abandoned = False
-
-    def acquire(self) -> str:
-        from redbox.store.embedded import server as embedded  # needs flock, which not every platform has
-
-        path = embedded.acquire(self._directory)
-        with self._lock:
-            self._acquired = True
-            if self._abandoned:
-                embedded.release(self._directory)
-        return path
-
-    def abandon(self) -> None:
-        from redbox.store.embedded import server as embedded
-
-        with self._lock:
-            self._abandoned = True
-            if self._acquired:
-                embedded.release(self._directory)
-
-
 def _embedded(directory: str) -> Endpoint:
     if not directory:
         raise InvalidURL("embedded: names no directory; use embedded:./data")
-    place = os.path.join(os.getcwd(), directory)  # now: the process may go elsewhere
+    place = os.path.join(os.getcwd(), directory)  # now: the process may change its working directory
     try:
         os.fsencode(place)
     except ValueError:
@@ -342,25 +230,11 @@ def _embedded(directory: str) -> Endpoint:
         raise InvalidURL("embedded: does not name a directory that can exist")
 
     async def open_wire() -> Wire:
-        resolved = await asyncio.to_thread(_resolve, place)
-        acquisition = _Acquisition(resolved)
-        try:
-            path = await asyncio.to_thread(acquisition.acquire)  # anyio would keep what a closed loop left
-        except BaseException:  # cancelled, or its event loop was closed
-            acquisition.abandon()
-            raise
-        return EmbeddedWire(resolved, path)
+        from redbox.store.embedded.wire import EmbeddedWire  # needs flock, which not every platform has
+
+        return await EmbeddedWire.open(place)
 
     return Endpoint(f"embedded:{directory}", open_wire)
-
-
-def _resolve(directory: str) -> str:
-    """The directory without links; raises UntrustedStore for a link that another user has put there."""
-    if os.name == "posix":  # elsewhere there is no embedded server, and opening it says so
-        from redbox.store.embedded.private_directory import check_link
-
-        check_link(directory)
-    return os.path.realpath(directory)
 
 
 _shared_memory: dict[str, Any] = {}

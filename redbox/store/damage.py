@@ -1,8 +1,8 @@
-"""Mends what a foreign or older writer left malformed, as far as it has to be read: one bad record hides no other."""
+"""Reads stored values that another program may have damaged: one bad record must not hide the others."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redbox.events import State, UniqueScope
 
@@ -21,12 +21,12 @@ def is_count(text: str) -> bool:
 
 
 def score_ms(score: Any) -> int:
-    """A score as a moment; one beyond all times is the first or the last there is."""
+    """A score as a time in ms; one outside the range of datetime becomes the first or the last of it."""
     return int(max(0.0, min(float(score), float(LAST_MS))))
 
 
 def mend_event(fields: dict[str, str], *, claimed: bool) -> list[str]:
-    """Makes the fields of an event readable; tells which were not."""
+    """Replaces the fields of an event that cannot be read; returns their names."""
     wrong: list[str] = [name for name in _MOMENTS if name in fields and not is_moment(fields[name])]
     wrong += [name for name in _COUNTS if name in fields and not is_count(fields[name])]
     scope = fields.get("unique_scope")
@@ -45,7 +45,20 @@ def mend_event(fields: dict[str, str], *, claimed: bool) -> list[str]:
     return wrong
 
 
-def is_history(entry: bytes) -> bool:
-    """Whether a line of an event's history can be read."""
-    at, _, rest = entry.decode(errors="replace").partition("\t")
-    return is_moment(at) and is_count(rest.partition("\t")[0]) and rest.count("\t") >= 3
+class HistoryEntry(NamedTuple):
+    """An attempt in the history of an event; `at` is in ms, `number` is its claim number."""
+
+    at: int
+    number: int
+    outcome: str
+    by: str
+    error: str
+
+
+def read_history(entry: bytes) -> HistoryEntry | None:
+    """An entry of an event's history; None if it is damaged."""
+    parts = entry.decode(errors="replace").split("\t", 4)
+    if len(parts) < 5 or not is_moment(parts[0]) or not is_count(parts[1]):
+        return None
+    at, number, outcome, by, error = parts
+    return HistoryEntry(int(at), int(number), outcome, by, error)

@@ -1,4 +1,4 @@
-"""How safe a write is when redbox says it is done: as the server is configured, on disk, or on replicas."""
+"""Durability: where a write is when redbox confirms it: as the server is configured, on disk, or on replicas."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from redis.exceptions import ResponseError
 from redbox.arguments import shown
 from redbox.errors import DurabilityUnsupported, InvalidSetting
 from redbox.store.append_only_file import STATE, is_readable
-from redbox.store.wire.multiplexer import Command
+from redbox.store.wire.base import Command
 
 TIMEOUT: Final = 3.0
-#: Under `everysec` a disk sync happens once a second: of waits made one right after the other, only the first can truly
-#: be shorter than this. Several are made, since a busy machine can make one answer late, but hardly each.
+#: Under `everysec` the disk is synced once a second: of several waits in a row, only the first can really be shorter
+#: than this. Several are made, because on a busy machine one may be answered late, but hardly every one.
 PROBE_SHORTEST: Final = 0.5
 PROBES: Final = 4
 _REPLICAS = re.compile(r"replicas=(\d{1,3})")
@@ -45,17 +45,17 @@ SERVER: Final = Durability("server")
 
 
 class Confirmation(msgspec.Struct, frozen=True):
-    """The command to send after a write, on the same connection, and what its reply must say."""
+    """The command to send after a write, on the same connection, and the reply that confirms it."""
 
     command: Command | None
     wanted: int = 0
-    #: Whether the write must be in a file that a restart reads; how long to wait for that, in seconds.
+    #: Whether the write must be in a file that a restart reads, and how long to wait for that, in seconds.
     on_disk: bool = False
     patience: float = 0.0
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """What to send after a write."""
+        """The commands to send after a write."""
         if self.command is None:
             return ()
         return (self.command, STATE) if self.on_disk else (self.command,)
@@ -73,8 +73,8 @@ class Confirmation(msgspec.Struct, frozen=True):
         return (reply[0] if isinstance(reply, list) else int(reply)) >= self.wanted
 
 
-#: What a server must be set to for a reply to mean that the write is on disk. Asked after every write, since a server
-#: can be set anew, and a failover can lead to another one.
+#: With these settings a reply means that the write is on disk. Asked after every write, since settings can change, and
+#: a failover can lead to another server.
 _CONFIG: Final[Command] = ("CONFIG", "GET", "appendonly", "appendfsync", "no-appendfsync-on-rewrite")
 
 NOTHING: Final = Confirmation(None)
@@ -83,7 +83,7 @@ NOTHING: Final = Confirmation(None)
 async def confirm_by(
     durability: Durability, exchange: Exchange, probe_key: str, read_timeout: float | None
 ) -> Confirmation:
-    """How this server confirms this durability; an error when it cannot."""
+    """How this server confirms this durability; raises DurabilityUnsupported if it cannot."""
     patience = int(1000 * min(TIMEOUT, TIMEOUT if read_timeout is None else read_timeout * 0.8))
     if durability.replicas:
         return Confirmation(("WAIT", durability.replicas, patience), durability.replicas)
@@ -99,7 +99,7 @@ async def _confirm_fsync(exchange: Exchange, probe_key: str, patience: int) -> C
         raise DurabilityUnsupported("fsync needs a server with appendonly yes; this one keeps no append-only file")
     if not is_readable(state):
         raise DurabilityUnsupported(
-            "fsync needs permission for INFO, and its fields run_id and aof_rewrite_in_progress, to tell whether the "
+            "fsync needs permission for INFO, and its fields run_id and aof_rewrite_in_progress, to know whether the "
             "append-only file is complete; use replicas=N without them"
         )
     if _syncs_always(config):
@@ -119,7 +119,7 @@ def _syncs_always(config: dict[str, str]) -> bool:
 
 
 def _config(reply: Any) -> dict[str, str]:
-    """A CONFIG GET reply; empty where the server does not tell."""
+    """A CONFIG GET reply; empty where the server refuses it."""
     if isinstance(reply, Exception):
         return {}
     if isinstance(reply, dict):

@@ -1,7 +1,7 @@
-"""From what a server or a connection reports to one of redbox's errors: one table decides for every error reply.
+"""Turns error replies and connection failures into RedboxErrors: one table decides for every error reply.
 
-The class decides whether the error passes by itself (`redbox.errors.PASSING`): then a relay waits and asks again. A
-reply that is not in the table passes too, since nothing is lost by asking again.
+The class decides whether the error passes by itself (`redbox.errors.PASSING`): then a relay waits and tries again. A
+reply that is not in the table counts as passing, because trying again loses nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from redbox.errors import (
 MAYBE: Final = "; it may or may not have been carried out"
 NOTHING_SENT: Final = "; nothing was changed"
 
-#: What a script gets that looks at a key which has moved already. Ours look before they write.
+#: The error of a script that reads a key which has moved already. Our scripts read before they write.
 MOVED_UNDER_SCRIPT: Final = "non local key"
-#: What a script gets that calls a command which its user may not run, or on a key that it may not touch.
+#: The error of a script that calls a command, or touches a key, that its user may not.
 INTERRUPTED: Final = "ACL"
 DENIED_IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script")
 
@@ -46,12 +46,12 @@ _BUSY: Final = Meaning(
 _MOVING: Final = Meaning(
     StoreUnavailable, "{where} is moving the slot of box {box!r}, or is down; try again in a moment"
 )
-# Passwords and permissions are changed while relays run: a relay waits until it is let in again.
+# Passwords and permissions change while relays run: a relay waits until it may log in again.
 _NOT_ALLOWED: Final = Meaning(
-    StoreUnavailable, "{where} did not let us in: check user, password and permissions ({said})"
+    StoreUnavailable, "{where} refused the login: check user, password and permissions ({said})"
 )
 
-#: First word of an error reply → what it means.
+#: First word of an error reply → its meaning.
 REPLIES: Final[dict[str, Meaning]] = {
     "BUSY": _BUSY,
     "UNKILLABLE": _BUSY,
@@ -71,8 +71,8 @@ REPLIES: Final[dict[str, Meaning]] = {
     "NOPERM": Meaning(NotPermitted, "{where} does not permit this to the user of this connection: {said}"),
     INTERRUPTED: Meaning(
         NotPermitted,
-        "{where} ended a script of box {box!r} in the middle, because a permission was taken away: grant it and repeat "
-        "the call; a put that is repeated completes what is missing ({said})",
+        "{where} ended a script of box {box!r} in the middle, because a permission was revoked: grant it and repeat "
+        "the call; a repeated put completes the missing writes ({said})",
     ),
     "DENIED": _NOT_ALLOWED,
     "OOM": Meaning(StoreFull, "{where} is out of memory; nothing was written ({said})"),
@@ -98,7 +98,7 @@ def code(error: Exception) -> str:
 
 
 def translate(error: Exception, *, where: str, box: str, maybe: bool) -> RedboxError:
-    """A redis-py error as one of ours: a sentence that says what to do, without secrets.
+    """A redis-py error as a RedboxError: a sentence that says what to do, without secrets.
 
     `maybe`: the connection broke after something was sent that may have been carried out.
     """

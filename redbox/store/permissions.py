@@ -1,22 +1,23 @@
-"""What the user of a connection may do on the server, looked at before the first script that writes is sent.
+"""The permissions of a connection's user, checked before the first script that writes is sent.
 
 Redis does not roll back: a script that lacks a permission would stop in the middle and leave half of its writes. All
-scripts are looked at in one exchange, when a client first writes; and again for a script that lacked something, or when
-the server says that a permission was taken away.
+scripts are checked in one exchange, when a client first writes; and again for a script that lacked a permission, or
+when the server reports that a permission was revoked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from redbox import keys
 from redbox.errors import NotPermitted
 from redbox.store.attempt import SharedAttempt
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
 
-Ask = Callable[[Iterable[tuple[str, int]]], Awaitable[Any]]
+Ask = Callable[[Iterable[tuple[str, int]]], Awaitable[set[str]]]
 
 #: The commands that scripts call, by the least number of arguments that each takes. Servers read beyond the end of a
 #: command's arguments, and may crash, when `redis.acl_check_cmd` is given fewer; newer ones refuse it.
@@ -37,7 +38,7 @@ SETTLING: Final = ("renew", "ack", "retry", "kill", "release")
 
 
 def together(name: str) -> tuple[str, ...]:
-    """The scripts that a user must be able to run who runs this one: who claims must be able to settle."""
+    """This script, and those that its user must be able to run as well: a relay that claims must be able to settle."""
     return (name, *SETTLING) if name in ("claim", "reclaim") else (name,)
 
 
@@ -55,7 +56,7 @@ def all_needed() -> tuple[tuple[str, int], ...]:
 
 
 class Permissions:
-    """What one client knows of its permissions for one box."""
+    """The permissions of one client for one box, as far as they were checked."""
 
     def __init__(self) -> None:
         self._unsure = WRITING
@@ -70,7 +71,7 @@ class Permissions:
         async with self._asking.turn():
             if not self.unsure_of(name):  # another caller has asked meanwhile
                 return
-            missing = {part.decode() for part in await ask(all_needed())}
+            missing = await ask(all_needed())
             lacks_keys = any(each.startswith(":") for each in missing)
             self._unsure = frozenset(
                 script for script in WRITING if lacks_keys or not needed(script).isdisjoint(missing)
@@ -79,12 +80,12 @@ class Permissions:
                 raise _not_permitted(name, needed(name) & missing, lacks_keys, where, box)
 
 
-def _not_permitted(name: str, missing: frozenset[str], lacks_keys: bool, where: str, box: str) -> NotPermitted:
+def _not_permitted(name: str, missing: AbstractSet[str], lacks_keys: bool, where: str, box: str) -> NotPermitted:
     grant = [f"+{command.lower()}" for command in sorted(missing)]
     if lacks_keys:
         grant.append(f"~{keys.prefix(box)}:*")
     return NotPermitted(
-        f"{where} does not permit the user of this connection what {name} on box {box!r} needs; nothing was changed: "
+        f"{where} does not grant its user all that {name} on box {box!r} needs; nothing was changed: "
         f"grant it {' '.join(grant)}",
         tuple(grant),
     )

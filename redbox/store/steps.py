@@ -1,5 +1,5 @@
-"""How much one script call may take on. While a script runs, the server answers nobody else: so a call with many events
-is made in steps, each a script of about ten milliseconds at most.
+"""How much work one script call may do. While a script runs, the server answers no other client, so a call with many
+events is made in steps, each a script of about ten milliseconds at most.
 
 The unit of work is a plain event that is put, claimed or acknowledged: five to ten microseconds.
 """
@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from redbox.events import Claim
+from redbox.store.codec import EncodedEvent
 
 T = TypeVar("T")
 WORK: Final = 1000  # of one step
 STEP_COUNT: Final = 100  # events of a step, where each takes about ten units
-UNKNOWN: Final = 8  # of an event that is acknowledged, where its keys are not known
+UNKNOWN: Final = 8  # of an ack whose keys are not known
 _LONG: Final = 64  # characters of a key that take another unit
-_OPTIONS: Final = 4
 
 
-def put_work(arguments: tuple[Any, ...]) -> int:
-    """Of an event as the put script takes it: keys and times add to it, long keys more."""
-    options = arguments[_OPTIONS]
+def put_work(event: EncodedEvent) -> int:
+    """The work of putting an event: keys and times add to it, long keys more."""
+    options = event.options
     return 2 + len(options) // _LONG if options else 1
 
 
 def ack_work(claim: Claim) -> int:
-    """Of an acknowledgement: the next event of a line has to be promoted, a unique key to be freed."""
+    """The work of an ack: it promotes the next event of a line, and frees a unique key."""
     ordering, unique = claim.event.ordering_key, claim.event.unique_key
     work = 1
     if ordering is not None:
@@ -38,12 +38,12 @@ def ack_work(claim: Claim) -> int:
 
 
 def first_step(items: Iterable[T], work: Callable[[T], int]) -> list[T]:
-    """As many of the first items as one step takes, and at least one."""
+    """The first items that fit into one step, at least one."""
     return next(by_work((item, work(item)) for item in items), [])
 
 
 def by_work(items: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
-    """Items with their work, in steps."""
+    """Items, each given with its work, in steps."""
     step: list[T] = []
     total = 0
     for item, work in items:
@@ -56,7 +56,8 @@ def by_work(items: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
         yield step
 
 
-def by_count(items: Iterable[T], count: int = STEP_COUNT) -> Iterator[list[T]]:
+def batches(items: Iterable[T], size: int = STEP_COUNT) -> Iterator[list[T]]:
+    """Items in lists of `size`; the last may be shorter."""
     iterator = iter(items)
-    while step := list(islice(iterator, count)):
-        yield step
+    while batch := list(islice(iterator, size)):
+        yield batch

@@ -15,7 +15,7 @@ async def advance(box: Box, **duration: float) -> int:
     Takes what timedelta takes. Returns how many events were moved. For boxes of a test: it touches every event.
     """
     store = box._store
-    wire = await store.wire()
+    wire = await store.exchanges.wire()
     script = load("testing/advance", shebang=wire.shebang)
     by = timedelta(**duration) // timedelta(milliseconds=1)
     (moved,) = await store.exchange([("EVAL", script.text, 1, keys.meta(box.name), by)])

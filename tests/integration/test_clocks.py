@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.usefixtures("redbox_runner"), pytest.mark.req("PL-8"),
 
 HOURS = (-7, 0, 7)
 
-#: Moves its clock before it imports anything that might keep the real one, then does what it is told, line by line.
+#: Moves its clock before it imports anything that might keep the real one, then carries out commands from its input.
 RELAY = """
 import sys, time
 url, box_name, name, hours = sys.argv[1:]
@@ -35,21 +35,21 @@ async def main():
     async with Box.open(url, name=box_name) as box:
         claims = []
         for line in sys.stdin:
-            told = line.split()
-            if told[0] == "put":
+            command = line.split()
+            if command[0] == "put":
                 ids = [(await box.put(Event("user.created", name, event_id=f"{name}-{n}"))).event_id for n in range(10)]
                 ids.append((await box.put(Event("user.created", name, delay=3600, event_id=f"{name}-later"))).event_id)
                 said = ids
-            elif told[0] == "claim":
-                claims = await box.claim(name, limit=int(told[1]), lease=60)
+            elif command[0] == "claim":
+                claims = await box.claim(name, limit=int(command[1]), lease=60)
                 said = [claim.event_id for claim in claims]
-            elif told[0] == "ack":
+            elif command[0] == "ack":
                 said = await box.ack(claims)
-            elif told[0] == "retry":
+            elif command[0] == "retry":
                 said = await box.retry(claims, error="no answer", delay=600)
-            elif told[0] == "reap":
+            elif command[0] == "reap":
                 said = await box.reap()
-            elif told[0] == "phases":
+            elif command[0] == "phases":
                 said = (await box.stats()).phases
             print(json.dumps(said), flush=True)
 

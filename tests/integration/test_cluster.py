@@ -248,7 +248,7 @@ async def test_boxes_of_all_nodes_are_listed(cluster: servers.Cluster):
         assert not await box.exists()
 
 
-async def test_a_node_that_is_away_is_told():
+async def test_an_unreachable_node_is_reported():
     with servers.cluster(nodes=2) as started:
         box = Box.open(started.url, name="orders")
         await box.put(Event("user.created"))
@@ -257,7 +257,7 @@ async def test_a_node_that_is_away_is_told():
             await box.put(Event("user.created"))
 
 
-async def test_a_slot_that_no_node_serves_is_told_and_comes_back():
+async def test_a_slot_that_no_node_serves_is_reported_and_recovers():
     with servers.cluster(nodes=2, cluster_require_full_coverage="no") as started:
         node = started.nodes[0]
         async with (

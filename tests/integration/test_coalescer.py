@@ -67,7 +67,7 @@ async def test_concurrent_puts_share_a_call_or_two(box: Box, calls: Watched, cou
     assert sorted(await numbers(box)) == list(range(count))
 
 
-async def test_at_most_two_calls_are_under_way(box: Box, calls: Watched):
+async def test_at_most_two_calls_are_in_flight(box: Box, calls: Watched):
     calls.open.clear()
     putting = [asyncio.create_task(box.put(event(number))) for number in range(1000)]
     await calls.begun.wait()
@@ -79,7 +79,7 @@ async def test_at_most_two_calls_are_under_way(box: Box, calls: Watched):
     assert sorted(await numbers(box)) == list(range(1000))
 
 
-async def test_events_with_a_line_go_in_a_call_of_their_own_time(box: Box, calls: Watched):
+async def test_ordered_events_are_sent_while_no_other_call_is_in_flight(box: Box, calls: Watched):
     """Two calls could change places when a connection breaks."""
     calls.open.clear()
     plain = [asyncio.create_task(box.put(event(number))) for number in range(3)]
@@ -184,7 +184,7 @@ async def test_a_failing_server_fails_every_caller_with_an_exception_of_its_own(
         assert len({id(result) for result in results}) == 10
         assert all("redis://127.0.0.1:1/0 cannot be reached" in str(result) for result in results)
         assert all(isinstance(result, Exception) and result.__cause__ is not None for result in results)
-        with pytest.raises(StoreUnavailable):  # and the lane is not stuck
+        with pytest.raises(StoreUnavailable):  # and the coalescer is not stuck
             await box.put(event(11))
 
 
@@ -263,7 +263,7 @@ async def test_a_timeout_around_a_put_is_a_timeout(box: Box, calls: Watched):
 # --- closing ---------------------------------------------------------------------------------------------------
 
 
-async def test_closing_waits_for_puts_under_way(box: Box, calls: Watched):
+async def test_closing_waits_for_puts_in_flight(box: Box, calls: Watched):
     calls.open.clear()
     tasks = [asyncio.create_task(box.put(event(number))) for number in range(3)]
     await calls.begun.wait()
@@ -281,4 +281,4 @@ async def test_closing_twice_is_closing_once(box: Box):
     await box.put(event(0))
     await box.aclose()
     await box.aclose()
-    assert box._store._wire is None
+    assert box._store.exchanges._wire is None

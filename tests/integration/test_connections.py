@@ -38,7 +38,7 @@ async def test_password(caplog: pytest.LogCaptureFixture):
 
         for wrong in (f":{PASSWORD}-wrong@", f"nobody:{PASSWORD}@", ""):
             async with Box.open(f"redis://{wrong}127.0.0.1:{server.port}/0") as box:
-                with pytest.raises(StoreUnavailable, match="did not let us in: check user, password") as caught:
+                with pytest.raises(StoreUnavailable, match="refused the login: check user, password") as caught:
                     await box.put(Event("user.created"))
             assert PASSWORD not in str(caught.value)
             assert PASSWORD not in repr(caught.value.__cause__)
@@ -79,7 +79,7 @@ async def test_tls(certificate: tuple[Path, Path]):
     with servers.redis_server(**tls, tls_auth_clients="no") as server:
         async with Box.open(f"{server.url}?ssl_ca_certs={cert}") as box:
             assert await works(box)
-            assert (await box._store.wire())._lines.shared("") is not None
+            assert (await box._store.exchanges.wire())._multiplexers.shared("") is not None
         async with Box.open(server.url) as box:
             with pytest.raises(StoreUnavailable, match="certificate"):
                 await box.stats()
@@ -126,7 +126,7 @@ async def test_a_service_that_no_sentinel_knows():
                 await box.stats()
 
 
-async def test_sentinels_that_are_away_are_told_soon():
+async def test_unreachable_sentinels_are_reported_soon():
     async with Box.open("redis+sentinel://127.0.0.1:1/mymaster/0") as box, asyncio.timeout(3):
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             await box.stats()

@@ -140,7 +140,7 @@ async def test_a_put_that_finds_its_id_is_confirmed_too(master: servers.Server):
 
 
 @pytest.mark.usefixtures("_impatient")
-async def test_replicas_that_are_not_there_are_told_and_the_event_exists(master: servers.Server):
+async def test_missing_replicas_are_reported_and_the_event_exists(master: servers.Server):
     event = Event("user.created")
     async with Box.open(master.url, name="unconfirmed") as box:
         with pytest.raises(

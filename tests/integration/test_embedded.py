@@ -62,7 +62,7 @@ for line in sys.stdin:
 
 
 class User:
-    """Another process that uses a directory, until it is told to end or killed."""
+    """Another process that uses a directory, until it is asked to end or killed."""
 
     def __init__(self, directory: Path, code: str = USER) -> None:
         self.process = subprocess.Popen(
@@ -409,7 +409,7 @@ def test_a_file_in_its_place(tmp_path: Path) -> None:
         with pytest.raises(EmbeddedServerFailed) as caught:
             embedded.acquire(directory)
         assert str(caught.value) == (
-            f"a file stands where the directory {directory} should be; move it, or name another directory"
+            f"a file is where the directory {directory} should be; move it, or name another directory"
         )
 
 
@@ -460,9 +460,7 @@ def test_a_server_that_does_not_start(
         assert client.ping()
 
 
-def test_a_start_that_somebody_killed_is_tried_again(
-    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_that_was_killed_is_tried_again(box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     binary = tmp_path / "valkey-server"
     binary.write_text(
         f'#!/bin/sh\nif [ -e {tmp_path}/once ]; then exec {embedded.find_binary()} "$@"; fi\n'

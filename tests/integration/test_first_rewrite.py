@@ -71,7 +71,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.usefixtures("_impatient")
-async def test_what_is_lost_was_not_confirmed(server: servers.Server):
+async def test_lost_events_were_not_confirmed(server: servers.Server):
     switch(server, on=True, delay=LONG)
     event = Event("n")
     async with Box.open(server.url, durability="fsync") as box:
@@ -158,7 +158,7 @@ async def test_a_full_resync_while_a_put_waits(server: servers.Server, launch: L
 
 
 @pytest.mark.usefixtures("_impatient")
-async def test_a_later_rewrite_holds_nobody_up(server: servers.Server):
+async def test_a_later_rewrite_delays_no_put(server: servers.Server):
     """It leaves the present file in use until the new one is complete."""
     switch(server, on=True)
     rewritten(server)

@@ -21,7 +21,8 @@ from redbox import Box, BoxFull, Conflict, Event, IdReused, State, StoreUnavaila
 from redbox.errors import DurabilityNotReached, InvalidSetting, InvalidURL, PartlyCommitted, UsageError
 from redbox.store.connect import Endpoint
 from redbox.store.embedded import server as embedded
-from redbox.store.wire.base import SingleWire, Wire
+from redbox.store.wire.base import Wire
+from redbox.store.wire.single import SingleWire
 from redbox.sync import Box as SyncBox
 from redbox.testing import advance, check_invariants
 from redbox.testing.plugin import new_box_name
@@ -110,13 +111,13 @@ async def test_nothing_goes_out_after_closing(redis_url: str, redbox_runner: asy
     await box.aclose()
     with pytest.raises(UsageError, match="closed"):
         await putting
-    assert box._store._wire is None
+    assert box._store.exchanges._wire is None
 
 
 async def test_closing_waits_for_a_wire_that_is_being_opened(redbox_runner: asyncio.Runner):
     begun, go_on, closed = asyncio.Event(), asyncio.Event(), []
     box = Box.open("memory:")
-    open_wire = box._store.endpoint.open
+    open_wire = box._store.exchanges.endpoint.open
 
     async def open_when_told() -> Wire:
         begun.set()
@@ -125,7 +126,7 @@ async def test_closing_waits_for_a_wire_that_is_being_opened(redbox_runner: asyn
         wire._on_close = lambda: asyncio.sleep(0, closed.append(wire))
         return wire
 
-    box._store.endpoint = Endpoint("slow", open_when_told)
+    box._store.exchanges.endpoint = Endpoint("slow", open_when_told)
     calls = [asyncio.create_task(box.get("x")) for _ in range(2)]
     await begun.wait()
     closing = asyncio.create_task(box.aclose())
@@ -136,7 +137,7 @@ async def test_closing_waits_for_a_wire_that_is_being_opened(redbox_runner: asyn
             await call
     await closing
     assert len(closed) == 1
-    assert box._store._wire is None
+    assert box._store.exchanges._wire is None
 
 
 async def transact(box: Box) -> None:
@@ -148,7 +149,7 @@ async def transact(box: Box) -> None:
 async def test_closing_waits_for_calls_that_use_the_pool(redis_url: str, redbox_runner: asyncio.Runner, call: Any):
     box = Box.open(redis_url, name=new_box_name())
     await box.put(Event("n"))
-    pool = cast(SingleWire, await box._store.wire())._client.connection_pool
+    pool = cast(SingleWire, await box._store.exchanges.wire())._client.connection_pool
     begun, get_connection = asyncio.Event(), pool.get_connection
 
     async def get_and_tell() -> Any:
@@ -183,7 +184,7 @@ async def test_a_relative_directory_stays_where_it_was(
 async def test_an_embedded_directory_that_was_removed(
     tmp_path: Path, redbox_runner: asyncio.Runner, killed: bool, first: str
 ):
-    """The old events are gone with it; a server in a new directory keeps what is put from then on."""
+    """The old events are gone with it; a server in a new directory keeps the events put after that."""
     data = tmp_path / "data"
     async with Box.open(f"embedded:{data}") as box:
         await box.put(Event("n"))
@@ -237,7 +238,7 @@ def test_options_that_cannot_be_are_refused_at_once(url: str):
 @pytest.mark.parametrize("url", ["redis+cluster://localhost:7000", "redis://localhost/0"])
 async def test_options_have_the_types_of_redis_py(url: str, redbox_runner: asyncio.Runner):
     async with Box.open(f"{url}?max_connections=5&socket_timeout=2.5") as box:
-        assert (await box._store.wire()).read_timeout == 2.5
+        assert (await box._store.exchanges.wire()).read_timeout == 2.5
 
 
 # --- telling what happened -----------------------------------------------------------------------------------------
@@ -264,7 +265,9 @@ async def test_a_put_that_may_have_arrived_names_its_event(redbox_runner: asynci
         assert failure.value.event_id == event.event_id
 
 
-async def test_a_refusal_is_told_also_when_the_durability_is_not_reached(redis_url: str, redbox_runner: asyncio.Runner):
+async def test_a_refusal_is_reported_even_if_the_durability_is_not_reached(
+    redis_url: str, redbox_runner: asyncio.Runner
+):
     async with Box.open(f"{redis_url}?socket_timeout=1", name=new_box_name()) as box:
         with pytest.raises(DurabilityNotReached, match="same event_id is safe"):
             await box.put(Event("n", event_id="one", unique_key="u"), durability="replicas=1")
@@ -379,7 +382,7 @@ async def test_commands_that_would_leave_the_transaction_are_refused(redbox_box:
     assert (await redbox_box.stats()).phases["AVAILABLE"] == 0
 
 
-async def test_events_that_fail_inside_exec_are_told_apart(redbox_box: Box):
+async def test_events_that_fail_inside_exec_are_reported_as_such(redbox_box: Box):
     async def transact() -> None:
         async with redbox_box.transaction() as tx:
             tx.redis.set(keys.pending("test"), "foreign")

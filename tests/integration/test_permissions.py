@@ -31,7 +31,7 @@ from redbox.cli.app import cli
 from redbox.relay import metrics
 from redbox.store.permissions import ARGUMENTS, together
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
-from redbox.store.wire.multiplexer import Wait
+from redbox.store.wire.base import BlockingWait
 from redbox.testing import check_invariants
 from redbox.testing.plugin import new_box_name
 from tests import servers
@@ -111,9 +111,9 @@ def test_every_command_is_asked_about_with_as_many_arguments_as_it_takes(client:
 async def test_a_put_without_a_permission_names_it_and_writes_nothing(restricted: Restricted, client: redis.Redis):
     restricted.permit("-zadd", "-mset")
     for _ in range(2):
-        with pytest.raises(NotPermitted, match=r"nothing was changed.*grant it \+mset \+zadd") as told:
+        with pytest.raises(NotPermitted, match=r"nothing was changed.*grant it \+mset \+zadd") as caught:
             await restricted.box.put(Event("a", event_id="1"))
-        assert told.value.missing == ("+mset", "+zadd")
+        assert caught.value.missing == ("+mset", "+zadd")
     assert content(client, restricted.box.name) == {}
     restricted.permit()
     assert (await restricted.box.put(Event("a", event_id="1"))).created
@@ -124,9 +124,9 @@ async def test_a_put_without_a_permission_names_it_and_writes_nothing(restricted
 async def test_a_key_that_is_not_permitted_is_named(restricted: Restricted, client: redis.Redis):
     prefix = keys.prefix(restricted.box.name)
     restricted.permit(f"~{prefix}:e:*", f"~{prefix}:b:*", key_pattern=f"~{prefix}:meta")
-    with pytest.raises(NotPermitted) as told:
+    with pytest.raises(NotPermitted) as caught:
         await restricted.box.put(Event("a"))
-    assert told.value.missing == (f"~{prefix}:*",)
+    assert caught.value.missing == (f"~{prefix}:*",)
     assert content(client, restricted.box.name) == {}
 
 
@@ -134,9 +134,9 @@ async def test_a_key_that_is_not_permitted_is_named(restricted: Restricted, clie
 async def test_a_key_that_may_only_be_read_or_only_written_is_named(restricted: Restricted, access: str):
     prefix = keys.prefix(restricted.box.name)
     restricted.permit(f"{access}~{prefix}:[a-ln-z]*", key_pattern=f"~{prefix}:meta")
-    with pytest.raises(NotPermitted) as told:
+    with pytest.raises(NotPermitted) as caught:
         await restricted.box.put(Event("a"))
-    assert told.value.missing == (f"~{prefix}:*",)
+    assert caught.value.missing == (f"~{prefix}:*",)
 
 
 async def test_a_missing_permission_is_an_error_of_a_store_that_may_let_us_in_later(restricted: Restricted):
@@ -149,11 +149,11 @@ async def test_a_missing_permission_is_an_error_of_a_store_that_may_let_us_in_la
 async def test_every_writing_script_is_checked(restricted: Restricted, script: str):
     for command in sorted(commands(script)):
         restricted.permit(f"-{command.lower()}")
-        with pytest.raises(NotPermitted) as told:
-            await restricted.box._store.script(script)
-        assert told.value.missing == (f"+{command.lower()}",)
+        with pytest.raises(NotPermitted) as caught:
+            await restricted.box._store.scripts.script(script)
+        assert caught.value.missing == (f"+{command.lower()}",)
     restricted.permit()
-    await restricted.box._store.script(script)
+    await restricted.box._store.scripts.script(script)
 
 
 async def test_nothing_is_claimed_that_could_not_be_settled(box: Box, restricted: Restricted):
@@ -166,7 +166,7 @@ async def test_nothing_is_claimed_that_could_not_be_settled(box: Box, restricted
     assert (await box.get("1")).state is State.PENDING  # type: ignore[union-attr]
 
 
-async def test_what_one_script_needs_does_not_hinder_another(restricted: Restricted):
+async def test_a_permission_that_one_script_lacks_does_not_stop_another(restricted: Restricted):
     restricted.permit("-unlink", "-zremrangebyrank")
     assert (await restricted.box.put(Event("a"))).created
     async with restricted.box.transaction() as tx:
@@ -200,7 +200,7 @@ async def test_permissions_are_asked_for_once(restricted: Restricted, client: re
 
 
 @pytest.mark.req("SC-4")
-async def test_a_permission_that_is_taken_away_later_is_asked_for_again(restricted: Restricted, client: redis.Redis):
+async def test_a_revoked_permission_is_checked_again(restricted: Restricted, client: redis.Redis):
     await restricted.box.put(Event("a", event_id="1"))
     restricted.permit("-zadd")
     with pytest.raises(NotPermitted):
@@ -218,21 +218,21 @@ async def test_a_permission_that_is_taken_away_later_is_asked_for_again(restrict
 async def test_a_wait_that_is_not_permitted_costs_no_check_of_the_scripts(
     restricted: Restricted, monkeypatch: pytest.MonkeyPatch
 ):
-    asked, store = Counter[str](), restricted.box._store
-    check = store.check_permissions
+    asked, scripts = Counter[str](), restricted.box._store.scripts
+    check = scripts.check_permissions
 
     async def counted(*arguments: Any) -> Any:
         asked["check"] += 1
         return await check(*arguments)
 
-    monkeypatch.setattr(store, "check_permissions", counted)
+    monkeypatch.setattr(scripts, "check_permissions", counted)
     restricted.permit("-blpop")
     for _ in range(3):
         with pytest.raises(NotPermitted):
             await restricted.box.wait_for_hint(0.01)
         with pytest.raises(NotPermitted):
             await restricted.box.claim_packed(
-                "relay-1", limit=1, lease=30, attempts=None, holding=0, longest=0.01, wait=Wait()
+                "relay-1", limit=1, lease=30, attempts=None, holding=0, longest=0.01, wait=BlockingWait()
             )
     assert asked["check"] == 1
 
@@ -290,7 +290,7 @@ def test_boxes_that_are_not_permitted_do_not_hide_the_others(
     assert "does not permit" in CliRunner().invoke(cli, ["--url", restricted.url, "boxes"]).stdout
 
 
-def test_what_to_grant_is_one_sentence_and_the_exit_code_is_1(restricted: Restricted):
+def test_the_missing_grants_are_one_sentence_and_the_exit_code_is_1(restricted: Restricted):
     restricted.permit("-zadd")
     result = CliRunner().invoke(cli, ["--url", restricted.url, "--box", restricted.box.name, "put", "a", "1"])
     assert result.exit_code == 1

@@ -181,7 +181,7 @@ def test_a_directory_that_others_may_only_read_is_left_as_it_is(box: Path, permi
     assert mode(box) == permissions
 
 
-def test_nobody_else_may_write_into_a_directory_made_under_a_lax_umask(box: Path) -> None:
+def test_other_users_may_not_write_into_a_directory_made_under_a_lax_umask(box: Path) -> None:
     box.mkdir()
     box.chmod(0o2775)
     use(box)
@@ -307,7 +307,7 @@ def test_a_file_of_another_user_is_refused(box: Path, name: str) -> None:
 def test_something_else_in_the_place_of_a_file_is_refused(box: Path) -> None:
     box.mkdir(mode=0o700)
     os.mkfifo(box / "server.log")
-    with pytest.raises(UntrustedStore, match=r"server.log is something other than redbox keeps there; remove it"):
+    with pytest.raises(UntrustedStore, match=r"server.log is not a file of redbox; remove it"):
         embedded.acquire(box)
 
 
@@ -342,7 +342,7 @@ def test_a_link_that_another_user_put_into_a_shared_directory_is_refused(shared:
     own.mkdir(mode=0o700)
     link.symlink_to(own)
     os.chown(link, SOMEBODY, SOMEBODY, follow_symlinks=False)
-    with pytest.raises(UntrustedStore, match=rf"link{end} is a symbolic link that user {SOMEBODY} has put there"):
+    with pytest.raises(UntrustedStore, match=rf"link{end} is a symbolic link that user {SOMEBODY} has made"):
         asyncio.run(put(link, end))
     assert not list(own.iterdir())
 
@@ -392,7 +392,7 @@ def test_a_link_that_the_owner_of_its_directory_made_is_followed(shared: Path) -
 def test_a_directory_that_is_exchanged_after_the_check_is_not_used(
     tmp_path: Path, box: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever may write into a directory above can do so at any moment."""
+    """A user who may write into a directory above can do so at any moment."""
     other = tmp_path / "other"
     other.mkdir()
     checked = embedded.open_directory
@@ -435,7 +435,7 @@ def test_a_server_of_another_user_is_sent_nothing(box: Path) -> None:
 async def test_a_server_that_takes_over_the_socket_is_sent_nothing(box: Path) -> None:
     async with Box.open(f"embedded:{box}", name="orders") as opened:
         await opened.put(Event("order.paid", 1))
-        await opened._store._wire._lines.close()  # the next call connects again
+        await opened._store.exchanges._wire._multiplexers.close()  # the next call connects again
         (box / "server.sock").rename(box / "kept")
         listener = Listener(box / "server.sock")
         try:
@@ -454,7 +454,7 @@ async def test_a_server_that_turns_out_to_be_another_users_is_left(box: Path, mo
     """The same without root."""
     async with Box.open(f"embedded:{box}", name="orders") as opened:
         await opened.put(Event("order.paid", 1))
-        await opened._store._wire._lines.close()
+        await opened._store.exchanges._wire._multiplexers.close()
         with monkeypatch.context() as patch:
             patch.setattr(private_directory, "_peer", lambda _: SOMEBODY)
             with pytest.raises(UntrustedStore, match="nothing was sent to it"):
@@ -478,7 +478,7 @@ def test_who_listens_is_asked_for_as_each_platform_answers(
     assert private_directory._peer(Connection()) == SOMEBODY
 
 
-def test_where_nobody_tells_who_listens_the_owner_of_the_socket_counts(
+def test_without_peer_credentials_the_owner_of_the_socket_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(private_directory.sys, "platform", "sunos5")

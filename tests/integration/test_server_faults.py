@@ -110,7 +110,7 @@ async def test_the_same_box_goes_on_after_a_restart(launch: Any, end: str):
             assert await check_invariants(box) == []
 
 
-async def test_a_server_that_is_away_is_told_soon():
+async def test_an_unreachable_server_is_reported_soon():
     with servers.redis_server() as started:
         box = Box.open(started.url)
         await box.put(Event("user.created"))
@@ -184,7 +184,7 @@ async def test_a_claim_whose_reply_is_lost_is_not_repeated(server: servers.Serve
 
 
 @pytest.mark.req("PL-6", "PL-7")
-async def test_an_ack_whose_reply_is_lost_is_not_repeated_and_stands(server: servers.Server):
+async def test_an_ack_whose_reply_is_lost_is_not_repeated_and_takes_effect(server: servers.Server):
     async with box_behind_proxy(server) as (box, passing):
         await box.put(Event("user.created"))
         (claim,) = await box.claim("relay-1")
@@ -225,7 +225,7 @@ async def test_order_is_kept_when_the_reply_to_a_batch_is_lost(server: servers.S
         (b"ERR something else", UnexpectedReply, "something else"),
     ],
 )
-async def test_what_a_server_refuses_with_is_said_in_words(answer: bytes, exception: type[Exception], text: str):
+async def test_an_error_reply_becomes_a_sentence(answer: bytes, exception: type[Exception], text: str):
     async with refusing_server(answer) as url, Box.open(url) as box:
         with pytest.raises(exception, match=text):
             await box.put(Event("user.created"))
@@ -238,7 +238,7 @@ async def test_what_a_server_refuses_with_is_said_in_words(answer: bytes, except
                 tx.put(Event("user.created"))
 
 
-async def test_a_read_only_replica_is_told_and_can_be_read(server: servers.Server, box: Box):
+async def test_a_read_only_replica_is_reported_and_can_be_read(server: servers.Server, box: Box):
     receipt = await box.put(Event("user.created"))
     with servers.redis_server(replicaof=f"127.0.0.1 {server.port}") as replica:
         with replica.client() as client:
@@ -358,7 +358,7 @@ async def test_a_transaction_on_foreign_keys_commits_nothing_of_the_callers(box:
 # --- a newer redbox --------------------------------------------------------------------------------------------
 
 
-async def test_a_newer_layout_is_told_by_every_method(box: Box, client: redis.Redis):
+async def test_a_newer_layout_is_reported_by_every_method(box: Box, client: redis.Redis):
     await box.put_many([Event("user.created", event_id=f"{box.name}-{number}") for number in range(3)])
     (claim,) = await box.claim("relay-1", limit=1)
     client.hset(keys.meta(box.name), mapping={"layout": 2, "dead_head": "a policy of the future"})
@@ -428,14 +428,14 @@ async def test_an_event_of_a_newer_redbox_is_given_back_and_not_burned(
     assert stats.phases["RETRY_SCHEDULED"] == 1
     assert stats.next_due is not None
     assert 50 < stats.next_due.total_seconds() <= 60
-    record = await box.get(newer)  # an operator still sees where it stands
+    record = await box.get(newer)  # an operator still sees its state
     assert record is not None
     assert (record.state, record.event.event_type, record.event.payload) == ("PENDING", "user.created", b"")
     assert re.search(f"event {newer} was written by a newer redbox.*upgrade this redbox", str(record.problem))
     assert await check_invariants(box) == []
 
 
-async def test_a_damaged_body_is_told_and_does_not_stop_the_others(box: Box, client: redis.Redis):
+async def test_a_damaged_body_is_reported_and_does_not_stop_the_others(box: Box, client: redis.Redis):
     receipts = await box.put_many([Event("user.created", {"id": number}) for number in range(3)])
     client.set(keys.body(box.name, receipts[0].event_id), b"\xc1")
     claims = await box.claim("relay-1")

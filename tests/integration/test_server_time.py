@@ -499,15 +499,15 @@ async def a_pick(box: Box) -> Act:
 @scene
 async def bounds_of_many_ranges(box: Box) -> Act:
     await box.put_many([Event("t") for _ in range(BATCH_COUNT)])
-    return lambda: box._store.split_index("pending", "", "", "", "", 1, 1000)
+    return lambda: box._store.split_index("pending", size=1, ranges=1000)
 
 
 @scene
 async def a_slice_of_many(box: Box) -> Act:
     for _ in range(10):
         await box.put_many([Event("t" * WIDE) for _ in range(BATCH_COUNT)])
-    _, _, _, *last = await box._store.split_index("pending", "", "", "", "", 10_000, 1)
-    return lambda: box._store.list_ids("pending", "", "", *last, "", LOOK, "*" + "t" * 127 + "b")
+    (last,) = (await box._store.split_index("pending", size=10_000, ranges=1)).last
+    return lambda: box._store.list_ids("pending", last=last, limit=LOOK, event_type="*" + "t" * 127 + "b")
 
 
 @pytest.mark.parametrize("name", SCENES)

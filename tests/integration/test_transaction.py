@@ -52,7 +52,8 @@ class Interrupted:
 
 
 async def interrupt(box: Box, happening: Callable[[], Awaitable[Any]], times: int = 1) -> None:
-    box._store._wire = Interrupted(await box._store.wire(), happening, times)  # type: ignore[assignment]
+    exchanges = box._store.exchanges
+    exchanges._wire = Interrupted(await exchanges.wire(), happening, times)  # type: ignore[assignment]
 
 
 # --- a server in trouble -------------------------------------------------------------------------------------------
@@ -133,7 +134,7 @@ async def test_only_events(box: Box):
     assert [record.event_id async for record in box.list()] == ids
 
 
-async def test_an_event_that_exists_commits_and_is_told(box: Box):
+async def test_an_event_that_exists_commits_and_is_reported(box: Box):
     event = Event("user.created", {"id": 42}, unique_key="user:42")
     await box.put(event)
     async with box.transaction() as tx:
@@ -235,7 +236,7 @@ async def test_the_transactions_own_commands_are_refused(box: Box, command: str)
 
 @pytest.mark.parametrize("store", ["memory"])
 @pytest.mark.parametrize("habit", ["execute", "watch"])
-async def test_what_would_send_something_by_itself_is_refused(box: Box, habit: str):
+async def test_commands_that_would_be_sent_at_once_are_refused(box: Box, habit: str):
     """`tx.redis` only records: it has no server of its own to send to, least of all one on localhost:6379."""
     with pytest.raises(UsageError):
         async with box.transaction() as tx, asyncio.timeout(1):
@@ -287,7 +288,7 @@ async def test_a_change_of_the_box_in_between_is_looked_at_again(box: Box):
     assert await ask(box, "EXISTS", tx.key("mine")) == 0
 
 
-async def test_a_transaction_that_always_meets_others_gives_up_and_has_written_nothing(
+async def test_a_transaction_whose_keys_keep_changing_gives_up_and_has_written_nothing(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(transact, "TURNS", 3)
@@ -297,7 +298,7 @@ async def test_a_transaction_that_always_meets_others_gives_up_and_has_written_n
         await box.operate.resume(who="ada", why="a test")
 
     await interrupt(box, meddle, times=3)
-    with pytest.raises(TransactionFailed, match="met others 3 times in a row and gave up; nothing was written"):
+    with pytest.raises(TransactionFailed, match="changed the same keys 3 times in a row; nothing was written"):
         async with box.transaction() as tx:
             tx.redis.set(tx.key("mine"), "x")
             tx.put(Event("user.created"))
@@ -334,7 +335,7 @@ async def test_transactions_that_race_for_a_unique_key_lose_no_event(box: Box):
 # --- the caller's own commands ---------------------------------------------------------------------------------
 
 
-async def test_a_failing_command_of_the_callers_is_told_and_the_events_stand(box: Box):
+async def test_a_failing_command_of_the_caller_is_reported_and_the_events_are_stored(box: Box):
     event_id = ""
     with pytest.raises(
         PartlyCommitted, match=r"your own command LPUSH failed.*events and your other commands are committed"
@@ -381,7 +382,7 @@ async def test_a_key_of_another_slot_is_refused_on_a_cluster(box: Box):
 
 @pytest.mark.req("SC-1")
 @pytest.mark.needs("server")
-async def test_a_durability_that_is_not_reached_is_told_and_the_transaction_stands(
+async def test_a_durability_that_is_not_reached_is_reported_and_the_transaction_is_committed(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(durability, "TIMEOUT", 0.05)

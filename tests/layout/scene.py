@@ -46,7 +46,7 @@ async def dump(box: Box) -> dict[str, list[Any]]:
     """Every key of the box but its heartbeats and hints: its type and its content, as JSON can hold it."""
     found: dict[str, list[Any]] = {}
     store, prefix = box._store, keys.prefix(box.name)
-    for raw in sorted(await (await store.wire()).scan(prefix + "*")):
+    for raw in sorted(await (await store.exchanges.wire()).scan(prefix + "*")):
         key = raw.decode()
         (kind,) = await store.exchange([("TYPE", key)])
         kind = kind.decode() if isinstance(kind, bytes) else kind

@@ -33,11 +33,11 @@ UNIQUENESS = ("tests/contract/test_uniqueness.py", *IN_MEMORY)
 STORE = ("tests/contract/test_store.py", *IN_MEMORY)
 DAMAGE = ("tests/contract/test_damage.py", *IN_MEMORY)
 STEPS = ("tests/unit/test_steps.py",)
-LANE = ("tests/integration/test_coalescer.py", *IN_MEMORY)
+COALESCER = ("tests/integration/test_coalescer.py", *IN_MEMORY)
 # With real servers:
 DURABILITY = ("tests/integration/test_durability.py",)
 FAULTS = "tests/integration/test_server_faults.py"
-LINE = ("tests/integration/test_multiplexer.py",)
+MULTIPLEXER = ("tests/integration/test_multiplexer.py",)
 TRANSACTION = ("tests/integration/test_transaction.py",)
 WAITING = ("tests/relay/test_waiting.py", "-k", "not cluster")
 CLUSTER = "tests/integration/test_cluster.py"
@@ -81,9 +81,9 @@ PYTHON_MUTANTS = [
     Mutant("a reserved header passes with an underscore", "redbox/events.py", 'return name.lower().replace("_", "-")', "return name.lower()", ("tests/unit/test_events.py",)),
     Mutant("a reserved header passes in capitals", "redbox/events.py", 'return name.lower().replace("_", "-")', 'return name.replace("_", "-")', ("tests/unit/test_events.py",)),
     # permissions
-    Mutant("permissions are not looked at", "redbox/store/store.py", "if self._permissions.unsure_of(name) and wire.shebang:", "if False:", PERMISSIONS),
+    Mutant("permissions are not looked at", "redbox/store/script_runner.py", "if self._permissions.unsure_of(name) and wire.shebang:", "if False:", PERMISSIONS),
     Mutant("a claim is made that cannot be settled", "redbox/store/permissions.py", "return (name, *SETTLING) if", "return (name,) if", PERMISSIONS),
-    Mutant("a permission that was taken away is not asked for again", "redbox/store/store.py", "NotPermitted):\n            self._permissions = Permissions()", "NotPermitted):\n            pass", PERMISSIONS),
+    Mutant("a permission that was taken away is not asked for again", "redbox/store/script_runner.py", "NotPermitted):\n            self._permissions = Permissions()", "NotPermitted):\n            pass", PERMISSIONS),
     Mutant("permissions are asked for by every caller", "redbox/store/permissions.py", "if not self.unsure_of(name):", "if False:", PERMISSIONS),
     # what becomes of an event
     Mutant("a target's wish to wait is ignored", "redbox/relay/judge.py", "return _bounded(asked)", "return 0.0", ENGINE),
@@ -177,8 +177,8 @@ PYTHON_MUTANTS = [
     Mutant("events are kept when all threads hang", "redbox/relay/workers.py", "            self._settler.release_all(self.buffer.withdraw())  #", "            pass  #", CAPACITY),
     # waiting for events
     Mutant("hints are ignored", "redbox/store/store.py", '("BLPOP", keys.wake(self.box), keys.wait(', '("BLPOP", keys.wait(self.box, wait.name), keys.wait(', WAITING),
-    Mutant("a wait cannot be ended early", "redbox/store/store.py", "keys.wake(self.box), keys.wait(self.box, wait.name), await", "keys.wake(self.box), await", WAITING),
-    Mutant("a script flushed during a wait is an error", "redbox/store/store.py", '            reply = await self._run("claim", arguments)\n', "            pass\n", WAITING),
+    Mutant("a wait cannot be ended early", "redbox/store/store.py", "keys.wake(self.box), keys.wait(self.box, wait.name), seconds", "keys.wake(self.box), seconds", WAITING),
+    Mutant("a script flushed during a wait is an error", "redbox/store/store.py", '            reply = await self.scripts.run("claim", arguments)\n', "            pass\n", WAITING),
     Mutant("a wait does not end when an event falls due", "redbox/relay/claimer.py", "await self.wait_for_reply(due_in)", "await self.wait_for_reply(None)", WAITING),
     Mutant("a wait uses up the leases that it brings", "redbox/relay/claimer.py", "longest=min(self._policy.poll, self._policy.lease * WAIT_SHARE)", "longest=self._policy.poll", WAITING),
     Mutant("waiting counts as publishing", "redbox/relay/claimer.py", "claimed_at = self._called_at if self._wait is None else", "claimed_at = self._called_at if True else", WAITING),
@@ -196,42 +196,42 @@ PYTHON_MUTANTS = [
     # what is stored
     Mutant("headers are not stored", "redbox/store/codec.py", "dict(sorted(event.headers.items())) if event.headers else {}", "{}", EVENTS),
     Mutant("the partition key is not stored", "redbox/store/codec.py", "            event.partition_key,\n", "            None,\n", EVENTS),
-    Mutant("metadata is not stored", "redbox/store/codec.py", "told, scope = dict(metadata),", "told, scope = dict[str, str](),", EVENTS),
+    Mutant("metadata is not stored", "redbox/store/codec.py", "own_metadata, scope = dict(metadata),", "own_metadata, scope = dict[str, str](),", EVENTS),
     Mutant("the content type is not stored", "redbox/store/codec.py", "            _TYPE_NUMBERS.get(content_type, content_type),\n", "            0,\n", EVENTS),
-    Mutant("metadata makes another event", "redbox/store/codec.py", "return event.event_id, event.event_type, body, len(body) - end, _options(event)", "return event.event_id, event.event_type, body, len(body), _options(event)", EVENTS),
+    Mutant("metadata makes another event", "redbox/store/codec.py", "return EncodedEvent(event.event_id, event.event_type, body, len(body) - end, _options(event))", "return EncodedEvent(event.event_id, event.event_type, body, len(body), _options(event))", EVENTS),
     Mutant("a delay is lost on its way", "redbox/store/codec.py", "available = f\"+{duration_ms(event.delay, 'delay')}\"", 'available = ""', EVENTS),
     Mutant("an event is due a moment later", "redbox/store/codec.py", "    if available_at <= now:\n        return Phase.AVAILABLE", "    if available_at < now:\n        return Phase.AVAILABLE", EXACT_TIMES),
     Mutant("what a newer version wrote is read all the same", "redbox/store/codec.py", "if version > BODY_VERSION or (", "if (", (FAULTS, "-k", "newer_redbox")),
     Mutant("a payload over the limit is taken", "redbox/store/codec.py", "if len(payload) > max_payload:", "if False:", EVENTS),
     Mutant("a put that found its event says that it created it", "redbox/box/receipts.py", "return Receipt(event.event_id, False, level.name)", "return Receipt(event.event_id, True, level.name)", EVENTS),
     Mutant("a batch is not bounded in bytes", "redbox/box/receipts.py", " or size + length > STEP_BYTES", "", RECEIPTS),
-    Mutant("who holds the unique key is not told", "redbox/box/receipts.py", "holder = refusal.holder if isinstance(refusal, Conflict) else None", "holder = None", UNIQUENESS),
+    Mutant("who holds the unique key is not reported", "redbox/box/receipts.py", "holder = refusal.holder if isinstance(refusal, Conflict) else None", "holder = None", UNIQUENESS),
     # settling through the box
     Mutant("settled for several relays, answered in another order", "redbox/box/claims.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
-    Mutant("a renewal answers for its neighbour", "redbox/store/store.py", "            _, *words = await self._run(\"renew\"", "            *words, _ = await self._run(\"renew\"", LEASES),
-    Mutant("operators need no name", "redbox/box/operate.py", "        self._named(who)\n        replies: ", "        replies: ", OPERATIONS),
+    Mutant("a renewal answers for its neighbour", "redbox/store/store.py", "            _, *words = await self.scripts.run(\"renew\"", "            *words, _ = await self.scripts.run(\"renew\"", LEASES),
+    Mutant("operators need no name", "redbox/box/operate.py", "        self._check(who)\n        replies: ", "        replies: ", OPERATIONS),
     # coalesced puts
-    Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(arguments[_OPTIONS] for arguments, _ in self._queue)", "alone = False", LANE),
-    Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", LANE),
-    Mutant("a call is not bounded in bytes", "redbox/box/coalescer.py", "(size > STEP_BYTES or work > WORK)", "work > WORK", LANE),
-    Mutant("a put that was cancelled in time is sent", "redbox/box/coalescer.py", "            if not answer.done():  # cancelled", "            if True:  # cancelled", LANE),
-    Mutant("later puts go first", "redbox/box/coalescer.py", "self._queue.append((arguments, answer))", "self._queue.appendleft((arguments, answer))", LANE),
-    Mutant("callers share one exception", "redbox/box/coalescer.py", "own = copy.copy(error)", "own = error", LANE),
+    Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
+    Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),
+    Mutant("a call is not bounded in bytes", "redbox/box/coalescer.py", "(size > STEP_BYTES or work > WORK)", "work > WORK", COALESCER),
+    Mutant("a put that was cancelled in time is sent", "redbox/box/coalescer.py", "            if not answer.done():  # cancelled", "            if True:  # cancelled", COALESCER),
+    Mutant("later puts go first", "redbox/box/coalescer.py", "self._queue.append((event, answer))", "self._queue.appendleft((event, answer))", COALESCER),
+    Mutant("callers share one exception", "redbox/box/coalescer.py", "own = copy.copy(error)", "own = error", COALESCER),
     # durability, on servers with replicas and a disk
     Mutant("every durability is reached", "redbox/store/durability.py", "return (reply[0] if isinstance(reply, list) else int(reply)) >= self.wanted", "return True", DURABILITY),
     Mutant("one replica fewer will do", "redbox/store/durability.py", "patience), durability.replicas)", "patience), durability.replicas - 1)", DURABILITY),
     Mutant("an error confirms", "redbox/store/durability.py", "        if isinstance(reply, Exception):\n            return False\n", "        if isinstance(reply, Exception):\n            return True\n", PROBES),
     Mutant("a WAITAOF that does not wait is believed", "redbox/store/durability.py", "(probe > 0 and took < PROBE_SHORTEST)", "False", PROBES),
-    Mutant("a confirmation is not looked at", "redbox/store/store.py", "        if not confirmation.reached(replies[0]):", "        if False:", DURABILITY),
-    Mutant("an id that was there needs no confirmation", "redbox/store/store.py", "if reply in (CREATED, EXISTS) else reply for reply", "if reply == CREATED else reply for reply", DURABILITY),
+    Mutant("a confirmation is not looked at", "redbox/store/confirmations.py", "        if not confirmation.reached(replies[0]):", "        if False:", DURABILITY),
+    Mutant("an id that was there needs no confirmation", "redbox/store/store.py", "unconfirmed if reply in (CREATED, EXISTS) else reply", "unconfirmed if reply == CREATED else reply", DURABILITY),
     Mutant("a transaction needs no confirmation", "redbox/store/transaction.py", "        if shortfall:", "        if False:", TRANSACTION),
     # faults of connections and servers
-    Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True)", "durability=durability)", (FAULTS, "-k", "put_whose")),
-    Mutant("a claim is repeated", "redbox/store/store.py", "        return await self._run(\"claim\", arguments)\n\n    async def cut", "        return await self._run(\"claim\", arguments, repeat=True)\n\n    async def cut", (FAULTS, "-k", "claim_whose")),
+    Mutant("a put is not repeated", "redbox/store/store.py", "durability=durability, repeat=True))", "durability=durability))", (FAULTS, "-k", "put_whose")),
+    Mutant("a claim is repeated", "redbox/store/store.py", "_claim_arguments(request, spread=spread))", "_claim_arguments(request, spread=spread), repeat=True)", (FAULTS, "-k", "claim_whose")),
     Mutant("an ack is repeated", "redbox/store/store.py", '"ack", head, by_work(weighed), durability)', '"ack", head, by_work(weighed), durability, repeat=True)', (FAULTS, "-k", "ack_whose")),
-    Mutant("a flushed script is an error", "redbox/store/store.py", "for way in (by_sha, by_text):", "for way in (by_sha, by_sha):", (FAULTS, "-k", "script_flush")),
-    Mutant("a put that may have arrived says that it did not", "redbox/store/store.py", "maybe=writes and sent)", "maybe=False)", (FAULTS, "-k", "put_whose")),
-    Mutant("a failover is not waited for", "redbox/store/store.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", (HARD_CASES, "-k", "became_a_replica")),
+    Mutant("a flushed script is an error", "redbox/store/script_runner.py", "for evaluate in (by_sha, by_text):", "for evaluate in (by_sha, by_sha):", (FAULTS, "-k", "script_flush")),
+    Mutant("a put that may have arrived says that it did not", "redbox/store/exchanges.py", "maybe=writes and sent)", "maybe=False)", (FAULTS, "-k", "put_whose")),
+    Mutant("a failover is not waited for", "redbox/store/exchanges.py", "pause = next(failovers, None) if isinstance(replies[0], ReadOnlyError) else None", "pause = None", (HARD_CASES, "-k", "became_a_replica")),
     Mutant("a first rewrite confirms", "redbox/store/append_only_file.py", "            if state.rewriting:\n                return \"\"", "            if False:\n                return \"\"", FIRST_REWRITE),
     Mutant("a later rewrite does not confirm", "redbox/store/append_only_file.py", "return now is not None and self._known.are_still(now)", "return False", FIRST_REWRITE),
     Mutant("a resync is not noticed", "redbox/store/append_only_file.py", 'info.get("master_replid")', "None", FIRST_REWRITE),
@@ -241,24 +241,24 @@ PYTHON_MUTANTS = [
     Mutant("a busy server ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply,", "= (StoreFull, UnexpectedReply,", STORE_ERRORS),
     Mutant("an unknown error ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply,", "= (StoreUnavailable, StoreFull,", STORE_ERRORS),
     Mutant("a refused wait is repeated at once", "redbox/store/store.py", "if failed is not None and (", "if isinstance(reply, Exception) and (", ERROR_REPLIES),
-    Mutant("a lane outlives its event loop", "redbox/box/box.py", "if lane is None or lane.loop is not asyncio.get_running_loop():", "if lane is None:", LOOPS),
-    Mutant("claims what it cannot settle", "redbox/box/claims.py", "        await self._store.confirmation(self._durability)  # nothing", "        # nothing", DURABILITY),
+    Mutant("a coalescer outlives its event loop", "redbox/box/put.py", "if coalescer is None or coalescer.loop is not asyncio.get_running_loop():", "if coalescer is None:", LOOPS),
+    Mutant("claims what it cannot settle", "redbox/box/claims.py", "        await self._store.scripts.confirmations.of(self._durability)  # nothing", "        # nothing", DURABILITY),
     Mutant("a frozen sentinel uses up the time to connect", "redbox/store/connect.py", ", preparing=len(hosts) * limit", "", FROZEN),
     Mutant("the wait for a pool's connection is cut short", "redbox/store/connect.py", "math.inf if pool.timeout is None else pool.timeout", "0.0", FROZEN),
-    Mutant("a frozen server is asked again", "redbox/store/store.py", "pause = next(pauses, None) if now() < deadline else None", "pause = next(pauses, None)", FROZEN),
+    Mutant("a frozen server is asked again", "redbox/store/exchanges.py", "pause = next(pauses, None) if now() < deadline else None", "pause = next(pauses, None)", FROZEN),
     Mutant("everyone tries to connect for itself", "redbox/store/attempt.py", "self._failure is not None and self._failed_at > asked_at", "False", FROZEN),
-    Mutant("a transaction out of memory is another error", "redbox/store/transaction.py", "    if isinstance(told, StoreFull | StoreUnavailable):  # the same", "    if False:  # the same", TRANSACTION),
-    Mutant("a push answers a question", "redbox/store/wire/multiplexer.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", LINE),
-    Mutant("a silent server is waited for", "redbox/store/wire/multiplexer.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", LINE),
-    Mutant("a connection to a former master is kept", "redbox/store/wire/multiplexer.py", "            self.left = True  # after", "            pass  # after", LINE),
-    Mutant("a slot that has moved is not followed", "redbox/store/wire/base.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", (CLUSTER, "-k", "finished_move")),
+    Mutant("a transaction out of memory is another error", "redbox/store/transaction.py", "    if isinstance(error, StoreFull | StoreUnavailable):  # the same", "    if False:  # the same", TRANSACTION),
+    Mutant("a push answers a command", "redbox/store/wire/multiplexer.py", "if not isinstance(reply, hiredis.PushNotification):", "if True:", MULTIPLEXER),
+    Mutant("a silent server is waited for", "redbox/store/wire/multiplexer.py", '            self._fail(TimeoutError(f"no answer within {self.patience:g} s"))\n', "", MULTIPLEXER),
+    Mutant("a connection to a former master is kept", "redbox/store/wire/multiplexer.py", "            self.retired = True  # after", "            pass  # after", MULTIPLEXER),
+    Mutant("a slot that has moved is not followed", "redbox/store/wire/cluster.py", "await self._client.nodes_manager.move_slot(redirect)", "pass", (CLUSTER, "-k", "finished_move")),
     # the embedded server
     Mutant("a directory of another user is trusted", "redbox/store/embedded/private_directory.py", "if found.st_uid != os.geteuid():  # root too", "if False:  # root too", (PRIVATE, "-k", "directory_of_another_user")),
     Mutant("others may write into the directory", "redbox/store/embedded/private_directory.py", "stat.S_IMODE(found.st_mode) & ~OTHERS_WRITE)", "stat.S_IMODE(found.st_mode))", (PRIVATE, "-k", "lax_umask")),
     Mutant("a symbolic link in the directory is followed", "redbox/store/embedded/private_directory.py", 'raise UntrustedStore(f"{entry} is a symbolic link, which redbox does not follow; remove it")', "return True", (PRIVATE, "-k", "symbolic_link_is_not_followed")),
     Mutant("a file of another user is trusted", "redbox/store/embedded/private_directory.py", "    if found.st_uid != os.geteuid():\n", "    if False:\n", (PRIVATE, "-k", "file_of_another_user")),
     Mutant("a server of another user is asked whether it runs", "redbox/store/embedded/server.py", "            check_peer(connection, address)\n", "", (PRIVATE, "-k", "server_of_another_user or turns_out")),
-    Mutant("a server of another user gets events", "redbox/store/connect.py", "                check_peer(connected, self.path)\n", "", (PRIVATE, "-k", "takes_over_the_socket or turns_out")),
+    Mutant("a server of another user gets events", "redbox/store/embedded/wire.py", "                check_peer(connected, self.path)\n", "", (PRIVATE, "-k", "takes_over_the_socket or turns_out")),
     Mutant("a stream has the name of a batch", "redbox/store/store.py", "(action, keys.check_stream_name(name), owner, batch, before)", "(action, name, owner, batch, before)", ("tests/contract/test_bulk.py", *IN_MEMORY)),
     Mutant("a condition calls any function", "redbox/pipeline/jobs/condition.py", "if name.lower() not in FUNCTIONS:", "if False:", (CONDITION, "-k", "refused")),
     Mutant("a condition contains any SQL", "redbox/pipeline/jobs/condition.py", "elif kind not in NODES or not package.startswith(_CATALYST):", "elif False:", (CONDITION, "-k", "refused")),
@@ -266,7 +266,7 @@ PYTHON_MUTANTS = [
     Mutant("everyone can read rejects", "redbox/pipeline/rejects.py", "_make_private(directory, self._part)\n", "os.makedirs(directory, exist_ok=True)\n", (FILE_MODES, "-k", "rejects")),
     Mutant("everyone can read a report", "redbox/pipeline/files.py", "_create_private(spark, system, place) if private else system.create(place, False)", "system.create(place, False)", (FILE_MODES, "-k", "keeps_its_permissions")),
     # malformed records, and steps
-    Mutant("one bad heartbeat breaks stats", "redbox/box/reports.py", "except (msgspec.ValidationError, TypeError):", "except TypeError:", DAMAGE),
+    Mutant("one bad heartbeat breaks stats", "redbox/box/reports.py", "except msgspec.ValidationError:", "except TypeError:", DAMAGE),
     Mutant("a total that is no number breaks stats", "redbox/box/reports.py", " and is_count(value)\n", "\n", DAMAGE),
     Mutant("a damaged event breaks a listing", "redbox/store/codec.py", "except (ValueError, KeyError, OverflowError):", "except ZeroDivisionError:", DAMAGE),
     Mutant("a bad setting is guessed for a sweep", "redbox/settings.py", "        if wrong:\n", "        if False:\n", DAMAGE),

@@ -14,7 +14,7 @@ from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.source.rows import Found, Rows
 from redbox.pipeline.source.schema import schema_of
-from redbox.store.store import Fence
+from redbox.store.replies import Fence
 from redbox.testing.conformance.steps import publish
 from redbox.testing.conformance.test_rules import meddle
 

@@ -15,7 +15,7 @@ import pytest
 import redis.asyncio
 
 from redbox import Box, Event, Phase, Relay, UsageError, keys
-from redbox.box import bulk
+from redbox.box import sweep as sweeping
 from redbox.box.reports import Swept
 from redbox.errors import StoreUnavailable
 from redbox.relay import services
@@ -204,14 +204,14 @@ async def test_sweeper(redbox_box: Box):
 @pytest.mark.req("MQ-5")
 async def test_the_sweeper_keeps_up_with_the_publish_rate(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
     """It sweeps in bounded steps, and the sooner again, the more there was to remove."""
-    monkeypatch.setattr(bulk, "SWEEP_COUNT", 10)
+    monkeypatch.setattr(sweeping, "SWEEP_COUNT", 10)
     monkeypatch.setattr(services, "SWEEP_AIM", 1)
     await redbox_box.operate.configure(keep_published_count=5, who="ada", why="a test")
     sweep, steps = redbox_box._store.sweep, []
 
-    async def counted(index: str, age: Any, keep: Any, limit: int, *more: Any) -> Any:
+    async def counted(index: str, *, limit: int, **more: Any) -> Any:
         steps.append(limit)
-        return await sweep(index, age, keep, limit, *more)
+        return await sweep(index, limit=limit, **more)
 
     monkeypatch.setattr(redbox_box._store, "sweep", counted)
     sweeper = Sweeper(redbox_box, every=5)
@@ -263,7 +263,7 @@ def endless_sweeps(redbox_box: Box, monkeypatch: pytest.MonkeyPatch) -> list[Any
     """Makes sweeps of `redbox_box` endless; the arguments of the sweeps that began."""
     begun: list[Any] = []
 
-    async def step(*arguments: Any) -> None:
+    async def step(*arguments: Any, **_: Any) -> None:
         begun.append(arguments)
         await asyncio.Event().wait()
 
@@ -300,7 +300,7 @@ async def test_a_sweeper_whose_store_is_away_runs_at_its_slowest_rate(redbox_box
     sweeper = Sweeper(redbox_box, every=5)
     sweeper.every = services.SWEEP_SOONEST  # after a run with much to remove
 
-    async def away(*_: Any) -> None:
+    async def away(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("it is away")
 
     monkeypatch.setattr(redbox_box._store, "sweep", away)

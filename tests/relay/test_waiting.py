@@ -15,7 +15,7 @@ import redis
 from redbox import Backoff, Box, Breaker, Event, Relay, State, StoreUnavailable, Unavailable, keys
 from redbox.relay import Circuit
 from redbox.relay.breaker import SAMPLE
-from redbox.store.wire.multiplexer import Wait
+from redbox.store.wire.base import BlockingWait
 from redbox.testing.plugin import new_box_name
 from tests import servers
 from tests.relay.steps import Target, adds_up, known, put, running, states, until
@@ -147,7 +147,9 @@ async def test_a_flushed_script_and_a_killed_connection_are_survived(box: Box, c
 async def test_a_claim_that_waits_survives_a_flushed_script(box: Box, client: redis.Redis):
     await box.put(Event("n"))
     client.script_flush()
-    packed = await box.claim_packed("relay-1", limit=1, lease=30.0, attempts=None, holding=0, longest=0.1, wait=Wait())
+    packed = await box.claim_packed(
+        "relay-1", limit=1, lease=30.0, attempts=None, holding=0, longest=0.1, wait=BlockingWait()
+    )
     assert len(packed) == 1
 
 
@@ -200,14 +202,14 @@ async def test_a_user_without_client_commands_can_relay(server: servers.Server, 
 
 
 async def test_a_wait_that_is_over_does_not_begin(box: Box):
-    wait = Wait()
+    wait = BlockingWait()
     await box.end_wait(wait)
     with pytest.raises(Exception, match="ended before it began"):
         await box.claim_packed("relay", limit=1, lease=30, attempts=None, holding=0, longest=5, wait=wait)
 
 
 async def test_a_wait_is_ended_from_elsewhere(box: Box, client: redis.Redis):
-    wait = Wait()
+    wait = BlockingWait()
     options: dict[str, Any] = {"limit": 1, "lease": 30, "attempts": None, "holding": 0, "longest": 2.4, "wait": wait}
     waiting = asyncio.create_task(box.claim_packed("relay", **options))
     await is_waiting(client)
@@ -218,7 +220,7 @@ async def test_a_wait_is_ended_from_elsewhere(box: Box, client: redis.Redis):
 
 
 async def test_ending_one_wait_does_not_end_another(box: Box, client: redis.Redis):
-    waits = [Wait(), Wait()]
+    waits = [BlockingWait(), BlockingWait()]
     options: dict[str, Any] = {"limit": 1, "lease": 30, "attempts": None, "holding": 0, "longest": 2.4}
     first, second = [asyncio.create_task(box.claim_packed("relay", **options, wait=wait)) for wait in waits]
     await until(lambda: client.info("clients")["blocked_clients"] == 2, "they do not wait")  # type: ignore[index]
@@ -251,7 +253,7 @@ async def test_a_relay_that_may_not_wait_asks_less_and_less_often(
     caplog.set_level(logging.DEBUG, "redbox.relay")
     claim = box.claim_packed
 
-    async def refused(*args: Any, wait: Wait | None = None, **options: Any) -> Any:
+    async def refused(*args: Any, wait: BlockingWait | None = None, **options: Any) -> Any:
         if wait is not None:
             raise StoreUnavailable("may not wait")
         return await claim(*args, **options)

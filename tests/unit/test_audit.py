@@ -28,6 +28,7 @@ from redbox.audit.rules import (
 )
 from redbox.store import scripts
 from redbox.store.codec import encode_event
+from redbox.store.replies import Examined, ExaminedEvent, ExaminedMember
 
 pytestmark = pytest.mark.req("SP-9")
 LUA = Path(scripts.__file__).parents[2] / "lua"
@@ -183,10 +184,10 @@ def test_a_line_is_blocked_by_a_dead_head_only(
 
 def test_bodies():
     keyed = Event("n", b"x", event_id="e", ordering_key="k", unique_key="u", unique_scope="UNTOUCHED")
-    body = encode_event(keyed, 1000, {})[2]
+    body = encode_event(keyed, 1000, {}).body
     fields = {"ordering_key": "k", "unique_key": "u", "unique_scope": "UNTOUCHED"}
     assert judge_body(an_event(**fields), body) == []
-    assert judge_body(an_event(), encode_event(Event("n", event_id="e"), 1000, {})[2]) == []
+    assert judge_body(an_event(), encode_event(Event("n", event_id="e"), 1000, {}).body) == []
     (other,) = judge_body(an_event(**fields, event_type="m"), body)
     assert (other.rule, other.sentence) == ("body", "event_type is 'm', but 'n' in its body")
     assert [problem.rule for problem in judge_body(an_event(), body)] == ["body"] * 3
@@ -203,9 +204,12 @@ def test_every_rule_is_broken_by_some_case():
 
 
 def test_replies_are_read():
-    reply = [7, 2, [b"e\xff", [b"state", b"DEAD"], [None, b"5", *[None] * 6], 9, 1, b"2", b"h", b"inf"]]
-    assert seen(reply) == [Seen("e\\xff", {"state": "DEAD"}, {"waiting": 5.0}, 9, 1, 2.0, "h", math.inf, 7, 2)]
-    assert members([[b"a", None, None], [b"b", b"DEAD", b"k"]]) == [Member("a", None, None), Member("b", "DEAD", "k")]
+    event = ExaminedEvent(b"e\xff", [b"state", b"DEAD"], [None, b"5", *[None] * 6], 9, 1, b"2", b"h", b"inf")
+    assert seen(Examined(7, 2, [event])) == [
+        Seen("e\\xff", {"state": "DEAD"}, {"waiting": 5.0}, 9, 1, 2.0, "h", math.inf, 7, 2)
+    ]
+    found = [ExaminedMember(b"a", None, None), ExaminedMember(b"b", b"DEAD", b"k")]
+    assert members(found) == [Member("a", None, None), Member("b", "DEAD", "k")]
 
 
 def test_the_script_and_the_rules_speak_of_the_same():

@@ -55,7 +55,7 @@ def test_a_url_is_described_without_its_secrets(url: str, shown: str):
 
 
 @pytest.mark.parametrize("url", ["localhost", "", None, 6379, b"redis://localhost"])
-def test_what_is_no_url_says_what_is(url: Any):
+def test_an_invalid_url_names_the_valid_schemes(url: Any):
     with pytest.raises(InvalidURL, match=r"is not a store URL; use one of redis://, .*embedded:<dir>, memory:"):
         connect.from_url(url)
 
@@ -202,7 +202,7 @@ def test_a_client_that_blocks_is_refused():
 
 
 @pytest.mark.parametrize("client", ["redis://localhost", object()])
-def test_what_is_no_client_is_refused(client: Any):
+def test_an_object_that_is_not_a_client_is_refused(client: Any):
     with pytest.raises(UsageError, match=r"must be a redis\.asyncio client"):
         Box.open(client=client)
 
@@ -221,7 +221,7 @@ async def test_a_cluster_client_that_decodes_is_refused():
     await client.aclose()
 
 
-async def test_the_description_of_a_client_tells_nothing_secret():
+async def test_the_description_of_a_client_has_no_secrets():
     client = redis.asyncio.Redis(password=SECRET)
     assert repr(Box.open(client=client)) == "Box('default' on the application's Redis client)"
     await client.aclose()

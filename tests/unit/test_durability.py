@@ -20,7 +20,7 @@ FORBIDDEN = NoPermissionError("User default has no permissions to run the 'confi
 
 
 class FakeServer:
-    """Answers CONFIG GET, INFO and WAITAOF as told; `seconds` is how long WAITAOF takes by its own clock."""
+    """Answers CONFIG GET, INFO and WAITAOF as configured; `seconds` is how long WAITAOF takes by its own clock."""
 
     def __init__(self, appendonly: Any, appendfsync: Any, waitaof: Any = NO_WAITAOF, seconds: float = 0.0) -> None:
         self._config = {"appendonly": appendonly, "appendfsync": appendfsync, "no-appendfsync-on-rewrite": "no"}
@@ -66,7 +66,7 @@ def test_parse(text: str, replicas: int):
     "text",
     ["", "disk", "Fsync", "replicas", "replicas=", "replicas=0", "replicas=-1", "replicas=x", "replicas=1000", None, 1],
 )
-def test_what_cannot_be_asked_for_says_what_can(text: Any):
+def test_an_unknown_durability_names_the_known_ones(text: Any):
     with pytest.raises(InvalidSetting, match=r"use 'server', 'fsync' or 'replicas=N'"):
         Durability.parse(text)
 

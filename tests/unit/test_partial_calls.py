@@ -14,7 +14,7 @@ from redbox.settings import Settings
 @pytest.fixture
 def fail_at(redbox_box: Box, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, Exception], None]:
     def fail(script: str, step: int, error: Exception) -> None:
-        run, calls = redbox_box._store._run, 0
+        run, calls = redbox_box._store.scripts.run, 0
 
         async def failing(name: str, *args: Any, **options: Any) -> Any:
             nonlocal calls
@@ -23,7 +23,7 @@ def fail_at(redbox_box: Box, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
                 raise error
             return await run(name, *args, **options)
 
-        monkeypatch.setattr(redbox_box._store, "_run", failing)
+        monkeypatch.setattr(redbox_box._store.scripts, "run", failing)
 
     return fail
 
@@ -61,7 +61,7 @@ async def test_an_error_of_the_first_step_is_as_it_was(redbox_box: Box, fail_at:
 
 
 @pytest.mark.parametrize("value", ["inf", "nan", "-1", "1e300"])
-def test_a_setting_that_is_no_length_of_time_cannot_be_read(value: str):
+def test_a_setting_that_is_not_a_duration_cannot_be_read(value: str):
     _, wrong = Settings.readable({"keep_published": value})
     assert wrong == ["keep_published"]
 

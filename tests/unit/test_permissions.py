@@ -15,7 +15,7 @@ from tests.roles import FOR_DURABILITY, ROLES, acl_rules, granted
 STORE = Path(store.__file__).parent
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
 #: The files in which commands are written down.
-SENDING = ("store.py", "transaction.py", "durability.py", "append_only_file.py")
+SENDING = ("store.py", "reads.py", "script_runner.py", "transaction.py", "durability.py", "append_only_file.py")
 
 
 def sent_by(file: str) -> set[str]:

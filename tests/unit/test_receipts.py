@@ -6,11 +6,12 @@ import pytest
 
 from redbox.box.receipts import chunks
 from redbox.settings import BATCH_COUNT, STEP_BYTES
+from redbox.store.codec import EncodedEvent
 
 
 def sizes(*bodies: bytes) -> list[int]:
     """How many events each piece has."""
-    return [len(piece) for piece in chunks([(body, ("id", "n", body, 0, "")) for body in bodies])]
+    return [len(piece) for piece in chunks([(body, EncodedEvent("id", "n", body, 0, "")) for body in bodies])]
 
 
 @pytest.mark.req("SC-4")

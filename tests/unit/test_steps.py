@@ -5,7 +5,7 @@ from __future__ import annotations
 from redbox import Event
 from redbox.settings import MAX_PAYLOAD
 from redbox.store.codec import encode_event
-from redbox.store.steps import WORK, by_count, by_work, first_step, put_work
+from redbox.store.steps import WORK, batches, by_work, first_step, put_work
 
 
 def work_of(event: Event) -> int:
@@ -32,6 +32,6 @@ def test_the_first_step():
     assert first_step([WORK - 1, 1, 1], int) == [WORK - 1, 1]
 
 
-def test_steps_by_count():
-    assert [len(step) for step in by_count(range(250))] == [100, 100, 50]
-    assert list(by_count([])) == []
+def test_batches():
+    assert [len(batch) for batch in batches(range(250))] == [100, 100, 50]
+    assert list(batches([])) == []

@@ -94,6 +94,6 @@ def test_every_entry_of_the_table_is_tested():
 
 @pytest.mark.parametrize("error", [ConnectionError("refused"), TimeoutError("late"), OSError("gone"), EOFError()])
 def test_a_broken_connection_passes(error: Exception):
-    told = translate(error, where="redis://here", box="orders", maybe=True)
-    assert type(told) is StoreUnavailable
-    assert "may or may not have been carried out" in str(told)
+    translated = translate(error, where="redis://here", box="orders", maybe=True)
+    assert type(translated) is StoreUnavailable
+    assert "may or may not have been carried out" in str(translated)

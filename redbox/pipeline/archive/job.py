@@ -20,7 +20,6 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from redbox.box.bulk import batches
 from redbox.errors import RedboxError, UsageError
 from redbox.events import State, from_ms
 from redbox.pipeline import files
@@ -33,6 +32,7 @@ from redbox.pipeline.source.options import PATIENCE, Address
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import Work, map_arrow
+from redbox.store.steps import batches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from redbox import payloads
-from redbox.box.receipts import Receipts, chunks
+from redbox.box.receipts import Receipts
 from redbox.errors import Conflict, IdReused, InvalidEvent
 from redbox.events import Event, State, UniqueScope, error_text, stored_event
 from redbox.pipeline.source.connection import Connection
@@ -114,17 +114,14 @@ class Reissue:
         by_new = {event.event_id: old_id for old_id, event in self._new.items() if old_id not in self._done}
         to_put = [self._new[old_id] for old_id in by_new.values()]
         encoded = [(event, encode_event(event, MAX_PAYLOAD, event.metadata)) for event in to_put]
-        for chunk in chunks(encoded):
-            store = self._connection.store
-            replies = self._connection.run(store.put, "each", [arguments for _, arguments in chunk])
-            for (event, _), reply in zip(chunk, replies, strict=True):
-                try:
-                    receipts.of(event, reply, SERVER)
-                except IdReused:
-                    continue
-                except Conflict as refusal:
-                    reason = f"unique_key {event.unique_key!r} is held by event {refusal.holder}"
-                    self._drop(by_new[event.event_id], "refused", reason)
+        for event, reply in self._connection.put(encoded):
+            try:
+                receipts.of(event, reply, SERVER)
+            except IdReused:
+                continue
+            except Conflict as refusal:
+                reason = f"unique_key {event.unique_key!r} is held by event {refusal.holder}"
+                self._drop(by_new[event.event_id], "refused", reason)
 
     def mark(self) -> None:
         """Notes at the old ones what supersedes them, if they still are what was seen."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from redbox.box.bulk import batches, check_rate
 from redbox.box.operate import operator_name
-from redbox.box.receipts import chunks
+from redbox.box.replay import check_rate
 from redbox.errors import UsageError
 from redbox.events import Event, stored_event
 from redbox.pipeline.archive.files import read_archive
@@ -26,7 +25,8 @@ from redbox.pipeline.source.options import PATIENCE, Address
 from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import map_arrow
 from redbox.store.codec import encode_restored
-from redbox.store.store import CREATED, EXISTS
+from redbox.store.replies import CREATED, EXISTS
+from redbox.store.steps import batches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -187,7 +187,7 @@ def _replayed(connection: Connection, rows: list[Row], *, dry: bool) -> dict[str
     replies = connection.run(
         connection.store.replay, seen, reset=True, available="", force=False, dry=dry, who="", why=""
     )
-    return {event_id: word.decode() for (event_id, _), (word, *_) in zip(seen, replies, strict=True)}
+    return {event_id: reply.outcome.value for (event_id, _), reply in zip(seen, replies, strict=True)}
 
 
 def _restored(connection: Connection, rows: list[Row]) -> dict[str, str]:
@@ -199,10 +199,8 @@ def _restored(connection: Connection, rows: list[Row]) -> dict[str, str]:
             encoded.append((row["event_id"], encode_restored(_event(row), row["created_at"])))
         else:
             words[row["event_id"]] = "SUPERSEDED"
-    for chunk in chunks(encoded):
-        replies = connection.run(connection.store.put, "each", [arguments for _, arguments in chunk])
-        for (event_id, _), reply in zip(chunk, replies, strict=True):
-            words[event_id] = "restored" if reply == CREATED else "NOTTERMINAL" if reply == EXISTS else "REFUSED"
+    for event_id, reply in connection.put(encoded):
+        words[event_id] = "restored" if reply == CREATED else "NOTTERMINAL" if reply == EXISTS else "REFUSED"
     return words
 
 

@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from redbox.box import Box
+from redbox.box.receipts import chunks
 from redbox.errors import UnknownBox
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.source.patience import patiently
 from redbox.store import connect
+from redbox.store.codec import EncodedEvent
+from redbox.store.durability import SERVER, Durability
+from redbox.store.replies import PutReply
 from redbox.store.store import Store
 
 P = ParamSpec("P")
@@ -31,6 +35,14 @@ class Connection:
     def run(self, ask: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
         return self._runner.run(patiently(self._patience, ask, *args, **options))
 
+    def put(
+        self, events: list[tuple[T, EncodedEvent]], durability: Durability = SERVER
+    ) -> Iterator[tuple[T, PutReply]]:
+        """Puts events in chunks that one script call may take; yields what came with each event, and its reply."""
+        for chunk in chunks(events):
+            replies = self.run(self.store.put, "each", [event for _, event in chunk], durability)
+            yield from zip((item for item, _ in chunk), replies, strict=True)
+
     def close(self) -> None:
         try:
             self._runner.run(self.store.close())
@@ -42,7 +54,7 @@ class Connection:
         if not self.run(self.store.meta):
             names = self.run(self.store.boxes)
             there = f"there are: {', '.join(names)}" if names else "there is none yet"
-            raise UnknownBox(f"there is no box {self.at.box!r} on {self.store.endpoint.description}; {there}")
+            raise UnknownBox(f"there is no box {self.at.box!r} on {self.store.where}; {there}")
 
 
 @contextmanager

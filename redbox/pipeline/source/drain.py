@@ -16,13 +16,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from redbox import keys
-from redbox.box.bulk import batches
 from redbox.errors import InvalidSetting, StreamLost, UsageError
 from redbox.pipeline.source.connection import connected, without_gc
 from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import SLICE, Given
 from redbox.pipeline.source.rows import Rows
 from redbox.pipeline.source.stream_driver import StreamDriver, StreamOptions
+from redbox.store.steps import batches
 
 MOST: int = 1_000_000
 

@@ -9,10 +9,10 @@ from redbox.errors import StreamLost
 from redbox.pipeline.source.connection import Connection
 from redbox.pipeline.source.rows import STATE_OF, Found, Rows
 from redbox.settings import BATCH_BYTES
-from redbox.store.store import Fence, Fields, as_fields
+from redbox.store.damage import read_history
+from redbox.store.replies import Fence, Fields, StoredEvent
 
 FIRST_STEP: Final = 8  # of bodies whose size is not known
-Hashed = tuple[Fields, bytes | None]
 _STATE: Final = {index: state.value.encode() for index, state in STATE_OF.items()}
 
 
@@ -71,7 +71,7 @@ class Fetch:
             if events:
                 yield events
 
-    def _steps(self, ids: Sequence[str], *, bodies: bool) -> Iterator[tuple[Sequence[str], list[Hashed]]]:
+    def _steps(self, ids: Sequence[str], *, bodies: bool) -> Iterator[tuple[Sequence[str], list[StoredEvent]]]:
         """Hashes and bodies of as many at a time as the bodies read so far allow."""
         at = 0
         while at < len(ids):
@@ -85,7 +85,7 @@ class Fetch:
                 largest = max(len(body or b"") for _, body in hashes) or 1
                 self._step = max(1, min(self._step * 8, BATCH_BYTES // largest))
 
-    def _whole(self, ids: Sequence[str], hashes: list[Hashed]) -> list[Hashed]:
+    def _whole(self, ids: Sequence[str], hashes: list[StoredEvent]) -> list[StoredEvent]:
         """Without events that were removed after their hash and before their body was read: a second look tells them
         from those that are damaged."""
         torn = [event_id for event_id, (fields, body) in zip(ids, hashes, strict=True) if fields and body is None]
@@ -97,8 +97,8 @@ class Fetch:
 
     def _pick(self, ids: Sequence[str]) -> list[Found]:
         return [
-            Found(event_id.decode(), as_fields(fields), None, index.decode(), float(score), history)
-            for event_id, fields, index, score, history in self._connection.run(self._connection.store.read_states, ids)
+            Found(each.event_id, each.fields, None, each.index, each.score, each.history)
+            for each in self._connection.run(self._connection.store.read_states, ids)
         ]
 
     def _with_history(self, events: list[Found], told: set[str]) -> list[Found]:
@@ -111,7 +111,8 @@ class Fetch:
         again = picked.get(event.event_id)
         if again is None or again.index != event.index or self._is_new(again.index, again.fields):
             return None
-        if again.index in _PENDING and again.history and int(again.history[-1].partition(b"\t")[0]) > self._moment:
+        latest = read_history(again.history[-1]) if again.index in _PENDING and again.history else None
+        if latest is not None and latest.at > self._moment:
             return None
         again.body = event.body
         return again

@@ -101,10 +101,13 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = {}
         with connected(self._options.at, self._options.patience) as connection:
             for index, place in start.items():
-                _, _, _, *last = connection.run(
-                    connection.store.split_index, index, "", until, place["time"], place["id"], size, 1
+                after = (place["time"], place["id"])
+                found = connection.run(
+                    connection.store.split_index, index, until=until, after=after, size=size, ranges=1
                 )
-                end[index] = {"time": last[0].decode(), "id": last[1].decode()} if last else place
+                end[index] = place
+                for score, event_id in found.last:
+                    end[index] = {"time": score.decode(), "id": event_id.decode()}
         return end
 
     def _ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

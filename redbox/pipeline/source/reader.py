@@ -11,12 +11,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from redbox import keys
-from redbox.box.bulk import batches
 from redbox.events import State
 from redbox.pipeline.source.connection import Connection, connected, without_gc
 from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import LOOK, RANGES_AT_ONCE, SLICE, ReadOptions
 from redbox.pipeline.source.rows import STATE_OF, Rows
+from redbox.store.steps import batches
 
 Place = tuple[str, str]  # score and id
 START: Final[Place] = ("", "")
@@ -118,21 +118,28 @@ def ranges(
     until: int | None = None,
 ) -> Iterator[Range]:
     """An index in ranges of so many events, in as many looks at it as that takes."""
-    places = [b""] * 2 * RANGES_AT_ONCE
-    while len(places) == 2 * RANGES_AT_ONCE:  # fewer: the end, and what came behind it meanwhile is left
-        _, claims, _, *places = connection.run(
-            connection.store.split_index, index, _or_any(since), _or_any(until), *after, size, RANGES_AT_ONCE
+    count = RANGES_AT_ONCE
+    while count == RANGES_AT_ONCE:  # fewer: the end, and what came behind it meanwhile is left
+        found = connection.run(
+            connection.store.split_index,
+            index,
+            since=since,
+            until=until,
+            after=after,
+            size=size,
+            ranges=RANGES_AT_ONCE,
         )
-        texts = [part.decode() for part in places]
-        for last in zip(texts[::2], texts[1::2], strict=True):
-            yield Range(index, after, last, moment, claims)
+        count = len(found.last)
+        for score, event_id in found.last:
+            last = (score.decode(), event_id.decode())
+            yield Range(index, after, last, moment, found.claims)
             after = last
 
 
 def _claimed(connection: Connection, options: ReadOptions, moment: int) -> Iterator[Claimed]:
     """The claimed events, in parts. They are gathered upwards: one that is renewed meanwhile moves to a later place, so
     it is met, perhaps twice. Only one whose lease is made shorter in that time may be missed."""
-    _, claims, *_ = connection.run(connection.store.split_index, "claimed", "", "", *START, 1, 0)
+    claims = connection.run(connection.store.split_index, "claimed", size=1, ranges=0).claims
     last = END if options.until is None else (str(options.until), BEHIND_ALL)
     slices = _slices(connection, "claimed", START, last, options, SLICE)
     found = dict.fromkeys(event_id for some in slices for event_id in some)
@@ -144,24 +151,20 @@ def _slices(
     connection: Connection, index: str, after: Place, last: Place, options: ReadOptions, size: int
 ) -> Iterator[list[str]]:
     """The ids that come after one place, up to and with another."""
-    score, event_id = after
-    more = 1
+    place: tuple[str | bytes, str | bytes] = after
+    more = True
     while more:
-        more, score, event_id, *ids = connection.run(
+        found = connection.run(
             connection.store.list_ids,
             index,
-            score,
-            event_id,
-            *last,
-            _or_any(options.since),
-            min(size, LOOK),
-            options.event_type,
+            after=place,
+            last=last,
+            since=options.since,
+            limit=min(size, LOOK),
+            event_type=options.event_type,
         )
-        yield [raw.decode() for raw in ids]
-
-
-def _or_any(time: int | None) -> int | str:
-    return "" if time is None else time
+        more, place = found.more, found.after
+        yield [raw.decode() for raw in found.ids]
 
 
 def read_range(

@@ -16,7 +16,7 @@ from redbox.errors import InvalidEvent, UsageError
 from redbox.events import Event
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.settings import MAX_PAYLOAD
-from redbox.store.codec import encode_event, encode_plain
+from redbox.store.codec import EncodedEvent, encode_event, encode_plain
 
 REQUIRED: Final = ("event_type", "payload")
 WRITABLE: Final = (
@@ -96,7 +96,7 @@ class Maker:
         self._known: set[tuple[Any, Any]] = set()  # types and content types that were looked at
         self.size = 0
 
-    def arguments(self, row: Row, place: int) -> tuple[Any, ...]:
+    def arguments(self, row: Row, place: int) -> EncodedEvent:
         """What the put script takes for a row. Most have only a type and a payload, and are spared what is for the
         others."""
         event_type, payload, content_type, event_id = row[:4]

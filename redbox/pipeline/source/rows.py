@@ -15,7 +15,7 @@ from redbox.errors import StoreError
 from redbox.events import State, UniqueScope
 from redbox.pipeline.source.schema import SCHEMA_VERSION
 from redbox.store.codec import Body, content_type_of, decode_bodies, decode_body, phase_of
-from redbox.store.damage import is_history
+from redbox.store.damage import HistoryEntry, read_history
 
 STATE_OF: Final = {
     "pending": State.PENDING,
@@ -173,7 +173,9 @@ class _Slice:
         histories = [event.history for event in self._events]
         if not any(histories):
             return _empty_lists(self._count, kind)
-        return pa.array([[_attempt(line) for line in lines if is_history(line)] for lines in histories], kind)
+        return pa.array(
+            [[_attempt(entry) for line in lines if (entry := read_history(line))] for lines in histories], kind
+        )
 
     def problem(self, kind: pa.DataType) -> pa.Array:
         return pa.array(self._problems or [None] * self._count, kind)
@@ -242,6 +244,6 @@ def _empty_lists(count: int, kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, pa.array([], kind.value_type)).cast(kind)
 
 
-def _attempt(line: bytes) -> dict[str, Any]:
-    at, number, outcome, by, error = line.decode(errors="replace").split("\t", 4)
-    return {"at": int(at) * 1000, "outcome": outcome, "by": by, "claim": int(number), "error": error}
+def _attempt(entry: HistoryEntry) -> dict[str, Any]:
+    at, number, outcome, by, error = entry
+    return {"at": at * 1000, "outcome": outcome, "by": by, "claim": number, "error": error}

@@ -20,13 +20,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from redbox.box.bulk import batches
 from redbox.errors import BoxPaused, Refused, StreamLost, StreamTaken, UsageError
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.source.patience import patiently
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store import connect
-from redbox.store.store import Batch, Fence, Store
+from redbox.store.replies import Fence
+from redbox.store.steps import batches
+from redbox.store.store import Batch, Store
 
 logger = logging.getLogger("redbox")
 
@@ -276,7 +277,7 @@ class StreamDriver:
         back = lost = 0
         for batch, ids in list(self._away.items()):
             later: list[str] = []
-            for some in batches(ids):
+            for some in batches(ids, BATCH_COUNT):
                 words = await self._reclaim(batch, some)
                 back, lost = back + words.count(b"OK"), lost + words.count(b"LEASELOST")
                 waits = (b"PAUSED",) if batch <= self._goal else (b"PAUSED", b"NOTDUE")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from redbox.box.receipts import Receipts, chunks
+from redbox.box.receipts import Receipts
 from redbox.errors import BoxFull, Conflict, IdReused, InvalidEvent, Refused, UsageError
 from redbox.pipeline.rejects import Rejects, check_path
 from redbox.pipeline.source.connection import Connection, connected, without_gc
@@ -29,9 +29,9 @@ from redbox.pipeline.source.row_events import (
     steps,
 )
 from redbox.settings import MAX_PAYLOAD, Settings
-from redbox.store.codec import pairs
+from redbox.store.codec import EncodedEvent
 from redbox.store.durability import Durability
-from redbox.store.store import CREATED, EXISTS
+from redbox.store.replies import CREATED, EXISTS, PutReply
 
 __all__ = [
     "REQUIRED", "WRITABLE", "BoxStreamWriter", "BoxWriter", "WriteOptions", "Written", "check_columns", "check_store",
@@ -90,7 +90,7 @@ def check_store(options: WriteOptions) -> None:
     if options.rejects:
         check_path(options.rejects)
     with connected(options.at) as connection:
-        Settings.from_meta(pairs(connection.run(connection.store.meta)))
+        Settings.from_meta(connection.run(connection.store.meta))
 
 
 class BoxWriter(DataSourceArrowWriter):
@@ -163,10 +163,7 @@ class _Writing:
     def put(self, rows: Rows) -> None:
         numbers, encoded = self._valid(rows)
         self.done.size = self._maker.size
-        replies: list[Any] = []
-        store = self._connection.store
-        for chunk in chunks(encoded):
-            replies += self._connection.run(store.put, "each", [arguments for _, arguments in chunk], self._level)
+        replies = [reply for _, reply in self._connection.put(encoded, self._level)]
         created = replies.count(CREATED)
         self.done.put += created
         if created < len(numbers):
@@ -174,13 +171,13 @@ class _Writing:
                 if reply != CREATED:
                     self._account(event_id, reply, rows.values[number], rows.first + number)
 
-    def _valid(self, rows: Rows) -> tuple[list[int], list[tuple[str, tuple[Any, ...]]]]:
+    def _valid(self, rows: Rows) -> tuple[list[int], list[tuple[str, EncodedEvent]]]:
         """The numbers of those rows that can be put, and each with its id as the script takes it."""
         numbers, encoded, make = [], [], self._maker.arguments
         for number, (row, place) in enumerate(zip(rows.values, rows.places, strict=True)):
             try:
                 arguments = make(row, place)
-                encoded.append((arguments[0], arguments))
+                encoded.append((arguments.event_id, arguments))
                 numbers.append(number)
             except InvalidEvent as error:
                 if self._rejects is None:
@@ -189,7 +186,7 @@ class _Writing:
                 self._reject(row, error.field, error.problem)
         return numbers, encoded
 
-    def _account(self, event_id: str, reply: Any, row: Row, number: int) -> None:
+    def _account(self, event_id: str, reply: PutReply, row: Row, number: int) -> None:
         if reply == EXISTS:
             self.done.existing += 1
             return

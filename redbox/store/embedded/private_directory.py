@@ -1,4 +1,4 @@
-"""Checks that the directory of an embedded server, what is in it, and the server itself belong to this user.
+"""Checks that the directory of an embedded server, its files and the server itself belong to this user.
 
 A user with write access to the directory could put a symbolic link where the server writes a file, or run a server of
 their own where events are sent. The directory is opened once and used through its descriptor, so that a user with write
@@ -47,10 +47,10 @@ _XUCRED_BYTES = 256
 
 
 def open_directory(path: str) -> int:
-    """Make the directory if there is none, and open it; raises UntrustedStore unless it and its files are ours.
+    """Makes the directory if there is none, and opens it; raises UntrustedStore unless this user owns it and its files.
 
-    Permissions that others do not need are taken away from the files, and from a directory that is empty or that redbox
-    has used before.
+    Removes the permissions of other users from the files, and from a directory that is empty or that redbox has used
+    before.
     """
     os.makedirs(path, mode=PRIVATE_DIRECTORY, exist_ok=True)
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -64,7 +64,7 @@ def open_directory(path: str) -> int:
 
 
 def check_link(directory: str) -> None:
-    """Raise UntrustedStore for a link that another user has put into a directory where others may write.
+    """Raises UntrustedStore for a link that another user has made in a directory where others may write.
 
     Linux does the same for sticky directories where fs.protected_symlinks is set. Other links are followed: they were
     made by the owner of the directory in which they are.
@@ -77,14 +77,14 @@ def check_link(directory: str) -> None:
     shared = parent.st_mode & OTHERS_WRITE and found.st_uid != parent.st_uid
     if stat.S_ISLNK(found.st_mode) and shared and not is_trusted(found.st_uid):
         raise UntrustedStore(
-            f"{directory} is a symbolic link that {describe_user(found.st_uid)} has put there; name another directory"
+            f"{directory} is a symbolic link that {describe_user(found.st_uid)} has made; name another directory"
         )
 
 
 def check_peer(connection: socket.socket, path: str) -> None:
-    """Raise UntrustedStore unless the server on this unix socket runs as this user, or as root."""
+    """Raises UntrustedStore unless the server on this unix socket runs as this user, or as root."""
     user = _peer(connection)
-    if user is None:  # this platform does not tell
+    if user is None:  # this platform does not report it
         user = os.stat(path).st_uid
     if not is_trusted(user):
         raise UntrustedStore(
@@ -93,12 +93,12 @@ def check_peer(connection: socket.socket, path: str) -> None:
 
 
 def is_trusted(user: int) -> bool:
-    """Whether it is this user, or root, from whom nothing can be kept."""
+    """Whether it is this user, or root, who can read everything anyway."""
     return user in (os.geteuid(), ROOT)
 
 
 def describe_user(user: int) -> str:
-    """The user by name, where there is one: in a container there often is none."""
+    """The user by name and number; in a container there often is no name."""
     import pwd  # not on every platform that has boxes
 
     with suppress(KeyError):
@@ -126,7 +126,7 @@ def _check_directory(directory: int, path: str) -> None:
 
 
 def _is_ours_to_change(directory: int) -> bool:
-    """Whether the directory serves nothing else: it is empty, or redbox has used it before."""
+    """Whether only redbox uses the directory: it is empty, or redbox has used it before."""
     try:
         lock = os.stat(supervisor.USERS_LOCK, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def _is_ours_to_change(directory: int) -> bool:
     return lock.st_uid == os.geteuid()
 
 
-# --- what is in it ---------------------------------------------------------------------------------------------
+# --- its entries -----------------------------------------------------------------------------------------------
 
 
 def _check_entries(directory: int, path: str) -> None:
@@ -153,7 +153,7 @@ def _check_entries(directory: int, path: str) -> None:
 
 
 def _check_entry(directory: int, path: str, name: str, kind: int) -> bool:
-    """Check one entry and take away what others may do with it; False when it is gone, as files of a running server."""
+    """Checks one entry and removes the permissions of others; False if it is gone, as files of a running server."""
     try:
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def _check_entry(directory: int, path: str, name: str, kind: int) -> bool:
             f"{describe_user(os.geteuid())}; give it to this user with chown, or name another directory"
         )
     if stat.S_IFMT(found.st_mode) != kind:
-        raise UntrustedStore(f"{entry} is something other than redbox keeps there; remove it")
+        raise UntrustedStore(f"{entry} is not a file of redbox; remove it")
     if kind != stat.S_IFSOCK and found.st_mode & OTHERS:  # the server sets the mode of its socket
         return _make_private(directory, entry, name)
     return True

@@ -1,16 +1,16 @@
 """Keeps one embedded server running for exactly as long as some process uses its directory.
 
-It is a process of its own because no user can do this: the last one out may be killed, and a killed process takes
-nothing down. Every user holds a shared lock on `users.lock`; this process waits for the exclusive one, which the
-kernel grants when the last user is gone, however it went. It starts as a script, enters the directory through the
-descriptor that the user has checked, and imports little, because somebody is waiting for it.
+It is a process of its own because no user can do this: the last user may be killed, and a killed process cannot end
+the server. Every user holds a shared lock on `users.lock`; this process waits for the exclusive one, which the kernel
+grants when the last user has ended, in whatever way. It starts as a script, enters the directory through the
+descriptor that the user has checked, and imports little, because a user is waiting for it.
 
 The locks, all flock(2), none of which survives the process that holds it:
 
     start.lock       exclusive   a user, while it joins or starts
     users.lock       shared      every user; exclusive: a supervisor that is shutting down
     supervisor.lock  exclusive   the supervisor; taken by the user that starts it, and inherited
-    server.lock      exclusive   the server itself, which inherits it and does not know: as long as it is held, a
+    server.lock      exclusive   the server itself, which inherits it without knowing: as long as it is held, a
                                  second server would write into the same files
 """
 
@@ -36,7 +36,7 @@ STALE_SOCKET = "stale.sock"
 PID_FILE = "server.pid"
 LOG = "server.log"
 
-#: How an acknowledged write is on the disk: the append-only file is synced before the reply is sent.
+#: An acknowledged write is on the disk: the append-only file is synced before the reply is sent.
 CONFIG = {
     "port": "0",
     "unixsocket": SOCKET,  # relative, so that a long directory does not exceed what a socket address can hold
@@ -57,8 +57,8 @@ CONFIG = {
 #: more, claims and settlements cost a quarter less, for some 25 MB.
 ALLOCATOR = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=20000"}
 
-CANNOT_RUN = "supervisor: cannot run"  # what embedded.py looks for in the log
-GRACE_SECONDS = 5  # for a server that was told to end; after it, killing loses only what nobody was promised
+CANNOT_RUN = "supervisor: cannot run"  # start_failures.py looks for it in the log
+GRACE_SECONDS = 5  # for a server that was asked to end; killing it after that loses only unacknowledged writes
 POLL_SECONDS = 0.01
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -67,7 +67,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def supervise(binary: str, supervisor_lock: int) -> None:
-    """Run the server until it ends by itself or the last user is gone."""
+    """Runs the server until it ends by itself or the last user has ended."""
     os.set_inheritable(supervisor_lock, False)
     os.umask(0o077)
     _note_pid(supervisor_lock)
@@ -105,7 +105,7 @@ def supervise(binary: str, supervisor_lock: int) -> None:
 
 
 def _outlast_users() -> None:
-    """Wait for the last user to go, then have the main thread end the server.
+    """Waits for the end of the last user, then has the main thread end the server.
 
     The lock stays until this process exits: a user that arrives meanwhile waits for it, instead of joining a server
     that is about to end.
@@ -162,13 +162,13 @@ def _die_with_parent() -> Callable[..., object] | None:
 
 
 def _end_stale_server() -> int | None:
-    """Take `server.lock`, ending whoever holds it, from polite to not; None when that fails.
+    """Takes `server.lock`; ends its holder, first gently and then by force. None when that fails.
 
     All steps are safe for the data: the server syncs before it replies, so even a killed one lost nothing that it
     had acknowledged.
     """
     lock = _open(SERVER_LOCK)
-    # The first step only waits: on Linux the kernel has told the server already.
+    # The first step only waits: on Linux the kernel has sent the server a signal already.
     for end, seconds in ((None, 0.3), (_ask, 2.0), (_terminate, 2.0), (_kill, 2.0)):
         if end is not None:
             end()
@@ -228,11 +228,11 @@ def _works_here(pid: int) -> bool:
     return f"n{os.path.realpath('.')}" in listing.stdout.splitlines()
 
 
-# --- small things ----------------------------------------------------------------------------------------------
+# --- files and log ---------------------------------------------------------------------------------------------
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Stands in for the default, which for SIGCHLD is to forget the signal."""
+    """Replaces the default, which for SIGCHLD is to discard the signal."""
 
 
 def _open(name: str) -> int:
@@ -240,7 +240,7 @@ def _open(name: str) -> int:
 
 
 def _note_pid(lock: int) -> None:
-    if os.fstat(lock).st_nlink > 1:  # it may be another file too, which is not ours to change
+    if os.fstat(lock).st_nlink > 1:  # it may belong to another program too
         return
     try:
         os.ftruncate(lock, 0)
@@ -257,7 +257,7 @@ def _how(status: int) -> str:
 def _say(message: str) -> None:
     try:  # noqa: SIM105 - contextlib is slow to import
         os.write(2, f"supervisor: {message}\n".encode())
-    except OSError:  # a full disk, most likely, of which the server has had its own word
+    except OSError:  # most likely a full disk, which the server has reported itself
         pass
 
 

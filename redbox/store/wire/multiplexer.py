@@ -1,7 +1,9 @@
-"""A connection that everyone shares: commands go out as they come, and replies are handed out in the order asked.
+"""The multiplexer: one connection that all callers share.
 
-redis-py opens it, with all it knows of addresses, TLS, logins and sentinels. From then on its socket is read and
-written here, without a pool, a stream and a timer for each command, which were most of what a single put cost.
+Commands are sent as they come, and replies are handed out in the order of the commands.
+
+redis-py opens the connection, because it knows addresses, TLS, logins and sentinels. After that its socket is read and
+written here, without a pool, a stream and a timer for each command: those were most of the cost of a single put.
 """
 
 from __future__ import annotations
@@ -12,59 +14,39 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Self
-from uuid import uuid4
 
 import anyio
 import hiredis
-from redis.exceptions import (
-    BusyLoadingError,
-    ConnectionError,
-    DataError,
-    InvalidResponse,
-    ReadOnlyError,
-    TimeoutError,
-)
+from redis.exceptions import BusyLoadingError, ConnectionError, InvalidResponse, ReadOnlyError, TimeoutError
 
 from redbox.store.attempt import SharedAttempt
+from redbox.store.wire.base import BlockingWait, Command, NotConnected, pack
 
-Command = tuple[Any, ...]
-#: How long a line may be silent on which somebody waits, where connections have no time limit of their own.
+#: How long a blocked connection may be silent, in seconds, where connections have no read timeout of their own.
 WAIT_PATIENCE: Final = 60.0
-IDLE: Final = 2  # lines for waiting that are kept when nobody does
+MOST_IDLE: Final = 2  # connections for waits that are kept open while nothing waits
 
 _INCOMPLETE: Final = object()
 
 
-def pack(commands: Sequence[Command]) -> list[bytes]:
-    """Commands as the server reads them."""
-    try:
-        return [hiredis.pack_command(command) for command in commands]  # redis-py's own packing is many times slower
-    except TypeError as error:
-        raise DataError(str(error)) from error
+class _PendingExchange:
+    """Commands that were sent: how many replies are still missing, and the future of the caller."""
 
+    __slots__ = ("future", "missing", "replies")
 
-class NotConnected(ConnectionError):
-    """No connection, so nothing was sent."""
-
-
-class _Question:
-    """Commands under way: how many replies are still to come, and who waits for them."""
-
-    __slots__ = ("answer", "missing", "replies")
-
-    def __init__(self, answer: asyncio.Future[list[Any]], missing: int) -> None:
-        self.answer = answer
+    def __init__(self, future: asyncio.Future[list[Any]], missing: int) -> None:
+        self.future = future
         self.missing = missing
         self.replies: list[Any] = []
 
 
-class Line(asyncio.Protocol):
-    """One connection for any number of exchanges at a time. Nothing on it may block: others would wait behind it."""
+class Multiplexer(asyncio.Protocol):
+    """One connection for any number of concurrent exchanges. A command that blocks would delay all of them."""
 
     def __init__(self, connection: Any, transport: asyncio.Transport) -> None:
         self._connection = connection
         self._transport = transport
-        self._before = transport.get_protocol()
+        self._replaced_protocol = transport.get_protocol()
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse,
             replyError=connection._parser.parse_error,  # noqa: SLF001  # the same errors as everywhere else
@@ -72,104 +54,104 @@ class Line(asyncio.Protocol):
         )
         self._loop = asyncio.get_running_loop()
         self.patience: float | None = connection.socket_timeout
-        self._questions: deque[_Question] = deque()
+        self._pending: deque[_PendingExchange] = deque()
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._writable: asyncio.Future[None] | None = None
-        #: Whether new exchanges need another line: this one is broken, or leads to a server that became a replica.
-        self.left = False
+        #: Whether new exchanges need another connection: this one is broken, or its server became a replica.
+        self.retired = False
 
     @classmethod
-    def over(cls, connection: Any) -> Self | None:
+    def take_over(cls, connection: Any) -> Self | None:
         """Takes over a connection that redis-py has opened; None if it has no socket of its own."""
         transport: Any = getattr(getattr(connection, "_writer", None), "transport", None)
         if not hasattr(transport, "set_protocol") or not hasattr(connection, "_parser"):
             return None
-        line = cls(connection, transport)
-        transport.set_protocol(line)
+        multiplexer = cls(connection, transport)
+        transport.set_protocol(multiplexer)
         if transport.is_closing():
-            line.left = True
-        return line
+            multiplexer.retired = True
+        return multiplexer
 
     @property
     def busy(self) -> bool:
-        """Whether answers are still to come."""
-        return bool(self._questions)
+        """Whether replies are missing."""
+        return bool(self._pending)
 
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """A reply for each command, error replies as exceptions. Whoever is cancelled meanwhile disturbs nobody."""
+        """Returns a reply for each command, error replies as exceptions. A cancelled caller does not affect others."""
         packed = pack(commands)
         if self._writable is not None:
             await asyncio.shield(self._writable)
-        if self.left:
+        if self.retired:
             raise ConnectionError("the connection was closed")
-        question = _Question(self._loop.create_future(), len(packed))
-        if not self._questions:
+        exchange = _PendingExchange(self._loop.create_future(), len(packed))
+        if not self._pending:
             self._heard_at = self._loop.time()
             if self._timer is None and self.patience is not None:
-                self._timer = self._loop.call_later(self.patience, self._look)
-        self._questions.append(question)
+                self._timer = self._loop.call_later(self.patience, self._check_silence)
+        self._pending.append(exchange)
         self._transport.write(packed[0] if len(packed) == 1 else b"".join(packed))
-        return await question.answer
+        return await exchange.future
 
     def close(self) -> None:
-        """Ends it; whoever still waits is told that the connection is gone."""
-        self.left = True
+        """Closes the connection; pending exchanges fail with a ConnectionError."""
+        self.retired = True
         if self._loop.is_closed():
-            self.hang_up()
+            self.shut_down()
         else:
             self._transport.abort()
 
-    def hang_up(self) -> None:
-        """Ends the connection without its event loop, which is closed."""
+    def shut_down(self) -> None:
+        """Shuts the socket down without its event loop, which is closed."""
         with suppress(Exception):  # the socket may be gone, or of a kind that cannot be shut down
             self._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     async def give_back(self) -> Any:
-        """Ends it, and returns redis-py's connection, which is as good as new."""
+        """Closes it and returns redis-py's connection object, which can connect again."""
         self.close()
         await self._connection.disconnect(nowait=True)
         return self._connection
 
-    # --- what the event loop calls -------------------------------------------------------------------------------
+    # --- called by the event loop --------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not _INCOMPLETE:
-                if not isinstance(reply, hiredis.PushNotification):  # those answer no question
-                    self._take(reply)
+                if not isinstance(reply, hiredis.PushNotification):  # no command asked for it
+                    self._receive(reply)
         except (InvalidResponse, IndexError) as error:
             self._fail(ConnectionError(f"the server does not speak the Redis protocol: {error}"))
             self.close()
 
-    def _take(self, reply: Any) -> None:
-        question = self._questions[0]
-        question.replies.append(reply)
-        question.missing -= 1
+    def _receive(self, reply: Any) -> None:
+        exchange = self._pending[0]
+        exchange.replies.append(reply)
+        exchange.missing -= 1
         if isinstance(reply, ReadOnlyError):
-            self.left = True  # after a failover: the next line finds the new master
-        if question.missing:
+            self.retired = True  # after a failover: the next connection finds the new master
+        if exchange.missing:
             return
-        self._questions.popleft()
-        if not question.answer.done():
-            broken = next((each for each in question.replies if isinstance(each, ConnectionError)), None)
+        self._pending.popleft()
+        if not exchange.future.done():
+            broken = next((each for each in exchange.replies if isinstance(each, ConnectionError)), None)
             if broken is None:
-                question.answer.set_result(question.replies)
+                exchange.future.set_result(exchange.replies)
             else:  # such as LOADING, or a login that has ended
-                self.left = self.left or not isinstance(broken, BusyLoadingError)
-                question.answer.set_exception(broken)
-        if self.left and not self._questions:
+                self.retired = self.retired or not isinstance(broken, BusyLoadingError)
+                exchange.future.set_exception(broken)
+        if self.retired and not self._pending:
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.left = True
+        self.retired = True
         if self._timer is not None:
             self._timer.cancel()
         self._fail(ConnectionError(f"the connection was closed: {exc}" if exc else "the connection was closed"))
         self.resume_writing()
-        self._before.connection_lost(exc)  # redis-py may wait for it
+        self._replaced_protocol.connection_lost(exc)  # redis-py may wait for it
 
     def pause_writing(self) -> None:
         if self._writable is None:
@@ -180,148 +162,140 @@ class Line(asyncio.Protocol):
             self._writable.set_result(None)
             self._writable = None
 
-    def _look(self) -> None:
-        """Whether the server has been silent for too long. One timer serves all exchanges."""
+    def _check_silence(self) -> None:
+        """Fails all exchanges when the server has been silent for too long. One timer serves all of them."""
         self._timer = None
-        if not self._questions or self.patience is None:
+        if not self._pending or self.patience is None:
             return
-        left = self._heard_at + self.patience - self._loop.time()
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._look)
+        remaining = self._heard_at + self.patience - self._loop.time()
+        if remaining > 0:
+            self._timer = self._loop.call_later(remaining, self._check_silence)
         else:
             self._fail(TimeoutError(f"no answer within {self.patience:g} s"))
             self.close()
 
     def _fail(self, error: Exception) -> None:
-        questions, self._questions = self._questions, deque()
-        for question in questions:
-            if not question.answer.done():
-                question.answer.set_exception(type(error)(*error.args))  # its own: raising one adds to its traceback
+        failed, self._pending = self._pending, deque()
+        for exchange in failed:
+            if not exchange.future.done():
+                exchange.future.set_exception(type(error)(*error.args))  # its own: raising adds to its traceback
 
 
-class Wait:
-    """An exchange that may block, on a connection of its own; to cancel it closes that connection.
+class Connector(NamedTuple):
+    """How to get a redis-py connection to an address, and how to give it back."""
 
-    `name` is unique: it names the key of this wait, into which a token is pushed to end it early.
-    """
-
-    def __init__(self) -> None:
-        self.name = uuid4().hex
-        self.over = False  # commands that were not sent yet will not be sent
-
-
-class Way(NamedTuple):
-    """How to get a connection of redis-py's that leads somewhere, and how to give it back."""
-
-    where: str
+    address: str
     connect: Callable[[], Awaitable[Any]]
     release: Callable[[Any], Awaitable[None]]
 
 
-class Lines:
-    """The lines that a wire has open: for each place one that everyone shares, and one for each who waits there."""
+class Multiplexers:
+    """The open connections of a wire: for each address a shared one, and one for each caller that blocks there."""
 
     def __init__(self) -> None:
-        self._shared: dict[str, tuple[Line, Way]] = {}
-        self._idle: dict[str, list[tuple[Line, Way]]] = {}
-        self._leaving: list[tuple[Line, Way]] = []
-        self._waiting: set[Line] = set()
+        self._shared: dict[str, tuple[Multiplexer, Connector]] = {}
+        self._idle: dict[str, list[tuple[Multiplexer, Connector]]] = {}
+        self._retired: list[tuple[Multiplexer, Connector]] = []
+        self._blocked: set[Multiplexer] = set()
         self._opening: dict[str, SharedAttempt] = {}
 
-    async def exchange(self, way: Way, commands: Sequence[Command], wait: Wait | None = None) -> list[Any] | None:
-        """A reply for each command; None where connections have no socket. What may block has a line of its own."""
+    async def exchange(
+        self, connector: Connector, commands: Sequence[Command], wait: BlockingWait | None = None
+    ) -> list[Any] | None:
+        """A reply for each command; None where connections have no socket. A wait gets a connection of its own."""
         if wait is not None:
-            return await self._wait(way, commands, wait)
-        line = self.shared(way.where) or await self._share(way)
-        return None if line is None else await line.exchange(commands)
+            return await self._wait(connector, commands, wait)
+        multiplexer = self.shared(connector.address) or await self._share(connector)
+        return None if multiplexer is None else await multiplexer.exchange(commands)
 
-    def shared(self, where: str) -> Line | None:
-        """The line there, if one is open."""
-        opened = self._shared.get(where)
-        return None if opened is None or opened[0].left else opened[0]
+    def shared(self, address: str) -> Multiplexer | None:
+        """The shared connection to an address, if one is open."""
+        opened = self._shared.get(address)
+        return None if opened is None or opened[0].retired else opened[0]
 
-    async def _share(self, way: Way) -> Line | None:
-        async with self._opening.setdefault(way.where, SharedAttempt()).turn():
-            if line := self.shared(way.where):
-                return line
-            if way.where in self._shared:
-                self._leaving.append(self._shared.pop(way.where))
-            await self._close_finished()
-            opened = await _open(way)
+    async def _share(self, connector: Connector) -> Multiplexer | None:
+        async with self._opening.setdefault(connector.address, SharedAttempt()).turn():
+            if multiplexer := self.shared(connector.address):
+                return multiplexer
+            if connector.address in self._shared:
+                self._retired.append(self._shared.pop(connector.address))
+            await self._close_retired()
+            opened = await _open(connector)
             if opened is not None:
-                self._shared[way.where] = opened, way
+                self._shared[connector.address] = opened, connector
             return opened
 
-    async def can_end_wait(self, way: Way) -> bool:
-        """Whether a wait there can be ended early: not without a socket."""
-        line = await self._take(way)
-        if line is None:
+    async def can_end_wait(self, connector: Connector) -> bool:
+        """Whether a wait there can be ended early: it cannot without a socket."""
+        multiplexer = await self._take_idle(connector)
+        if multiplexer is None:
             return False
-        await self._put_back(line, way)
+        await self._put_back(multiplexer, connector)
         return True
 
-    async def _wait(self, way: Way, commands: Sequence[Command], wait: Wait) -> list[Any] | None:
-        line = await self._take(way)
-        if line is None:
+    async def _wait(self, connector: Connector, commands: Sequence[Command], wait: BlockingWait) -> list[Any] | None:
+        multiplexer = await self._take_idle(connector)
+        if multiplexer is None:
             return None
-        self._waiting.add(line)
+        self._blocked.add(multiplexer)
         try:
-            if wait.over:
+            if wait.ended:
                 raise NotConnected("the wait was ended before it began")
-            return await line.exchange(commands)
+            return await multiplexer.exchange(commands)
         except BaseException:
-            line.close()  # nobody reads what it would still be told
+            multiplexer.close()  # nobody reads its replies any more
             raise
         finally:
-            self._waiting.discard(line)
+            self._blocked.discard(multiplexer)
             with anyio.CancelScope(shield=True):
-                await self._put_back(line, way)
+                await self._put_back(multiplexer, connector)
 
     def abandon(self) -> None:
         """Ends the waits of a closed event loop: the claim behind one would take events that nobody publishes."""
-        for line in self._waiting:
-            line.hang_up()
+        for multiplexer in self._blocked:
+            multiplexer.shut_down()
 
-    async def _put_back(self, line: Line, way: Way) -> None:
-        idle = self._idle.setdefault(way.where, [])
-        if line.left or len(idle) >= IDLE:
-            await _close(line, way)
+    async def _put_back(self, multiplexer: Multiplexer, connector: Connector) -> None:
+        idle = self._idle.setdefault(connector.address, [])
+        if multiplexer.retired or len(idle) >= MOST_IDLE:
+            await _close(multiplexer, connector)
         else:
-            idle.append((line, way))
+            idle.append((multiplexer, connector))
 
-    async def _take(self, way: Way) -> Line | None:
-        idle = self._idle.get(way.where, [])
+    async def _take_idle(self, connector: Connector) -> Multiplexer | None:
+        """An idle connection for a wait, or a new one; None where connections have no socket."""
+        idle = self._idle.get(connector.address, [])
         while idle:
-            line, opened_by = idle.pop()
-            if not line.left:
-                return line
-            await _close(line, opened_by)
-        opened = await _open(way)
+            multiplexer, opened_by = idle.pop()
+            if not multiplexer.retired:
+                return multiplexer
+            await _close(multiplexer, opened_by)
+        opened = await _open(connector)
         if opened is not None and opened.patience is None:
             opened.patience = WAIT_PATIENCE
         return opened
 
     async def close(self) -> None:
-        opened = [*self._shared.values(), *self._leaving, *(each for idle in self._idle.values() for each in idle)]
-        self._shared, self._leaving, self._idle = {}, [], {}
-        for line, way in opened:
-            await _close(line, way)
+        opened = [*self._shared.values(), *self._retired, *(each for idle in self._idle.values() for each in idle)]
+        self._shared, self._retired, self._idle = {}, [], {}
+        for multiplexer, connector in opened:
+            await _close(multiplexer, connector)
 
-    async def _close_finished(self) -> None:
-        """A line that is left answers what was asked on it, and is closed then."""
-        finished = [each for each in self._leaving if not each[0].busy]
-        self._leaving = [each for each in self._leaving if each[0].busy]
-        for line, way in finished:
-            await _close(line, way)
-
-
-async def _open(way: Way) -> Line | None:
-    connection = await way.connect()
-    line = Line.over(connection)
-    if line is None:
-        await way.release(connection)
-    return line
+    async def _close_retired(self) -> None:
+        """Closes retired connections whose pending replies have arrived."""
+        finished = [each for each in self._retired if not each[0].busy]
+        self._retired = [each for each in self._retired if each[0].busy]
+        for multiplexer, connector in finished:
+            await _close(multiplexer, connector)
 
 
-async def _close(line: Line, way: Way) -> None:
-    await way.release(await line.give_back())
+async def _open(connector: Connector) -> Multiplexer | None:
+    connection = await connector.connect()
+    multiplexer = Multiplexer.take_over(connection)
+    if multiplexer is None:
+        await connector.release(connection)
+    return multiplexer
+
+
+async def _close(multiplexer: Multiplexer, connector: Connector) -> None:
+    await connector.release(await multiplexer.give_back())

@@ -16,7 +16,7 @@ async def remove(box: Box) -> None:
     """Deletes every key of a box, and closes it."""
     async with box:
         store = box._store
-        for key in await (await store.wire()).scan(f"{keys.prefix(box.name)}*"):
+        for key in await (await store.exchanges.wire()).scan(f"{keys.prefix(box.name)}*"):
             await store.exchange([("UNLINK", key)])
 
 

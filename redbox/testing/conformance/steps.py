@@ -97,7 +97,7 @@ async def body_of(box: Box, event_id: str) -> bytes:
 async def contents(box: Box) -> dict[str, Any]:
     """Every key of the box with all that it holds."""
     store = box._store
-    found = sorted(raw.decode() for raw in await (await store.wire()).scan(f"{keys.prefix(box.name)}*"))
+    found = sorted(raw.decode() for raw in await (await store.exchanges.wire()).scan(f"{keys.prefix(box.name)}*"))
     if not found:
         return {}
     types = await store.exchange([("TYPE", key) for key in found])

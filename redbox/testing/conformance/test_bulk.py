@@ -8,6 +8,7 @@ import pytest
 
 from redbox import Box, Event, Outcome, Phase, State, keys
 from redbox.errors import BoxPaused, InvalidSetting, StreamTaken
+from redbox.store.replies import START
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, contents, expire, fields_of, known, publish
 
@@ -343,15 +344,15 @@ async def test_only_what_is_pending_is_taken_back(box: Box, state: State):
 @pytest.mark.req("SP-1")
 async def test_bounds_cut_an_index_into_ranges_that_slices_read_whole(box: Box):
     ids = await filled(box, 7)
-    _, claims, count, *places = await box._store.split_index("pending", "", "", "", "", 3, 100)
-    assert (claims, count, len(places)) == (0, 7, 6)
-    found, after = [], ("", "")
-    for last in zip(places[::2], places[1::2], strict=True):
-        more: Any = 1
+    ranges = await box._store.split_index("pending", size=3, ranges=100)
+    assert (ranges.claims, ranges.count, len(ranges.last)) == (0, 7, 3)
+    found, after = [], START
+    for last in ranges.last:
+        more = True
         while more:
-            more, *rest = await box._store.list_ids("pending", *after, *last, "", 2, "")
-            after = (rest[0], rest[1])
-            found += [raw.decode() for raw in rest[2:]]
+            ids_found = await box._store.list_ids("pending", after=after, last=last, limit=2)
+            more, after = ids_found.more, ids_found.after
+            found += [raw.decode() for raw in ids_found.ids]
         after = last
     assert found == ids
 
@@ -364,26 +365,26 @@ async def test_bounds_are_narrowed_by_time_place_and_number(box: Box):
     now = await box._store.time()
     half = now - 1_800_000
 
-    async def ids(*narrowed: Any) -> list[str]:
-        _, _, _, *places = await box._store.split_index("published", *narrowed)
-        return [raw.decode() for raw in places[1::2]]
+    async def ids(ranges: int = 100, **narrowed: Any) -> list[str]:
+        found = await box._store.split_index("published", size=1, ranges=ranges, **narrowed)
+        return [raw.decode() for _, raw in found.last]
 
-    assert await ids("", "", "", "", 1, 100) == ["old", "new"]
-    assert await ids(half, "", "", "", 1, 100) == ["new"]
-    assert await ids("", half, "", "", 1, 100) == ["old"]
-    assert await ids("", "", "", "", 1, 1) == ["old"]
-    _, _, _, score, first, *_ = await box._store.split_index("published", "", "", "", "", 1, 100)
-    assert await ids("", "", score, first, 1, 100) == ["new"]
-    assert (await box._store.split_index("published", "", "", "", "", 1, 100))[1] == 2
+    assert await ids() == ["old", "new"]
+    assert await ids(since=half) == ["new"]
+    assert await ids(until=half) == ["old"]
+    assert await ids(ranges=1) == ["old"]
+    ranges = await box._store.split_index("published", size=1, ranges=100)
+    assert await ids(after=ranges.last[0]) == ["new"]
+    assert ranges.claims == 2
 
 
 @pytest.mark.req("SP-1")
 async def test_slices_are_narrowed_by_type_and_time(box: Box):
     await box.put_many([Event("user.created", event_id="a"), Event("invoice.paid", event_id="b")])
-    _, _, _, *last = await box._store.split_index("pending", "", "", "", "", 10, 10)
-    assert (await box._store.list_ids("pending", "", "", *last, "", 10, "user.*"))[3:] == [b"a"]
+    (last,) = (await box._store.split_index("pending", size=10, ranges=10)).last
+    assert (await box._store.list_ids("pending", last=last, limit=10, event_type="user.*")).ids == [b"a"]
     later = await box._store.time() + 1
-    assert await box._store.list_ids("pending", "", "", *last, later, 10, "") == [0, b"", b""]
+    assert await box._store.list_ids("pending", last=last, since=later, limit=10) == ([], False, (b"", b""))
 
 
 @pytest.mark.req("SP-1")
@@ -391,12 +392,12 @@ async def test_a_slice_by_a_hostile_type_ends_early_and_goes_on(box: Box):
     glob = "*?" + "a" * 127 + "b"
     types = ["a" * 255] * 10 + ["a" * 128 + "b"]
     await box.put_many([Event(each, event_id=f"e{n:02}") for n, each in enumerate(types)])
-    _, _, _, *last = await box._store.split_index("pending", "", "", "", "", 100, 1)
-    steps, found, after, more = 0, [], ["", ""], 1
+    (last,) = (await box._store.split_index("pending", size=100, ranges=1)).last
+    steps, found, after, more = 0, [], START, True
     while more:
-        more, *rest = await box._store.list_ids("pending", *after, *last, "", 100, glob)
-        after, steps = rest[:2], steps + 1
-        found += rest[2:]
+        part = await box._store.list_ids("pending", after=after, last=last, limit=100, event_type=glob)
+        more, after, steps = part.more, part.after, steps + 1
+        found += part.ids
     assert found == [b"e10"]
     assert 5 <= steps <= 11
 
@@ -406,18 +407,13 @@ async def test_events_are_picked_with_their_place_and_history(box: Box):
     await bury(box, Event("n", event_id="dead"))
     await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("head", "behind")])
     await box.retry(await claim_one(box), error="again", delay=60)
-    picked = {
-        event_id.decode(): rest for event_id, *rest in await box._store.read_states(["dead", "gone", "head", "behind"])
-    }
-    assert {event_id: rest[1] for event_id, rest in picked.items()} == {
-        "dead": b"dead",
-        "head": b"pending",
-        "behind": b"waiting",
-    }
-    assert [len(picked[event_id][3]) for event_id in ("dead", "head", "behind")] == [1, 1, 0]
+    read = await box._store.read_states(["dead", "gone", "head", "behind"])
+    picked = {each.event_id: each for each in read}
+    assert {each.event_id: each.index for each in read} == {"dead": "dead", "head": "pending", "behind": "waiting"}
+    assert [len(picked[event_id].history) for event_id in ("dead", "head", "behind")] == [1, 1, 0]
     died = (await known(box, "dead")).died_at
     assert died is not None
-    assert int(float(picked["dead"][2])) == int(died.timestamp() * 1000)
+    assert int(picked["dead"].score) == int(died.timestamp() * 1000)
 
 
 # --- locks -----------------------------------------------------------------------------------------------------

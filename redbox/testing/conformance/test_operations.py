@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from redbox import Box, BoxPaused, Event, Outcome, Phase, State, keys
-from redbox.box import bulk
+from redbox.box import inspect, replay
 from redbox.errors import UsageError
-from redbox.store import store as store_module
+from redbox.store import reads
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import (
     bury,
@@ -248,7 +248,7 @@ async def test_pages_go_over_all_states(box: Box, limit: int):
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize("look", [1, 3, 1000])
 async def test_pages_are_filled_although_a_filter_leaves_much_out(box: Box, monkeypatch: pytest.MonkeyPatch, look: int):
-    monkeypatch.setattr(bulk, "PAGE_LOOK", look)  # so many are looked at in one step
+    monkeypatch.setattr(inspect, "PAGE_LOOK", look)  # so many are looked at in one step
     await box.put_many([Event("a" if n % 5 == 0 else "b", event_id=f"e{n:02}") for n in range(22)])
     await box.operate.kill([f"e{n:02}" for n in range(22)], **ADA)
     assert await paged(box, 2, event_type="a", state="DEAD") == [["e00", "e05"], ["e10", "e15"], ["e20"]]
@@ -323,14 +323,14 @@ async def test_listing_is_bounded_in_bytes_and_still_complete(box: Box, monkeypa
     asked = []
     send = box._store.page
 
-    async def counting(*arguments: Any) -> Any:
-        reply = await send(*arguments)
-        asked.append(len(reply) - 4)
+    async def counting(index: str, **arguments: Any) -> Any:
+        reply = await send(index, **arguments)
+        asked.append(len(reply.records))
         return reply
 
     monkeypatch.setattr(box._store, "page", counting)
     for size, counts in ((2500, [2, 2, 2, 1]), (1, [1] * 7), (10_000, [7])):
-        monkeypatch.setattr(bulk, "STEP_BYTES", size)
+        monkeypatch.setattr(inspect, "STEP_BYTES", size)
         asked.clear()
         assert [record.event_id for record in (await box.page(limit=7, state="PENDING")).records] == ids
         assert asked == counts
@@ -351,12 +351,12 @@ async def test_a_listing_by_a_hostile_filter_is_made_in_short_steps_and_still_co
     asked = []
     send = box._store.page
 
-    async def counting(*arguments: Any) -> Any:
+    async def counting(index: str, **arguments: Any) -> Any:
         asked.append(arguments)
-        return await send(*arguments)
+        return await send(index, **arguments)
 
     monkeypatch.setattr(box._store, "page", counting)
-    monkeypatch.setattr(bulk, "PAGE_LOOK", 40)
+    monkeypatch.setattr(inspect, "PAGE_LOOK", 40)
     assert [record.event_id for record in (await box.page(state="DEAD", **filters)).records] == ["wanted"]
     assert len(asked) > 2
     assert (await box.replay(**filters)).replayed == 1
@@ -524,7 +524,8 @@ async def test_replay_by_time(box: Box):
 async def test_replay_all_in_bounded_steps(
     box: Box, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], state: str
 ):
-    monkeypatch.setattr(bulk, "BATCH_COUNT", 3)
+    monkeypatch.setattr(inspect, "BATCH_COUNT", 3)
+    monkeypatch.setattr(replay, "BATCH_COUNT", 3)
     ids = await make(box, *named(*(f"e{n}" for n in range(8))))
     told: list[int] = []
     report = await box.replay(state=state, progress=told.append)
@@ -622,7 +623,8 @@ async def test_a_replay_ends_with_what_was_there_when_it_started(box: Box):
 
 @pytest.mark.req("RO-2")
 async def test_a_replay_beside_relays_that_kill_at_once_ends(box: Box, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bulk, "BATCH_COUNT", 2)
+    monkeypatch.setattr(inspect, "BATCH_COUNT", 2)
+    monkeypatch.setattr(replay, "BATCH_COUNT", 2)
     await bury(box, *named(*(f"e{n}" for n in range(6))))
     await advance(box, seconds=1)
     send, killed = box._store.replay, 0
@@ -643,7 +645,8 @@ async def test_a_replay_beside_relays_that_kill_at_once_ends(box: Box, monkeypat
 async def test_what_dies_again_in_the_millisecond_of_the_start_is_not_replayed_again(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(bulk, "BATCH_COUNT", 2)
+    monkeypatch.setattr(inspect, "BATCH_COUNT", 2)
+    monkeypatch.setattr(replay, "BATCH_COUNT", 2)
     await bury(box, *named(*(f"e{n}" for n in range(6))))
     await advance(box, seconds=1)
     send, start, killed = box._store.replay, await box._store.time(), 0
@@ -720,7 +723,7 @@ async def test_an_action_on_many_events_is_made_in_steps_and_all_of_it_is_record
 
 @pytest.mark.req("RO-3")
 async def test_a_long_log_is_read_in_steps_newest_first(box: Box, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(store_module, "LOG_COUNT", 3)
+    monkeypatch.setattr(reads, "LOG_COUNT", 3)
     for n in range(10):
         await box._store.write_log("patch", who="ada", why=str(n), count=1)
     for limit in (1, 3, 5, 9, 10, 100):
@@ -888,8 +891,9 @@ async def test_a_replay_may_be_fenced_by_the_claim_number_that_was_seen(box: Box
     await box.ack(await claim_one(box))
     options: Any = {"reset": True, "available": "", "force": False, "dry": False, "who": "", "why": ""}
     items = [("changed", seen["changed"]), ("same", seen["same"]), ("unknown", 1)]
-    now = str((await known(box, "changed")).number).encode()
-    assert await box._store.replay(items, **options) == [[b"CHANGED", now], [b"OK"], [b"UNKNOWN"]]
+    now = str((await known(box, "changed")).number)
+    replies = await box._store.replay(items, **options)
+    assert replies == [(Outcome.CHANGED, now), (Outcome.OK, ""), (Outcome.UNKNOWN, "")]
     assert (await known(box, "changed")).state == "PUBLISHED"
     assert (await known(box, "same")).state == "PENDING"
     assert await check_invariants(box) == []

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from redbox import BatchRefused, Box, BoxFull, Conflict, Event, Outcome, Phase, Settings, State, keys
-from redbox.box import bulk
+from redbox.box import sweep as sweeping
 from redbox.errors import InvalidSetting, UsageError
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import (
@@ -716,16 +716,16 @@ async def test_a_dry_run_counts_and_removes_nothing(box: Box):
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_sweeping_goes_on_in_bounded_steps(box: Box, monkeypatch: pytest.MonkeyPatch, dry_run: bool):
     """Seven to go, two at a time; they share a score, so the steps must be cut by id as well."""
-    monkeypatch.setattr(bulk, "SWEEP_COUNT", 2)
+    monkeypatch.setattr(sweeping, "SWEEP_COUNT", 2)
     ids = await publish(box, *(Event("n") for _ in range(7)))
     await bury(box, *(Event("n") for _ in range(3)))
     await advance(box, hours=1)
     kept = await publish(box, Event("n"))
     steps, send = [], box._store.sweep
 
-    async def counting(index: str, *arguments: Any) -> Any:
+    async def counting(index: str, **arguments: Any) -> Any:
         steps.append(index)
-        return await send(index, *arguments)
+        return await send(index, **arguments)
 
     monkeypatch.setattr(box._store, "sweep", counting)
     swept = await box.sweep(keep_published=60, keep_dead=60, dry_run=dry_run)
@@ -738,7 +738,7 @@ async def test_sweeping_goes_on_in_bounded_steps(box: Box, monkeypatch: pytest.M
 @pytest.mark.req("MQ-5")
 async def test_sweeping_goes_on_past_what_it_must_leave(box: Box, monkeypatch: pytest.MonkeyPatch):
     """Dead heads that block their lines stay, wherever they stand; the others behind them go."""
-    monkeypatch.setattr(bulk, "SWEEP_COUNT", 2)
+    monkeypatch.setattr(sweeping, "SWEEP_COUNT", 2)
     await configure(box, dead_head="block")
     for n in range(9):
         await bury(box, Event("n", event_id=f"e{n}", ordering_key=f"o{n}" if n in (0, 1, 2, 5, 8) else None))

