@@ -22,7 +22,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from redbox.arguments import said, whole_number
+from redbox.arguments import safe_message, whole_number
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.events import Claim
 from redbox.publishers.base import Publisher, passed_on
@@ -171,7 +171,7 @@ async def _add(connection: Any, commands: list[tuple[Any, ...]], outcomes: list[
 def _problem(error: Exception) -> NotPublished:
     """What redbox's errors call this one of redis-py or the server."""
     word = getattr(error, "status_code", None)
-    words = f"{word} {said(error)}" if word else said(error) or type(error).__name__
+    words = f"{word} {safe_message(error)}" if word else safe_message(error) or type(error).__name__
     failure: NotPublished
     if isinstance(error, _UNAVAILABLE) or words.split(" ", 1)[0] in _UNAVAILABLE_WORDS or _NOT_LOGGED_IN in words:
         failure = Unavailable(words)

@@ -74,7 +74,7 @@ PYTHON_MUTANTS = [
     Mutant("an error about a URL keeps its cause", "redbox/store/connect.py", "raise problem(_WHAT, option_problem(error)) from None", "raise problem(_WHAT, option_problem(error)) from error", NO_SECRET),
     Mutant("a path may hold a login", "redbox/urls.py", '"@" in parts.path or ', "", NO_SECRET),
     Mutant("a directory may hold a login", "redbox/urls.py", "if _NOT_A_NAME.search(name):", "if False:", NO_SECRET),
-    Mutant("an unknown command is told with its arguments", "redbox/arguments.py", "            each.args = (told,)\n", "            pass\n", NO_SECRET),
+    Mutant("an unknown command is told with its arguments", "redbox/arguments.py", "            each.args = (message,)\n", "            pass\n", NO_SECRET),
     Mutant("the address of a data source is shown as it is", "redbox/pipeline/source/options.py", "connect.describe(self.url)!r", "self.url!r", NO_SECRET),
     Mutant("a command is missing from the documented permissions", "tests/roles.py", '(*_SENDING, "BLPOP", "HGETALL"),', '(*_SENDING, "HGETALL"),', ("tests/unit/test_permissions.py",)),
     # header names

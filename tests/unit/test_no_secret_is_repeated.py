@@ -225,7 +225,7 @@ def test_a_proxy_is_never_repeated(monkeypatch: pytest.MonkeyPatch, proxy: str):
 
 def test_a_host_that_cannot_be_is_refused_before_it_is_looked_up():
     for host in ("a..b", "x" * 70):
-        with pytest.raises(RedboxError, match="its host cannot be read"):
+        with pytest.raises(RedboxError, match="its host cannot be parsed"):
             Box.open(f"redis://{host}/0")
 
 

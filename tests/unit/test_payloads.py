@@ -151,7 +151,7 @@ class MeasurementStruct(msgspec.Struct):
     ],
 )
 def test_numbers_that_json_cannot_hold_are_refused(number: float, wrap: Callable[[float], Any]):
-    with pytest.raises(InvalidEvent, match=r"^payload: holds NaN or infinity, which JSON does not have") as caught:
+    with pytest.raises(InvalidEvent, match=r"^payload: contains NaN or infinity, which JSON cannot express") as caught:
         Event("order.paid", wrap(number)).encode()
     assert caught.value.field == "payload"
 

@@ -92,9 +92,9 @@ async def test_a_setting_that_cannot_be_read_is_reported_and_can_be_set_again(bo
     stats = await box.stats()
     assert stats.unreadable == [f"the setting {name}"]
     assert stats.settings.keep_published_count == 7
-    with pytest.raises(StoreError, match=f"the setting {name} of this box cannot be read"):
+    with pytest.raises(StoreError, match=f"the setting {name} of this box is unreadable"):
         await box.settings()
-    with pytest.raises(StoreError, match=f"the setting {name} of this box cannot be read"):
+    with pytest.raises(StoreError, match=f"the setting {name} of this box is unreadable"):
         await box.sweep()  # nothing is removed by a guess
     await box.put(Event("n"))
     again: dict[str, Any] = {"max_pending": 5, "keep_dead": 5.0, "dead_head": "skip", "sweep": "all"}

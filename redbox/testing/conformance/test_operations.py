@@ -1156,16 +1156,16 @@ async def test_nobody_acts_without_a_name(box: Box):
 def test_outcomes_have_reasons_in_words():
     assert {outcome.reason for outcome in Outcome} == {
         "done",
-        "the claim was gone: reaped, settled, or claimed again",
+        "the claim is no longer held: it was reaped or settled, or the event was claimed again",
         "there is no such event",
         "the event is not PENDING",
-        "the event is available only later",
+        "the event is not available yet",
         "the event is not CLAIMED",
-        "the event is PUBLISHED or DEAD already",
+        "the event is already PUBLISHED or DEAD",
         "the event is neither PUBLISHED nor DEAD",
-        "the event was claimed again since it was looked at",
-        "the event is dead and blocks its line",
-        "another event was put in its place",
+        "the event was claimed again after it was read",
+        "the event is DEAD and blocks its line",
+        "the event was superseded by another event",
         "another live event holds its unique_key",
-        "the event was taken out of a stream's batch that nobody has read",
+        "the event was removed from a stream's batch before the batch was read",
     }
