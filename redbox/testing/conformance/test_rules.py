@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, keys
-from redbox.audit.walk import all_problems
+from redbox.audit import all_problems
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import bury, contents, expire, publish
 
