@@ -555,7 +555,7 @@ async def test_a_line_goes_on_past_a_lost_id(box: Box):
     assert ({raw.decode() for raw in lost}, waiting) == ({ids[1], ids[2]}, 0)
 
 
-# --- SC-4: transactions ------------------------------------------------------------------------------------------
+# --- SC-9: transactions ------------------------------------------------------------------------------------------
 
 
 async def own_value(box: Box, key: str) -> Any:
@@ -563,7 +563,7 @@ async def own_value(box: Box, key: str) -> Any:
     return value
 
 
-@pytest.mark.req("SC-4", "SC-1")
+@pytest.mark.req("SC-4", "SC-9", "SC-1")
 async def test_a_transaction_commits_events_and_the_callers_writes_together(box: Box):
     async with box.transaction() as tx:
         key = tx.key("own")
@@ -588,14 +588,14 @@ async def set_and_put(box: Box, *events: Event, then: Exception | None = None) -
             raise then
 
 
-@pytest.mark.req("SC-4")
+@pytest.mark.req("SC-4", "SC-9")
 async def test_a_transaction_whose_block_raises_writes_nothing(box: Box):
     with pytest.raises(RuntimeError, match="the application's own"):
         await set_and_put(box, Event("n"), then=RuntimeError("the application's own"))
     assert await contents(box) == {}
 
 
-@pytest.mark.req("SC-4", "MQ-4", "EM-1")
+@pytest.mark.req("SC-4", "SC-9", "MQ-4", "EM-1")
 @pytest.mark.parametrize("refusal", [Conflict, IdReused, BoxFull])
 async def test_a_transaction_that_is_refused_writes_nothing(box: Box, refusal: type[Exception]):
     await box.put_many([Event("n", event_id="holder", unique_key="k"), Event("n", 1, event_id="taken")])
@@ -622,7 +622,7 @@ async def test_a_transaction_may_be_repeated(box: Box):
     assert await check_invariants(box) == []
 
 
-@pytest.mark.req("SC-4")
+@pytest.mark.req("SC-4", "SC-9")
 async def test_a_failing_command_of_the_callers_own_is_told(box: Box):
     await box._store.exchange([("HSET", f"{keys.prefix(box.name)}:own", "a", "1")])
     event = Event("n")
