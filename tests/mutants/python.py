@@ -27,10 +27,38 @@ METRICS = ("tests/unit/test_metrics.py",)
 EXACT_TIMES = ("tests/unit/test_exact_times.py",)
 RECEIPTS = ("tests/unit/test_receipts.py",)
 PROBES = ("tests/unit/test_durability.py",)
-EVENTS = ("tests/contract/test_events.py", *IN_MEMORY)
-OPERATIONS = ("tests/contract/test_operations.py", *IN_MEMORY)
-UNIQUENESS = ("tests/contract/test_uniqueness.py", *IN_MEMORY)
-STORE = ("tests/contract/test_store.py", *IN_MEMORY)
+EVENTS = (
+    "tests/contract/events/test_identity.py",
+    "tests/contract/events/test_contents.py",
+    "tests/contract/events/test_fields.py",
+    "tests/contract/events/test_attempts.py",
+    "tests/contract/events/test_history.py",
+    "tests/contract/events/test_available_at.py",
+    *IN_MEMORY,
+)
+OPERATIONS = (
+    "tests/contract/operations/test_listing.py",
+    "tests/contract/operations/test_replay.py",
+    "tests/contract/operations/test_actions.py",
+    "tests/contract/operations/test_log.py",
+    *IN_MEMORY,
+)
+UNIQUENESS = (
+    "tests/contract/states/test_phases.py",
+    "tests/contract/states/test_unique_keys.py",
+    "tests/contract/states/test_full_box.py",
+    "tests/contract/states/test_retention.py",
+    *IN_MEMORY,
+)
+STORE = (
+    "tests/contract/store/test_put.py",
+    "tests/contract/store/test_claim.py",
+    "tests/contract/store/test_settle.py",
+    "tests/contract/store/test_transactions.py",
+    "tests/contract/store/test_reap.py",
+    "tests/contract/store/test_reading.py",
+    *IN_MEMORY,
+)
 DAMAGE = ("tests/contract/test_damage.py", *IN_MEMORY)
 STEPS = ("tests/unit/test_steps.py",)
 LANE = ("tests/integration/test_coalescer.py", *IN_MEMORY)

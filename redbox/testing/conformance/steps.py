@@ -8,6 +8,8 @@ from typing import Any
 from redbox import Box, Claim, Event, Record, keys
 from redbox.testing import advance
 
+#: The W3C trace context of a span.
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 _READ = {
     b"string": lambda key: ("GET", key),
     b"hash": lambda key: ("HGETALL", key),
