@@ -168,7 +168,7 @@ def test_the_members_of_a_key(kind: str, member: KeyMember, wrong: tuple[str, st
         (None, None, True, "line 'k' is blocked, but has no events"),
     ],
 )
-def test_a_line_is_blocked_by_a_dead_head_only(
+def test_a_line_is_blocked_only_by_a_dead_head(
     head: str | None, state: str | None, blocked: bool, sentence: str | None
 ):
     found = check_head("k", KeyPage(False, b"", b"", head, state, blocked, []))

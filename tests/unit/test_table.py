@@ -57,7 +57,7 @@ def test_open_lines_are_left_out_if_only_proven_ones_are_wanted():
     assert "PL-2" not in rows
 
 
-def test_a_test_that_names_a_line_that_does_not_exist_ends_the_run():
+def test_a_test_that_names_an_unknown_line_ends_the_run():
     with pytest.raises(pytest.UsageError, match="XX-1"):
         printed({"a": ("XX-1", "passed")})
 

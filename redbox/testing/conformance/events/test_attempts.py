@@ -37,7 +37,7 @@ async def test_attempts_are_counted_in_the_claim(box: Box):
 
 
 @pytest.mark.req("EM-10")
-async def test_what_is_given_back_is_excused(box: Box):
+async def test_a_released_attempt_is_excused(box: Box):
     claim = await put_and_claim(box)
     await box.release(claim)
     assert tally(await known(box, claim.event_id)) == (1, 1)
@@ -54,7 +54,7 @@ async def test_what_is_given_back_is_excused(box: Box):
 
 
 @pytest.mark.req("EM-10")
-async def test_an_expiry_alone_counts(box: Box):
+async def test_an_expiry_of_a_lone_claim_counts(box: Box):
     claim = await put_and_claim(box)
     assert await expire(box) == [claim.event_id]
     assert tally(await known(box, claim.event_id)) == (1, 0)
@@ -63,7 +63,7 @@ async def test_an_expiry_alone_counts(box: Box):
 
 
 @pytest.mark.req("EM-10")
-async def test_an_expiry_in_company_is_excused(box: Box):
+async def test_an_expiry_beside_other_claims_is_excused(box: Box):
     await box.put_many([Event("n") for _ in range(3)])
     claims = await box.claim("relay-1")
     assert len(claims) == 3
@@ -78,7 +78,7 @@ async def test_an_expiry_in_company_is_excused(box: Box):
 
 @pytest.mark.req("EM-10")
 @pytest.mark.parametrize(("holding", "excused"), [(0, 0), (1, 1), (7, 1)])
-async def test_what_the_relay_holds_already_is_company(box: Box, holding: int, excused: int):
+async def test_claims_that_the_relay_already_holds_excuse_an_expiry(box: Box, holding: int, excused: int):
     claim = await put_and_claim(box, holding=holding)
     await expire(box)
     assert tally(await known(box, claim.event_id)) == (1, excused)
@@ -86,7 +86,7 @@ async def test_what_the_relay_holds_already_is_company(box: Box, holding: int, e
 
 
 @pytest.mark.req("EM-10")
-async def test_company_is_of_one_claim_not_of_the_next(box: Box):
+async def test_other_claims_excuse_the_current_claim_and_not_the_next(box: Box):
     claim = await put_and_claim(box, holding=1)
     await fail(box, claim, error="503")
     await claim_one(box)
@@ -95,7 +95,7 @@ async def test_company_is_of_one_claim_not_of_the_next(box: Box):
 
 
 @pytest.mark.req("EM-10")
-async def test_a_failure_in_company_counts(box: Box):
+async def test_a_failure_beside_other_claims_counts(box: Box):
     claim = await put_and_claim(box, holding=3)
     await fail(box, claim, error="503")
     assert tally(await known(box, claim.event_id)) == (1, 0)
@@ -115,7 +115,7 @@ async def test_attempts_are_used_up_at_the_limit_and_not_before(box: Box):
 
 @pytest.mark.req("EM-10")
 @pytest.mark.parametrize("how", ["release", "operator", "expiry alone", "expiry in company", "retry"])
-async def test_the_exhausted_stay_exhausted_and_are_not_counted_again(box: Box, how: str):
+async def test_exhausted_events_stay_exhausted_and_are_not_counted_again(box: Box, how: str):
     claim = await put_and_claim(box)
     await fail(box, claim, error="503")
     for _ in range(3):
@@ -137,7 +137,7 @@ async def test_the_exhausted_stay_exhausted_and_are_not_counted_again(box: Box, 
 
 @pytest.mark.req("EM-10")
 async def test_an_exhausted_claim_leaves_no_mark_on_the_next(box: Box):
-    """After an exhausted claim, a counted one that is given back is excused again."""
+    """After an exhausted claim, a released attempt is excused again."""
     claim = await put_and_claim(box)
     await fail(box, claim, error="503")
     await box.release(await claim_one(box, attempts=1))
@@ -161,8 +161,8 @@ async def test_excuses_add_up_over_releases_and_expiries(box: Box):
 
 @pytest.mark.req("EM-10")
 @pytest.mark.parametrize("written", [b"\x93\x02\xa1x\xc0", b"\x96\x02\xc4\x00\xc0\x80\xc0\x80"])
-async def test_an_event_of_a_newer_redbox_is_given_back_unburned(box: Box, written: bytes):
-    """A body of version 2, of another shape or of the same: this relay leaves it to one that can read it."""
+async def test_an_event_of_a_newer_redbox_is_released_and_not_counted(box: Box, written: bytes):
+    """A body of version 2, of the same or another shape: this relay leaves it to one that can read it."""
     ids = [(await box.put(Event("n", n))).event_id for n in range(2)]
     await box._store.exchange([("SET", keys.body(box.name, ids[0]), written)])
     assert [claim.event_id for claim in await box.claim("relay-1", attempts=1)] == [ids[1]]

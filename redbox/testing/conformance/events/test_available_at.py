@@ -17,7 +17,7 @@ from redbox.testing.conformance.steps import (
 
 
 @pytest.mark.req("EM-12")
-async def test_absent_means_now(box: Box):
+async def test_without_available_at_an_event_is_available_now(box: Box):
     receipt = await box.put(Event("n"))
     record = await known(box, receipt.event_id)
     assert (record.available_at, record.phase) == (record.created_at, Phase.AVAILABLE)
@@ -27,7 +27,7 @@ async def test_absent_means_now(box: Box):
 
 @pytest.mark.req("EM-12")
 @pytest.mark.parametrize("delay", [60, 60.0, timedelta(minutes=1)])
-async def test_a_delay_is_from_the_put(box: Box, delay: Any):
+async def test_a_delay_counts_from_the_put(box: Box, delay: Any):
     receipt = await box.put(Event("n", delay=delay))
     record = await known(box, receipt.event_id)
     assert (record.available_at - record.created_at, record.phase) == (timedelta(seconds=60), Phase.SCHEDULED)
@@ -46,8 +46,8 @@ async def test_a_delay_of_milliseconds(box: Box):
 
 
 @pytest.mark.req("EM-12")
-async def test_parts_of_a_millisecond_are_never_too_early(box: Box):
-    """The store counts in milliseconds: what does not fit is rounded up."""
+async def test_parts_of_a_millisecond_are_rounded_up(box: Box):
+    """The store counts in milliseconds; fractions are rounded up."""
     moment = await store_time(box) + timedelta(hours=1, microseconds=1)
     at, after = (await box.put_many([Event("n", available_at=moment), Event("n", delay=60.0001)]))[:2]
     assert (await known(box, at.event_id)).available_at == moment + timedelta(microseconds=999)
@@ -69,7 +69,7 @@ async def test_an_absolute_time(box: Box):
 
 @pytest.mark.req("EM-12")
 @pytest.mark.parametrize("moment", [datetime(2001, 1, 1, tzinfo=UTC), datetime(1969, 1, 1, tzinfo=UTC)])
-async def test_the_past_is_now(box: Box, moment: datetime):
+async def test_a_time_in_the_past_means_now(box: Box, moment: datetime):
     receipt = await box.put(Event("n", available_at=moment))
     record = await known(box, receipt.event_id)
     assert record.available_at == record.created_at
@@ -78,7 +78,7 @@ async def test_the_past_is_now(box: Box, moment: datetime):
 
 
 @pytest.mark.req("EM-12")
-async def test_what_is_not_due_is_left_out_of_a_claim(box: Box):
+async def test_events_that_are_not_due_are_not_claimed(box: Box):
     await box.put_many([Event("later", delay=60), Event("now"), Event("much-later", delay=3600)])
     assert [claim.event.event_type for claim in await box.claim("relay-1")] == ["now"]
     await advance(box, seconds=61)
@@ -86,7 +86,7 @@ async def test_what_is_not_due_is_left_out_of_a_claim(box: Box):
 
 
 @pytest.mark.req("EM-12")
-def test_times_that_cannot_be_are_refused():
+def test_invalid_times_are_refused():
     for fields in ({"delay": -1}, {"delay": float("nan")}, {"delay": float("inf")}, {"delay": "soon"},
                    {"delay": timedelta(days=3661)}, {"delay": timedelta(seconds=-1)}):  # fmt: skip
         with pytest.raises(InvalidEvent, match="delay"):
@@ -99,7 +99,7 @@ def test_times_that_cannot_be_are_refused():
 
 
 @pytest.mark.req("EM-12")
-async def test_an_operator_may_kill_a_scheduled_event(box: Box):
+async def test_an_operator_can_kill_a_scheduled_event(box: Box):
     receipt = await box.put(Event("n", delay=3600))
     assert await box.operate.kill([receipt.event_id], who="ada", why="cancelled") == [Outcome.OK]
     assert (await known(box, receipt.event_id)).state == State.DEAD

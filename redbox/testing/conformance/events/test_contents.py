@@ -103,7 +103,7 @@ async def test_a_tagged_struct_is_an_event(box: Box):
 
 
 @pytest.mark.req("EM-3")
-async def test_what_the_caller_does_to_its_value_afterwards_does_not_matter(box: Box):
+async def test_changing_a_payload_after_the_put_has_no_effect(box: Box):
     value = {"id": 42}
     await box.put(Event("user.created", value))
     value["id"] = 43
@@ -111,7 +111,7 @@ async def test_what_the_caller_does_to_its_value_afterwards_does_not_matter(box:
 
 
 @pytest.mark.req("EM-3")
-async def test_payloads_that_cannot_be_stored_are_refused_before_anything_is(open_box: Callable[..., Box]):
+async def test_invalid_payloads_are_refused_before_anything_is_stored(open_box: Callable[..., Box]):
     box = open_box(max_payload=10)
     assert (await box.put(Event("n", b"0123456789"))).created
     with pytest.raises(PayloadTooLarge, match="payload"):
@@ -128,7 +128,7 @@ async def test_payloads_that_cannot_be_stored_are_refused_before_anything_is(ope
 
 
 @pytest.mark.req("EM-8", "EM-9")
-async def test_metadata_and_headers_come_back_apart_and_as_they_were(box: Box):
+async def test_metadata_and_headers_are_returned_separately_and_unchanged(box: Box):
     headers = {"X-Tenant": "a b\tc", "x-tenant": "ünï", "traceparent": "theirs"}
     claim = await put_and_claim(box, Event("n", headers=headers, metadata={"source": "web", "": ""}))
     assert (claim.event.headers, claim.event.metadata) == (headers, {"source": "web", "": ""})
@@ -143,7 +143,7 @@ async def test_headers_and_metadata_may_be_empty(box: Box):
 
 
 @pytest.mark.req("EM-8")
-async def test_the_trace_of_the_span_that_put_travels_in_the_metadata(box: Box):
+async def test_the_trace_of_the_span_that_called_put_is_in_the_metadata(box: Box):
     trace = pytest.importorskip("opentelemetry.trace")
     context = trace.SpanContext(
         trace_id=0x0AF7651916CD43DD8448EB211C80319C,
@@ -174,9 +174,9 @@ async def test_a_real_span_is_found(box: Box):
     sdk = pytest.importorskip("opentelemetry.sdk.trace")
     with sdk.TracerProvider().get_tracer("test").start_as_current_span("checkout") as span:
         claim = await put_and_claim(box)
-    context, told = span.get_span_context(), claim.event.metadata["traceparent"]
-    assert told.startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
-    assert int(told[-2:], 16) & 1, "the span is sampled"
+    context, traceparent = span.get_span_context(), claim.event.metadata["traceparent"]
+    assert traceparent.startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
+    assert int(traceparent[-2:], 16) & 1, "the span is sampled"
 
 
 @pytest.mark.req("EM-9")
@@ -189,14 +189,14 @@ async def test_a_real_span_is_found(box: Box):
         {"x": 1}, {1: "x"}, {"x": None}, {"x": "y" * 33_000}, [("x", "y")],
     ],
 )  # fmt: skip
-def test_headers_that_cannot_be_are_refused(headers: Any):
+def test_invalid_headers_are_refused(headers: Any):
     with pytest.raises(InvalidEvent, match="headers"):
         Event("n", headers=headers)
 
 
 @pytest.mark.req("EM-8", "EM-9")
 @pytest.mark.parametrize("field", ["headers", "metadata"])
-async def test_texts_that_cannot_be_encoded_are_refused(box: Box, field: str):
+async def test_text_that_cannot_be_encoded_is_refused(box: Box, field: str):
     texts: dict[str, Any] = {field: {"x": "caf\udce9"}}
     with pytest.raises(InvalidEvent, match=field):
         await box.put(Event("n", **texts))

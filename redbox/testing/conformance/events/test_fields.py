@@ -12,12 +12,12 @@ from redbox.store.codec import encode_restored
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import (
     body_of,
-    bury,
     claim_one,
     expire,
     fail,
     fields_of,
     known,
+    make_dead,
     publish,
     store_time,
 )
@@ -26,7 +26,7 @@ from redbox.testing.conformance.steps import (
 
 
 @pytest.mark.req("EM-4", "EM-13")
-async def test_state_and_claim_fields_along_a_whole_life(box: Box):
+async def test_state_and_claim_fields_through_the_whole_lifecycle(box: Box):
     event_id = (await box.put(Event("user.created"))).event_id
     seen = []
 
@@ -37,7 +37,7 @@ async def test_state_and_claim_fields_along_a_whole_life(box: Box):
         claim = (record.claimed_by, record.claimed_at is not None)
         assert claim == (("r", True) if stored["state"] == "CLAIMED" else (None, False))
         assert (record.lease_until is not None) == (stored["state"] == "CLAIMED")
-        if stored["state"] != "PUBLISHED":  # a success leaves them, so that the hot path stays short
+        if stored["state"] != "PUBLISHED":  # a success does not remove them, to keep the hot path short
             kept = {"claimed_at", "claimed_by"} & stored.keys()
             assert kept == ({"claimed_at", "claimed_by"} if stored["state"] == "CLAIMED" else set())
         seen.append(stored["state"])
@@ -76,7 +76,7 @@ async def test_state_and_claim_fields_along_a_whole_life(box: Box):
 
 @pytest.mark.req("EM-5")
 async def test_an_event_restored_from_an_archive_keeps_its_created_at(box: Box):
-    """Only the store's own encoding for restores can ask for it. It is due now, and its age counts from now."""
+    """Only the encoding for restores can set it. The event is due now, and its age counts from now."""
     now = await store_time(box)
     event = Event("n", event_id="a", ordering_key="k", unique_key="u", unique_scope="UNTOUCHED")
     plain = Event("n", event_id="b")
@@ -111,7 +111,7 @@ async def test_created_at_is_the_stores_time_of_the_put(box: Box):
 
 
 @pytest.mark.req("EM-6")
-async def test_partition_key_reaches_the_relay_and_orders_nothing(box: Box):
+async def test_partition_key_reaches_the_relay_and_has_no_effect_on_order(box: Box):
     await box.put_many([Event(f"n{n}", partition_key="p") for n in range(3)])
     claims = await box.claim("relay-1")
     assert [(claim.event.event_type, claim.event.partition_key) for claim in claims] == [
@@ -137,7 +137,7 @@ async def test_ordering_key_puts_events_into_a_line(box: Box):
 @pytest.mark.req("EM-6", "EM-7", "EM-15")
 @pytest.mark.parametrize("field", ["partition_key", "ordering_key", "unique_key"])
 @pytest.mark.parametrize("value", ["", "x" * 256, "line\nbreak", 42])
-def test_keys_that_cannot_be_are_refused(field: str, value: Any):
+def test_invalid_keys_are_refused(field: str, value: Any):
     with pytest.raises(InvalidEvent, match=field):
         Event("n", **{field: value})
 
@@ -146,7 +146,7 @@ def test_keys_that_cannot_be_are_refused(field: str, value: Any):
 
 
 @pytest.mark.req("EM-15", "EM-5", "EM-3")
-async def test_nothing_changes_the_immutable_part(box: Box):
+async def test_nothing_changes_the_immutable_fields(box: Box):
     event = Event(
         "user.created", b"\x00\xffpayload", event_id="one", headers={"a": "b"}, metadata={"c": "d"},
         partition_key="p", ordering_key="o", unique_key="u", unique_scope="UNTOUCHED", content_type="a/b",
@@ -165,11 +165,11 @@ async def test_nothing_changes_the_immutable_part(box: Box):
         assert {name: now.get(name) for name in immutable} == fixed
         assert await body_of(box, "one") == body
         record = await known(box, "one")
-        told = record.event
-        assert (told.event_type, told.payload, told.event_id, told.headers, told.metadata, told.partition_key) == (
+        kept = record.event
+        assert (kept.event_type, kept.payload, kept.event_id, kept.headers, kept.metadata, kept.partition_key) == (
             "user.created", b"\x00\xffpayload", "one", {"a": "b"}, {"c": "d"}, "p",
         )  # fmt: skip
-        assert (told.ordering_key, told.unique_key, told.unique_scope, told.content_type) == (
+        assert (kept.ordering_key, kept.unique_key, kept.unique_scope, kept.content_type) == (
             "o", "u", "UNTOUCHED", "a/b",
         )  # fmt: skip
 
@@ -214,8 +214,8 @@ async def test_nothing_changes_the_immutable_part(box: Box):
 
 
 @pytest.mark.req("EM-15")
-async def test_what_was_put_together_stays_apart(box: Box):
-    """Events of one batch, with and without keys, each keep what is theirs."""
+async def test_events_of_one_batch_keep_their_own_fields(box: Box):
+    """Events of one batch, with and without keys, do not mix."""
     batch = [
         Event("plain", 1, event_id="1"),
         Event("line", 2, event_id="2", ordering_key="o"),
@@ -224,13 +224,13 @@ async def test_what_was_put_together_stays_apart(box: Box):
         Event("later", 5, event_id="5", delay=60),
     ]
     await box.put_many(batch)
-    told = []
+    records = []
     for event_id in "12345":
         record = await known(box, event_id)
-        told.append((record.event.event_type, record.event.payload, record.event.ordering_key, record.event.unique_key,
-                     record.event.unique_scope, record.waiting,
-                     (record.available_at - record.created_at).total_seconds()))  # fmt: skip
-    assert told == [
+        event = record.event
+        records.append((event.event_type, event.payload, event.ordering_key, event.unique_key, event.unique_scope,
+                        record.waiting, (record.available_at - record.created_at).total_seconds()))  # fmt: skip
+    assert records == [
         ("plain", b"1", None, None, "ALL_LIVE", False, 0),
         ("line", b"2", "o", None, "ALL_LIVE", False, 0),
         ("unique", b"3", None, "u", "UNTOUCHED", False, 0),
@@ -246,9 +246,9 @@ async def test_what_was_put_together_stays_apart(box: Box):
 
 
 @pytest.mark.req("EM-14", "EM-15")
-async def test_terminal_records_tell_everything(box: Box):
+async def test_terminal_records_are_complete(box: Box):
     (published,) = await publish(box, Event("n", {"a": 1}))
-    (dead,) = await bury(box, Event("n", {"a": 1}), reason="422")
+    (dead,) = await make_dead(box, Event("n", {"a": 1}), reason="422")
     record = await known(box, published)
     assert (record.phase, record.attempts, record.died_at, record.last_error) == (Phase.COMPLETED, 1, None, None)
     record = await known(box, dead)

@@ -38,7 +38,7 @@ async def test_last_error_is_updated_on_every_failure(box: Box):
 
 
 @pytest.mark.req("EM-11")
-async def test_killed_without_a_reason_keeps_the_last_error(box: Box):
+async def test_a_kill_without_a_reason_keeps_the_last_error(box: Box):
     claim = await put_and_claim(box)
     await fail(box, claim, error="503")
     await box.kill(await claim_one(box))
@@ -91,8 +91,8 @@ async def test_errors_in_the_history_are_cut_short_and_stay_readable(box: Box):
 
 
 @pytest.mark.req("EM-11")
-async def test_an_error_that_is_not_clean_text_does_not_keep_a_relay_from_settling(box: Box):
-    """Texts of exceptions may hold lone surrogates: file names and headers that were not UTF-8."""
+async def test_an_error_that_is_not_valid_unicode_can_be_stored(box: Box):
+    """The text of an exception may contain lone surrogates, from file names and headers that were not UTF-8."""
     claim = await put_and_claim(box)
     assert await fail(box, claim, error="no such file: caf\udce9") == [True]
     assert str((await known(box, claim.event_id)).last_error).startswith("no such file: caf")
@@ -125,7 +125,7 @@ async def test_published_at_is_set_exactly_while_published(box: Box):
 
 
 @pytest.mark.req("EM-14")
-async def test_what_happened_before_a_replay_is_kept(box: Box):
+async def test_the_history_before_a_replay_is_kept(box: Box):
     claim = await put_and_claim(box)
     await box.ack(claim)
     published_at = (await known(box, claim.event_id)).published_at
@@ -148,7 +148,7 @@ async def test_what_happened_before_a_replay_is_kept(box: Box):
 
 
 @pytest.mark.req("EM-14")
-async def test_every_outcome_is_told_with_when_by_whom_and_why(box: Box):
+async def test_every_outcome_is_recorded_with_time_relay_and_reason(box: Box):
     await box.put(Event("n", event_id="one"))
     numbers = []
     before = await store_time(box)
@@ -171,8 +171,8 @@ async def test_every_outcome_is_told_with_when_by_whom_and_why(box: Box):
     await box.operate.kill(["one"], who="bob", why="poison")
     after = await store_time(box)
     record = await known(box, "one")
-    told = [(attempt.outcome, attempt.by, attempt.error) for attempt in record.history]
-    assert told == [
+    history = [(attempt.outcome, attempt.by, attempt.error) for attempt in record.history]
+    assert history == [
         ("retried", "relay-1", "503"),
         ("released", "relay-2", ""),
         ("released", "ada", "stuck"),
@@ -192,7 +192,7 @@ async def test_every_outcome_is_told_with_when_by_whom_and_why(box: Box):
 
 
 @pytest.mark.req("EM-14")
-async def test_the_history_holds_the_last_eight(box: Box):
+async def test_the_history_keeps_the_last_eight_attempts(box: Box):
     await box.put(Event("n", event_id="one"))
     for n in range(1, 12):
         await fail(box, await claim_one(box, f"relay-{n}"), error=f"failure {n}")

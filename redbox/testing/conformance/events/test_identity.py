@@ -21,7 +21,7 @@ from redbox.testing.conformance.steps import (
 
 
 async def bring_to(box: Box, event: Event, stage: str) -> None:
-    """Puts an event and brings it to a stage of its life."""
+    """Puts an event and brings it to a stage of the lifecycle."""
     await box.put(event)
     if stage == "scheduled":
         await box.operate.reschedule([event.event_id], delay=3600, who="ada", why="later")
@@ -43,7 +43,7 @@ STAGES = ["available", "scheduled", "claimed", "retried", "published", "dead"]
 
 
 @pytest.mark.req("EM-1")
-async def test_ids_are_uuid7_and_sort_in_the_order_they_were_made(box: Box):
+async def test_ids_are_uuid7_and_sort_in_order_of_creation(box: Box):
     events = [Event("n") for _ in range(200)]
     ids = [event.event_id for event in events]
     assert {uuid.UUID(event_id).version for event_id in ids} == {7}
@@ -54,7 +54,7 @@ async def test_ids_are_uuid7_and_sort_in_the_order_they_were_made(box: Box):
 
 
 @pytest.mark.req("EM-1")
-async def test_an_id_of_the_callers_own_is_kept(box: Box):
+async def test_an_id_given_by_the_caller_is_kept(box: Box):
     receipt = await box.put(Event("user.created", event_id="order:42/(a)"))
     assert (receipt.event_id, receipt.created, receipt.refused) == ("order:42/(a)", True, None)
     assert (await known(box, "order:42/(a)")).event.event_id == "order:42/(a)"
@@ -63,14 +63,14 @@ async def test_an_id_of_the_callers_own_is_kept(box: Box):
 
 @pytest.mark.req("EM-1")
 @pytest.mark.parametrize("event_id", ["", "with space", "x" * 129, "ünï", "line\nbreak", 42, None])
-def test_ids_that_cannot_be_are_refused(event_id: Any):
+def test_invalid_ids_are_refused(event_id: Any):
     with pytest.raises(InvalidEvent, match="event_id"):
         Event("user.created", event_id=event_id)
 
 
 @pytest.mark.req("EM-1")
 @pytest.mark.parametrize("stage", STAGES)
-async def test_the_same_event_again_changes_nothing_at_any_stage(box: Box, stage: str):
+async def test_putting_the_same_event_again_changes_nothing_at_any_stage(box: Box, stage: str):
     event = Event("user.created", {"id": 42}, event_id="one", headers={"a": "b", "c": "d"}, unique_key="k",
                   ordering_key="o")  # fmt: skip
     await bring_to(box, event, stage)
@@ -101,7 +101,7 @@ OTHER_CONTENT: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.req("EM-1", "EM-15")
 @pytest.mark.parametrize("stage", STAGES)
-async def test_the_same_id_with_other_content_is_refused(box: Box, stage: str):
+async def test_the_same_id_with_different_content_is_refused(box: Box, stage: str):
     content: dict[str, Any] = {"event_type": "user.created", "payload": {"id": 42}, "event_id": "one",
                                "headers": {"a": "b"}, "partition_key": "p", "ordering_key": "o",
                                "unique_key": "k"}  # fmt: skip
@@ -137,7 +137,7 @@ async def test_an_id_twice_in_one_batch(box: Box):
         ("unique_key", {"unique_key": "k"}),
     ],
 )
-async def test_an_id_twice_in_one_batch_with_other_content(box: Box, field: str, other: dict[str, Any]):
+async def test_an_id_twice_in_one_batch_with_different_content(box: Box, field: str, other: dict[str, Any]):
     first: dict[str, Any] = {"event_type": "n", "payload": 1, "event_id": "one"}
     batch = [Event(**first), Event(**{**first, **other}), Event("last", event_id="two")]
     receipts = await box.put_many(batch, on_conflict="skip")
@@ -157,8 +157,8 @@ async def test_an_id_twice_in_one_batch_with_other_content(box: Box, field: str,
 
 @pytest.mark.req("EM-1", "EM-8")
 @pytest.mark.parametrize("mode", ["raise", "skip", "all_or_nothing"])
-async def test_a_batch_repeated_under_another_trace_is_the_same_batch(box: Box, mode: Any):
-    """A producer that did not see the answer puts its batch again, from another span, with more behind it."""
+async def test_a_batch_repeated_in_another_span_is_the_same_batch(box: Box, mode: Any):
+    """A producer that did not get the receipts puts its batch again, in another span, with more events."""
     await box.put(Event("n", 1, event_id="one", metadata={"traceparent": TRACEPARENT}))
     receipts = await box.put_many([Event("n", 1, event_id="one"), Event("n", 2, event_id="two")], on_conflict=mode)
     assert [(receipt.created, receipt.refused) for receipt in receipts] == [(False, None), (True, None)]
@@ -168,7 +168,7 @@ async def test_a_batch_repeated_under_another_trace_is_the_same_batch(box: Box, 
 
 
 @pytest.mark.req("EM-1", "EM-8")
-async def test_a_transaction_repeated_under_another_trace_is_the_same(box: Box):
+async def test_a_transaction_repeated_in_another_span_is_the_same(box: Box):
     await box.put(Event("n", 1, event_id="one", metadata={"traceparent": TRACEPARENT}))
     async with box.transaction() as tx:
         tx.put(Event("n", 1, event_id="one"))
@@ -191,7 +191,7 @@ async def test_ids_belong_to_their_box(open_box: Callable[..., Box]):
 
 @pytest.mark.req("EM-2")
 @pytest.mark.parametrize("event_type", ["user.created", "user.created.v2", "x" * 255, "größe/geändert:1"])
-async def test_event_types_come_back_as_they_were(box: Box, event_type: str):
+async def test_event_types_are_returned_unchanged(box: Box, event_type: str):
     claim = await put_and_claim(box, Event(event_type))
     assert claim.event.event_type == event_type
     assert (await known(box, claim.event_id)).event.event_type == event_type
@@ -202,7 +202,7 @@ async def test_event_types_come_back_as_they_were(box: Box, event_type: str):
     "event_type",
     ["", " ", "user created", "user\tcreated", "user.created\n", "x" * 256, "zero\u200bwidth", None, 42, b"bytes"],
 )
-def test_event_types_that_cannot_be_are_refused(event_type: Any):
+def test_invalid_event_types_are_refused(event_type: Any):
     with pytest.raises(InvalidEvent, match="event_type") as refusal:
         Event(event_type)
     assert refusal.value.field == "event_type"

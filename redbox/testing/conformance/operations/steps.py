@@ -6,7 +6,7 @@ from typing import Any
 
 from redbox import Box, Event
 from redbox.testing.conformance.steps import (
-    bury,
+    make_dead,
     publish,
     put_and_claim,
 )
@@ -15,7 +15,7 @@ ADA: dict[str, Any] = {"who": "ada", "why": "a test"}
 
 
 async def listed(box: Box, **filters: Any) -> list[str]:
-    """The ids that a listing tells, in its order."""
+    """Returns the ids of a listing, in its order."""
     return [record.event_id async for record in box.list(**filters)]
 
 
@@ -25,6 +25,6 @@ def named(*names: str, **fields: Any) -> list[Event]:
 
 async def one_in_each_state(box: Box) -> None:
     await publish(box, *named("published"))
-    await bury(box, *named("dead"))
+    await make_dead(box, *named("dead"))
     await put_and_claim(box, Event("n", event_id="claimed"), lease=60)
     await box.put_many([*named("first", "second", ordering_key="o"), *named("pending"), *named("later", delay=60)])

@@ -11,13 +11,13 @@ from redbox.errors import UsageError
 from redbox.testing import check_invariants
 from redbox.testing.conformance.operations.steps import ADA, listed, named, one_in_each_state
 from redbox.testing.conformance.steps import (
-    bury,
     claim_one,
     contents,
     expire,
     fail,
     fields_of,
     known,
+    make_dead,
     publish,
     put_and_claim,
     store_time,
@@ -47,7 +47,7 @@ async def test_reschedule(box: Box):
 
 
 @pytest.mark.req("RO-3")
-async def test_reschedule_wherever_it_is_pending(box: Box):
+async def test_reschedule_in_every_index_of_pending_events(box: Box):
     """After a failure, as a suspect, and behind the head of a line."""
     await box.retry(await put_and_claim(box, Event("n", event_id="retried")), error="503", delay=60)
     await put_and_claim(box, Event("n", event_id="suspect"))
@@ -101,7 +101,7 @@ async def test_kill(box: Box):
 
 @pytest.mark.req("RO-3", "PL-6")
 @pytest.mark.parametrize("action", ["kill", "release"])
-async def test_a_relay_is_fenced_from_what_an_operator_took_away(box: Box, action: str):
+async def test_a_relay_is_fenced_after_an_operator_took_its_claim(box: Box, action: str):
     claim = await put_and_claim(box, Event("n", event_id="one"))
     assert await getattr(box.operate, action)(["one"], **ADA) == [Outcome.OK]
     before = await contents(box)
@@ -120,7 +120,7 @@ async def test_a_relay_is_fenced_from_what_an_operator_took_away(box: Box, actio
 
 
 @pytest.mark.req("RO-3")
-async def test_every_kill_has_a_number_of_its_own(box: Box):
+async def test_every_kill_has_its_own_claim_number(box: Box):
     await box.put_many(named("a", "b"))
     await box.operate.kill(["a", "b"], **ADA)
     assert [(await known(box, event_id)).number for event_id in "ab"] == [1, 2]
@@ -146,7 +146,7 @@ async def test_release(box: Box):
 
 
 @pytest.mark.req("RO-3")
-async def test_release_for_later(box: Box):
+async def test_release_with_a_delay(box: Box):
     claim = await put_and_claim(box)
     assert await box.operate.release([claim.event_id], delay=60, **ADA) == [Outcome.OK]
     record = await known(box, claim.event_id)
@@ -170,9 +170,9 @@ async def test_drop(box: Box):
 
 
 @pytest.mark.req("RO-3")
-async def test_a_drop_may_be_fenced_by_the_claim_number_that_was_seen(box: Box):
-    """Whoever copies events away and then removes them must not remove what was replayed meanwhile."""
-    await bury(box, *named("same", "changed"))
+async def test_a_drop_can_be_fenced_by_claim_number(box: Box):
+    """A job that copies events and then removes them must not remove events that were replayed meanwhile."""
+    await make_dead(box, *named("same", "changed"))
     seen = {event_id: (await known(box, event_id)).number for event_id in ("same", "changed")}
     await box.replay(["changed"])
     await box.kill(await claim_one(box))
@@ -186,10 +186,10 @@ async def test_a_drop_may_be_fenced_by_the_claim_number_that_was_seen(box: Box):
 
 
 @pytest.mark.req("RO-3")
-async def test_a_drop_may_leave_what_blocks_its_line(box: Box):
+async def test_a_drop_can_leave_events_that_block_their_line(box: Box):
     await box.operate.configure(dead_head="block", **ADA)
-    await bury(box, Event("n", event_id="head", ordering_key="k"))
-    await bury(box, Event("n", event_id="free"))
+    await make_dead(box, Event("n", event_id="head", ordering_key="k"))
+    await make_dead(box, Event("n", event_id="free"))
     await box.put(Event("n", event_id="behind", ordering_key="k"))
     items = [("head", ""), ("free", "")]
     assert await box._store.drop(items, who="", why="", heads=False) == [b"BLOCKING", b"OK"]
@@ -200,7 +200,7 @@ async def test_a_drop_may_leave_what_blocks_its_line(box: Box):
 
 
 @pytest.mark.req("MQ-5")
-async def test_a_box_may_be_set_to_sweep_only_what_is_archived(box: Box):
+async def test_a_box_can_be_set_to_sweep_only_archived_events(box: Box):
     await publish(box, *named("archived", "not"))
     number = (await known(box, "archived")).number
     assert await box._store.mark_event("archived", [("archived", number, "run-1")]) == [b"OK"]
@@ -213,7 +213,7 @@ async def test_a_box_may_be_set_to_sweep_only_what_is_archived(box: Box):
 
 
 @pytest.mark.req("RO-3", "RF-3")
-async def test_a_mark_is_for_terminal_events_and_fenced_by_the_claim_number_that_was_seen(box: Box):
+async def test_a_mark_is_for_terminal_events_and_fenced_by_claim_number(box: Box):
     await one_in_each_state(box)
     await box.put(Event("n", event_id="again"))
     await box.operate.kill(["again"], **ADA)
@@ -276,7 +276,7 @@ async def test_pause_stops_claims_and_nothing_else(box: Box):
 
 
 @pytest.mark.req("RO-3")
-async def test_a_box_may_be_paused_before_its_first_event(box: Box):
+async def test_a_box_can_be_paused_before_its_first_event(box: Box):
     await box.operate.pause(who="ada", why="not yet")
     assert await box.exists()
     assert (await box.put(Event("n"))).created

@@ -13,15 +13,15 @@ from redbox.errors import UsageError
 from redbox.testing import advance
 from redbox.testing.conformance.operations.steps import ADA, listed, named, one_in_each_state
 from redbox.testing.conformance.steps import (
-    bury,
     known,
+    make_dead,
     publish,
     store_time,
 )
 
 
 async def paged(box: Box, limit: int, **filters: Any) -> list[list[str]]:
-    """The ids of a listing, page by page."""
+    """Returns the ids of a listing, page by page."""
     pages, cursor = [], None
     while True:
         page = await box.page(limit=limit, cursor=cursor, **filters)
@@ -64,7 +64,7 @@ async def test_list_by_state(box: Box):
 
 
 @pytest.mark.req("RO-1")
-async def test_a_listing_tells_the_same_as_get(box: Box):
+async def test_a_listing_returns_the_same_records_as_get(box: Box):
     await one_in_each_state(box)
     async for record in box.list():
         assert await box.get(record.event_id) == record
@@ -133,8 +133,8 @@ async def test_list_by_ordering_or_unique_key(box: Box):
 
 @pytest.mark.req("RO-1")
 async def test_list_by_error_text(box: Box):
-    await bury(box, *named("a"), reason="Connect TimeOut")
-    await bury(box, *named("b"), reason="got [503]. 50% lost: e")
+    await make_dead(box, *named("a"), reason="Connect TimeOut")
+    await make_dead(box, *named("b"), reason="got [503]. 50% lost: e")
     await box.put(Event("n", event_id="c"))
     for error, wanted in (("timeout", ["a"]), ("TIMEOUT", ["a"]), ("50%", ["b"]), ("[503]", ["b"]), (".", ["b"]),
                           ("nothing", []), ("e", ["a", "b"]), ("(", [])):  # fmt: skip
@@ -143,20 +143,20 @@ async def test_list_by_error_text(box: Box):
 
 
 @pytest.mark.req("RO-1")
-async def test_list_by_error_text_beyond_ascii(box: Box):
-    await bury(box, *named("a"), reason="Übertragung gescheitert")
+async def test_list_by_error_text_that_is_not_ascii(box: Box):
+    await make_dead(box, *named("a"), reason="Übertragung gescheitert")
     assert await listed(box, error="gescheitert") == ["a"]
     assert await listed(box, error="Übertragung") == ["a"]
 
 
 @pytest.mark.req("RO-1")
 async def test_list_by_time(box: Box):
-    """The bounds belong to the range; each state is asked by its own time."""
+    """The bounds are inclusive; each state is filtered by its own time."""
     await publish(box, *named("p1"))
-    await bury(box, *named("d1"))
+    await make_dead(box, *named("d1"))
     await advance(box, hours=1)
     await publish(box, *named("p2"))
-    await bury(box, *named("d2"))
+    await make_dead(box, *named("d2"))
     await advance(box, hours=1)
     await publish(box, *named("p3"))
     middle = await known(box, "p2")
@@ -186,10 +186,12 @@ async def test_list_by_time(box: Box):
 
 
 @pytest.mark.req("RO-1")
-async def test_filters_narrow_each_other(box: Box):
-    await bury(box, Event("a", event_id="1", ordering_key="k"), Event("b", event_id="2", unique_key="k"), reason="503")
-    await bury(box, Event("a", event_id="3", ordering_key="l"), reason="503")
-    await bury(box, Event("a", event_id="4", unique_key="k"), reason="422")
+async def test_filters_are_combined(box: Box):
+    await make_dead(
+        box, Event("a", event_id="1", ordering_key="k"), Event("b", event_id="2", unique_key="k"), reason="503"
+    )
+    await make_dead(box, Event("a", event_id="3", ordering_key="l"), reason="503")
+    await make_dead(box, Event("a", event_id="4", unique_key="k"), reason="422")
     await box.put(Event("a", event_id="5", unique_key="k"))
     assert await listed(box, state="DEAD", event_type="a", key="k", error="503") == ["1"]
     assert await listed(box, event_type="a", key="k") == ["5", "1", "4"]
@@ -201,7 +203,7 @@ async def test_filters_narrow_each_other(box: Box):
 
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize("limit", [1, 3, 4, 12, 13])
-async def test_pages_of_events_that_share_a_score(box: Box, limit: int):
+async def test_pages_of_events_with_equal_scores(box: Box, limit: int):
     ids = [f"e{n:02}" for n in range(12)]
     await box.put_many(named(*ids))
     pages = await paged(box, limit, state="PENDING")
@@ -212,7 +214,7 @@ async def test_pages_of_events_that_share_a_score(box: Box, limit: int):
 
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-async def test_pages_go_over_all_states(box: Box, limit: int):
+async def test_pages_cover_all_states(box: Box, limit: int):
     await one_in_each_state(box)
     pages = await paged(box, limit)
     assert [event_id for page in pages for event_id in page] == [
@@ -223,8 +225,10 @@ async def test_pages_go_over_all_states(box: Box, limit: int):
 
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize("look", [1, 3, 1000])
-async def test_pages_are_filled_although_a_filter_leaves_much_out(box: Box, monkeypatch: pytest.MonkeyPatch, look: int):
-    monkeypatch.setattr(bulk, "PAGE_LOOK", look)  # so many are looked at in one step
+async def test_pages_are_full_although_a_filter_excludes_many_events(
+    box: Box, monkeypatch: pytest.MonkeyPatch, look: int
+):
+    monkeypatch.setattr(bulk, "PAGE_LOOK", look)  # the events read in one step
     await box.put_many([Event("a" if n % 5 == 0 else "b", event_id=f"e{n:02}") for n in range(22)])
     await box.operate.kill([f"e{n:02}" for n in range(22)], **ADA)
     assert await paged(box, 2, event_type="a", state="DEAD") == [["e00", "e05"], ["e10", "e15"], ["e20"]]
@@ -233,15 +237,15 @@ async def test_pages_are_filled_although_a_filter_leaves_much_out(box: Box, monk
 
 
 @pytest.mark.req("RO-1")
-async def test_the_last_page_says_so(box: Box):
-    await bury(box, *named("a", "b", "c"))
+async def test_the_last_page_has_no_cursor(box: Box):
+    await make_dead(box, *named("a", "b", "c"))
     assert await paged(box, 3, state="DEAD") == [["a", "b", "c"]]
     assert await paged(box, 2, state="DEAD") == [["a", "b"], ["c"]]
     assert await paged(box, 3) == [["a", "b", "c"]]
 
 
 @pytest.mark.req("RO-1")
-async def test_a_listing_may_be_limited(box: Box):
+async def test_a_listing_can_be_limited(box: Box):
     await box.put_many(named("a", "b", "c"))
     assert await listed(box, limit=2) == ["a", "b"]
     assert await listed(box, limit=3) == ["a", "b", "c"]
@@ -252,15 +256,15 @@ async def test_a_listing_may_be_limited(box: Box):
 
 
 @pytest.mark.req("RO-1")
-async def test_cursors_hold_while_events_come_and_go(box: Box):
+async def test_cursors_stay_valid_while_events_are_added_and_removed(box: Box):
     await box.put_many(named(*(f"e{n:02}" for n in range(10))))
     await box.operate.kill([f"e{n:02}" for n in range(10)], **ADA)
     page = await box.page(state="DEAD", limit=4)
     assert [record.event_id for record in page.records] == ["e00", "e01", "e02", "e03"]
     await box.operate.drop(["e00", "e03", "e05"], **ADA)  # before, at and after the cursor
     await box.replay(["e01", "e08"])
-    await advance(box, seconds=-10)  # time is moved back and forth, so that a new one stands before all others
-    await bury(box, *named("a-new-one"))
+    await advance(box, seconds=-10)  # time is moved back and forth, so that a new event comes before all others
+    await make_dead(box, *named("a-new-one"))
     await advance(box, seconds=10)
     following = await box.page(state="DEAD", limit=100, cursor=page.cursor)
     assert [record.event_id for record in following.records] == ["e04", "e06", "e07", "e09"]
@@ -268,7 +272,7 @@ async def test_cursors_hold_while_events_come_and_go(box: Box):
 
 
 @pytest.mark.req("RO-1")
-async def test_a_cursor_goes_on_into_the_next_index(box: Box):
+async def test_a_cursor_continues_in_the_next_index(box: Box):
     await one_in_each_state(box)
     page = await box.page(state="PENDING", limit=3)
     assert [record.event_id for record in page.records] == ["first", "pending", "later"]
@@ -277,7 +281,7 @@ async def test_a_cursor_goes_on_into_the_next_index(box: Box):
 
 
 @pytest.mark.req("RO-1")
-async def test_ids_with_colons_page_too(box: Box):
+async def test_pages_of_ids_with_colons(box: Box):
     ids = ["a:1:x", "a:2:x", "a:3:x"]
     await box.put_many(named(*ids))
     assert await paged(box, 1, state="PENDING") == [["a:1:x"], ["a:2:x"], ["a:3:x"], []]
@@ -293,7 +297,7 @@ async def test_a_cursor_of_another_listing_is_refused(box: Box):
 
 
 @pytest.mark.req("RO-1")
-async def test_listing_is_bounded_in_bytes_and_still_complete(box: Box, monkeypatch: pytest.MonkeyPatch):
+async def test_a_listing_is_bounded_in_bytes_and_complete(box: Box, monkeypatch: pytest.MonkeyPatch):
     ids = [f"e{n}" for n in range(7)]
     await box.put_many(named(*ids, payload=b"x" * 1000))
     asked = []
@@ -316,14 +320,14 @@ async def test_listing_is_bounded_in_bytes_and_still_complete(box: Box, monkeypa
 @pytest.mark.parametrize(
     "filters", [{"event_type": "*?" + "a" * 127 + "b"}, {"error": "a" * 127 + "b"}], ids=["event_type", "error"]
 )
-async def test_a_listing_by_a_hostile_filter_is_made_in_short_steps_and_still_complete(
+async def test_a_listing_with_an_expensive_filter_is_made_in_short_steps_and_complete(
     box: Box, monkeypatch: pytest.MonkeyPatch, filters: dict[str, Any]
 ):
-    """A step ends when its work is done, not only when it has looked at so many events."""
+    """A step is also limited by the work of its filter, not only by the number of events."""
     wanted = "a" * 128 + "b"
-    await bury(box, *(Event("a" * 255, event_id=f"e{n:02}") for n in range(20)), reason="a" * 2000)
+    await make_dead(box, *(Event("a" * 255, event_id=f"e{n:02}") for n in range(20)), reason="a" * 2000)
     await advance(box, seconds=1)
-    await bury(box, Event(wanted, event_id="wanted"), reason=wanted)
+    await make_dead(box, Event(wanted, event_id="wanted"), reason=wanted)
     asked = []
     send = box._store.page
 

@@ -14,18 +14,18 @@ from redbox.store import store as store_module
 from redbox.testing import check_invariants
 from redbox.testing.conformance.operations.steps import ADA, named, one_in_each_state
 from redbox.testing.conformance.steps import (
-    bury,
     claim_one,
     contents,
     expire,
     fail,
+    make_dead,
     put_and_claim,
     store_time,
 )
 
 
 @pytest.mark.req("RO-3")
-async def test_an_action_on_many_events_is_made_in_steps_and_all_of_it_is_recorded(box: Box):
+async def test_an_action_on_many_events_is_made_in_steps_and_fully_recorded(box: Box):
     ids = [f"e{n:03}" for n in range(250)]
     await box.put_many(named(*ids))
     assert await box.operate.kill([*ids, "unknown"], **ADA) == [Outcome.OK] * 250 + [Outcome.UNKNOWN]
@@ -46,14 +46,14 @@ async def test_a_long_log_is_read_in_steps_newest_first(box: Box, monkeypatch: p
 
 
 @pytest.mark.req("RO-3")
-async def test_a_job_leaves_one_line_in_the_log(box: Box):
+async def test_a_job_adds_one_entry_to_the_log(box: Box):
     await box.put(Event("n"))
     before = await store_time(box)
     await box._store.write_log(
         "patch", who="ada", why="typo", count=12_345, ids=[f"e{n:02}" for n in range(25)], detail="d"
     )
     await box._store.write_log("archive", who="bob", why="", count=0)
-    await box._store.write_log("archive", who="", why="nobody did it", count=1, ids=["x"])
+    await box._store.write_log("archive", who="", why="done by no one", count=1, ids=["x"])
     archived, patched = await box.operate.log()
     assert (patched.action, patched.who, patched.why, patched.count, patched.detail) == (
         "patch", "ada", "typo", 12_345, "d",
@@ -65,8 +65,8 @@ async def test_a_job_leaves_one_line_in_the_log(box: Box):
 
 
 @pytest.mark.req("RO-3")
-async def test_a_line_in_the_log_that_is_sent_again_is_not_written_again(box: Box):
-    """As after a reply that was lost. Another job that did the same has a token of its own."""
+async def test_a_repeated_log_entry_is_written_once(box: Box):
+    """As after a lost reply. Another job with the same action has its own token."""
     await box.put(Event("n"))
     for token in ("a", "a", "b", "a", "", ""):
         await box._store.write_log("patch", who="ada", why="typo", count=2, ids=["e1", "e2"], token=token)
@@ -119,12 +119,12 @@ async def test_the_time_of_a_reschedule_is_recorded(box: Box):
 
 
 @pytest.mark.req("RO-3")
-async def test_what_relays_do_is_not_the_log_of_operators(box: Box):
+async def test_actions_of_relays_are_not_in_the_log(box: Box):
     claim = await put_and_claim(box)
     await box.release(claim)
     await fail(box, await claim_one(box))
     await box.ack(await claim_one(box))
-    await bury(box, Event("n"))
+    await make_dead(box, Event("n"))
     await put_and_claim(box)
     await expire(box)
     await box.sweep(keep_published=0)
@@ -155,7 +155,7 @@ async def test_the_log_is_capped(box: Box):
 
 
 @pytest.mark.req("RO-3")
-async def test_nobody_acts_without_a_name(box: Box):
+async def test_an_action_needs_the_name_of_its_operator(box: Box):
     await one_in_each_state(box)
     before = await contents(box)
     operate = box.operate

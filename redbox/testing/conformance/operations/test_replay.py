@@ -15,13 +15,13 @@ from redbox.errors import UsageError
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA, listed, named, one_in_each_state
 from redbox.testing.conformance.steps import (
-    bury,
     claim_one,
     contents,
     expire,
     fail,
     fields_of,
     known,
+    make_dead,
     publish,
     put_and_claim,
     store_time,
@@ -31,7 +31,7 @@ from redbox.testing.conformance.steps import (
 
 
 @pytest.mark.req("RO-2")
-@pytest.mark.parametrize("make", [publish, bury])
+@pytest.mark.parametrize("make", [publish, make_dead])
 async def test_replay_one(box: Box, make: Callable[..., Any]):
     (event_id,) = await make(box, Event("n", {"a": 1}))
     before = await store_time(box)
@@ -44,12 +44,12 @@ async def test_replay_one(box: Box, make: Callable[..., Any]):
     assert record.available_at == record.history[-1].at
     claim = await claim_one(box, attempts=1)
     assert (claim.event_id, claim.attempts, claim.exhausted, claim.event.payload) == (event_id, 2, False, b'{"a":1}')
-    assert (claim.excused, claim.failures) == (1, 0)  # the limit starts anew
+    assert (claim.excused, claim.failures) == (1, 0)  # the limit of attempts starts again
     assert await check_invariants(box) == []
 
 
 @pytest.mark.req("RO-2")
-async def test_a_replay_may_keep_attempts_and_last_error(box: Box):
+async def test_a_replay_can_keep_attempts_and_last_error(box: Box):
     claim = await put_and_claim(box)
     await box.release(claim)
     await fail(box, await claim_one(box), error="503")
@@ -62,7 +62,7 @@ async def test_a_replay_may_keep_attempts_and_last_error(box: Box):
 
 
 @pytest.mark.req("RO-2", "EM-10", "MQ-1")
-async def test_attempts_go_on_growing_over_replays_and_none_before_the_replay_counts(box: Box):
+async def test_attempts_keep_growing_over_replays_and_earlier_ones_do_not_count(box: Box):
     claim = await put_and_claim(box, Event("n", event_id="one"))
     await fail(box, claim, error="503")
     await box.kill(await claim_one(box), reason="422")
@@ -90,8 +90,8 @@ async def test_attempts_go_on_growing_over_replays_and_none_before_the_replay_co
 
 
 @pytest.mark.req("RO-2", "OP-1", "MQ-1")
-async def test_a_replayed_event_is_as_new_when_it_becomes_the_head_of_its_line(box: Box):
-    ids = await bury(box, Event("n", event_id="one", ordering_key="o"))
+async def test_a_replayed_event_is_treated_as_new_when_it_becomes_the_head_of_its_line(box: Box):
+    ids = await make_dead(box, Event("n", event_id="one", ordering_key="o"))
     await box.put(Event("n", event_id="head", ordering_key="o"))
     await box.replay(ids, delay=3600)
     await box.operate.kill(["head"], **ADA)
@@ -104,8 +104,8 @@ async def test_a_replayed_event_is_as_new_when_it_becomes_the_head_of_its_line(b
 
 
 @pytest.mark.req("RO-2")
-async def test_a_replay_starts_anew_with_its_expiries(box: Box):
-    """A suspect that died is no suspect when it comes back."""
+async def test_a_replay_resets_the_expiries(box: Box):
+    """A suspect that became DEAD is not a suspect after its replay."""
     await put_and_claim(box, Event("n", event_id="one"))
     await expire(box)
     await claim_one(box)
@@ -121,8 +121,8 @@ async def test_a_replay_starts_anew_with_its_expiries(box: Box):
 
 
 @pytest.mark.req("RF-3", "PL-8")
-async def test_a_replay_clears_the_marks_of_the_last_claim(box: Box):
-    """It died exhausted, and was claimed by itself: neither may be held against its next attempt."""
+async def test_a_replay_clears_the_flags_of_the_last_claim(box: Box):
+    """The event was exhausted and claimed alone; neither may affect its next attempt."""
     await box.put(Event("n", event_id="a"))
     for _ in range(2):
         (claim,) = await box.claim("relay", attempts=1)
@@ -137,14 +137,14 @@ async def test_a_replay_clears_the_marks_of_the_last_claim(box: Box):
     (claim,) = await box.claim("relay", attempts=1, holding=1, lease=1)
     assert not claim.exhausted
     await advance(box, seconds=2)
-    assert await box.reap() == ["a"]  # in company, so that it is excused
+    assert await box.reap() == ["a"]  # beside other claims, so it is excused
     (claim,) = await box.claim("relay", attempts=1, holding=1)
     assert not claim.exhausted
 
 
 @pytest.mark.req("RO-2")
-async def test_a_replay_may_be_delayed(box: Box):
-    ids = await bury(box, *named("a", "b"))
+async def test_a_replay_can_be_delayed(box: Box):
+    ids = await make_dead(box, *named("a", "b"))
     await box.replay(ids, delay=timedelta(minutes=1))
     for event_id in ids:
         record = await known(box, event_id)
@@ -157,9 +157,9 @@ async def test_a_replay_may_be_delayed(box: Box):
 
 @pytest.mark.req("RO-2")
 async def test_replay_many_by_filter(box: Box):
-    await bury(box, Event("user.a", event_id="1", ordering_key="k"), Event("user.b", event_id="2"), reason="503")
-    await bury(box, Event("order.a", event_id="3"), reason="503")
-    await bury(box, Event("user.c", event_id="4"), reason="422")
+    await make_dead(box, Event("user.a", event_id="1", ordering_key="k"), Event("user.b", event_id="2"), reason="503")
+    await make_dead(box, Event("order.a", event_id="3"), reason="503")
+    await make_dead(box, Event("user.c", event_id="4"), reason="422")
     await publish(box, Event("user.p", event_id="5"))
     report = await box.replay(event_type="user.*", error="503")
     assert (report.matched, report.replayed, report.refused) == (2, 2, [])
@@ -175,7 +175,7 @@ async def test_replay_many_by_filter(box: Box):
 @pytest.mark.req("RO-2")
 async def test_replay_by_time(box: Box):
     for name in "abc":
-        await bury(box, *named(name))
+        await make_dead(box, *named(name))
         await advance(box, hours=1)
     died_at = (await known(box, "b")).died_at
     assert (await box.replay(since=died_at, until=died_at)).replayed == 1
@@ -185,24 +185,24 @@ async def test_replay_by_time(box: Box):
 
 
 @pytest.mark.req("RO-2")
-@pytest.mark.parametrize(("make", "state"), [(publish, "PUBLISHED"), (bury, "DEAD")])
+@pytest.mark.parametrize(("make", "state"), [(publish, "PUBLISHED"), (make_dead, "DEAD")])
 async def test_replay_all_in_bounded_steps(
     box: Box, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], state: str
 ):
     monkeypatch.setattr(bulk, "BATCH_COUNT", 3)
     ids = await make(box, *named(*(f"e{n}" for n in range(8))))
-    told: list[int] = []
-    report = await box.replay(state=state, progress=told.append)
+    progress: list[int] = []
+    report = await box.replay(state=state, progress=progress.append)
     assert (report.matched, report.replayed) == (8, 8)
-    assert told[-1] == 8
-    assert told == sorted(told)
+    assert progress[-1] == 8
+    assert progress == sorted(progress)
     assert await listed(box, state="PENDING") == ids
     assert await check_invariants(box) == []
 
 
 @pytest.mark.req("RO-2")
 async def test_a_dry_run_replays_nothing(box: Box):
-    await bury(box, *named("a", "b"))
+    await make_dead(box, *named("a", "b"))
     before = await contents(box)
     report = await box.replay(state="DEAD", dry_run=True, **ADA)
     assert (report.matched, report.replayed, report.refused, report.dry_run) == (2, 0, [], True)
@@ -218,7 +218,7 @@ async def test_a_dry_run_replays_nothing(box: Box):
 
 
 @pytest.mark.req("RO-2")
-async def test_replays_that_cannot_be_are_told(box: Box):
+async def test_impossible_replays_are_reported(box: Box):
     await one_in_each_state(box)
     before = await contents(box)
     report = await box.replay(["claimed", "unknown", "pending", "second"])
@@ -240,7 +240,7 @@ async def test_replays_that_cannot_be_are_told(box: Box):
 
 
 @pytest.mark.req("RO-2")
-async def test_replays_that_say_nothing_or_too_much_are_refused(box: Box):
+async def test_replays_without_a_selection_or_with_several_are_refused(box: Box):
     wrong: list[dict[str, Any]] = [
         {}, {"ids": ["a"], "state": "DEAD"}, {"state": "PENDING"}, {"state": "CLAIMED"}, {"ids": "one-id"},
         {"ids": ["a"], "rate": 0}, {"ids": ["a"], "rate": -1}, {"state": "nonsense"}, {"ids": ["a"], "delay": -1},
@@ -253,7 +253,7 @@ async def test_replays_that_say_nothing_or_too_much_are_refused(box: Box):
 
 @pytest.mark.req("RO-2")
 async def test_a_rate_spreads_a_replay_over_time(box: Box):
-    ids = await bury(box, *named("a", "b", "c", "d"))
+    ids = await make_dead(box, *named("a", "b", "c", "d"))
     started = time.monotonic()
     report = await box.replay(ids, rate=10)  # two at a time, 0.2 s apart
     took = time.monotonic() - started
@@ -265,18 +265,18 @@ async def test_a_rate_spreads_a_replay_over_time(box: Box):
 
 @pytest.mark.req("RO-2")
 async def test_a_dry_run_does_not_wait_for_its_rate(box: Box):
-    ids = await bury(box, *named("a", "b", "c"))
+    ids = await make_dead(box, *named("a", "b", "c"))
     started = time.monotonic()
     assert (await box.replay(ids, rate=2, dry_run=True)).matched == 3
     assert time.monotonic() - started < 0.4
 
 
 @pytest.mark.req("RO-2")
-async def test_a_replay_ends_with_what_was_there_when_it_started(box: Box):
-    """What dies after the start, here ten seconds in the future of the store, is left for the next replay."""
-    await bury(box, *named("after"))
+async def test_a_replay_covers_only_events_that_were_there_at_its_start(box: Box):
+    """Events that become DEAD after the start, here ten seconds in the future, are left for the next replay."""
+    await make_dead(box, *named("after"))
     await advance(box, seconds=-10)
-    await bury(box, *named("before"))
+    await make_dead(box, *named("before"))
     report = await box.replay(state="DEAD")
     assert (report.matched, report.replayed) == (1, 1)
     report = await box.replay(state="DEAD", until=await store_time(box) + timedelta(hours=1))
@@ -286,9 +286,9 @@ async def test_a_replay_ends_with_what_was_there_when_it_started(box: Box):
 
 
 @pytest.mark.req("RO-2")
-async def test_a_replay_beside_relays_that_kill_at_once_ends(box: Box, monkeypatch: pytest.MonkeyPatch):
+async def test_a_replay_ends_although_relays_kill_the_events_at_once(box: Box, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bulk, "BATCH_COUNT", 2)
-    await bury(box, *named(*(f"e{n}" for n in range(6))))
+    await make_dead(box, *named(*(f"e{n}" for n in range(6))))
     await advance(box, seconds=1)
     send, killed = box._store.replay, 0
 
@@ -305,11 +305,11 @@ async def test_a_replay_beside_relays_that_kill_at_once_ends(box: Box, monkeypat
 
 
 @pytest.mark.req("RO-2")
-async def test_what_dies_again_in_the_millisecond_of_the_start_is_not_replayed_again(
+async def test_an_event_that_dies_again_in_the_millisecond_of_the_start_is_not_replayed_again(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(bulk, "BATCH_COUNT", 2)
-    await bury(box, *named(*(f"e{n}" for n in range(6))))
+    await make_dead(box, *named(*(f"e{n}" for n in range(6))))
     await advance(box, seconds=1)
     send, start, killed = box._store.replay, await box._store.time(), 0
 
@@ -328,15 +328,15 @@ async def test_what_dies_again_in_the_millisecond_of_the_start_is_not_replayed_a
 
 
 @pytest.mark.req("RO-2")
-async def test_what_died_just_before_a_replay_is_replayed(box: Box):
+async def test_an_event_that_died_just_before_a_replay_is_replayed(box: Box):
     for turn in range(5):
-        await bury(box, *named(f"e{turn}"))
+        await make_dead(box, *named(f"e{turn}"))
         assert (await box.replay(state="DEAD", delay=3600)).replayed == 1
 
 
 @pytest.mark.req("RO-2")
 async def test_a_replay_respects_the_line(box: Box):
-    await bury(box, *named("old", ordering_key="o"))
+    await make_dead(box, *named("old", ordering_key="o"))
     await box.put_many(named("head", "next", ordering_key="o"))
     await box.replay(["old"])
     seen = []
@@ -350,7 +350,7 @@ async def test_a_replay_respects_the_line(box: Box):
 
 
 @pytest.mark.req("RO-2")
-async def test_a_replay_may_be_fenced_by_the_claim_number_that_was_seen(box: Box):
+async def test_a_replay_can_be_fenced_by_claim_number(box: Box):
     await publish(box, *named("same", "changed"))
     seen = {event_id: (await known(box, event_id)).number for event_id in ("same", "changed")}
     await box.replay(["changed"])
@@ -366,8 +366,8 @@ async def test_a_replay_may_be_fenced_by_the_claim_number_that_was_seen(box: Box
 
 @pytest.mark.req("RO-2", "RF-3")
 @pytest.mark.parametrize("field", ["superseded_by", "archived"])
-async def test_a_replay_takes_the_marks_away(box: Box, field: Any):
-    await bury(box, *named("dead"))
+async def test_a_replay_removes_the_marks(box: Box, field: Any):
+    await make_dead(box, *named("dead"))
     assert await box._store.mark_event(field, [("dead", (await known(box, "dead")).number, "x")]) == [b"OK"]
     assert field in await fields_of(box, "dead")
     await box.replay(["dead"], force=True)
@@ -377,8 +377,8 @@ async def test_a_replay_takes_the_marks_away(box: Box, field: Any):
 
 
 @pytest.mark.req("RO-2", "RF-3")
-async def test_what_was_superseded_is_replayed_only_by_force(box: Box):
-    await bury(box, *named("old", "other"))
+async def test_a_superseded_event_is_replayed_only_by_force(box: Box):
+    await make_dead(box, *named("old", "other"))
     await box._store.mark_event("superseded_by", [("old", (await known(box, "old")).number, "new")])
     before = await contents(box)
     for choice in ({"ids": ["old"]}, {"state": "DEAD", "dry_run": True}):
@@ -391,8 +391,8 @@ async def test_what_was_superseded_is_replayed_only_by_force(box: Box):
 
 
 @pytest.mark.req("RO-3", "SP-5", "SP-7")
-async def test_being_superseded_takes_a_number_so_that_a_copy_made_before_does_not_count(box: Box):
-    await bury(box, *named("old"))
+async def test_superseding_takes_a_claim_number_so_that_earlier_copies_are_fenced(box: Box):
+    await make_dead(box, *named("old"))
     seen = (await known(box, "old")).number
     for _ in range(2):  # the reply to the first may be lost
         assert await box._store.mark_event("superseded_by", [("old", seen, "new")]) == [b"OK"]

@@ -50,7 +50,7 @@ async def test_a_batch_fills_the_box_up_to_its_limit(box: Box):
 
 
 @pytest.mark.req("MQ-4")
-async def test_what_did_not_fit_holds_no_key(box: Box):
+async def test_an_event_that_did_not_fit_holds_no_key(box: Box):
     await configure(box, max_pending=1)
     receipts = await box.put_many([Event("n", event_id="a"), one("b"), one("c")], on_conflict="skip")
     assert [(receipt.created, receipt.refused, receipt.holder) for receipt in receipts] == [

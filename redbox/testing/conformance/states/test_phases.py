@@ -12,11 +12,11 @@ from redbox import Box, Event, Phase, Settings
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.states.steps import configure, make_suspect, phases
 from redbox.testing.conformance.steps import (
-    bury,
     claim_one,
     expire,
     fail,
     known,
+    make_dead,
     publish,
     put_and_claim,
 )
@@ -76,9 +76,9 @@ async def test_the_phases_of_one_event(box: Box):
 
 
 @pytest.mark.req("MQ-1", "RO-1")
-async def test_every_phase_at_once_with_those_that_wait_in_their_phase(box: Box):
+async def test_every_phase_at_once_with_waiting_events_in_their_phase(box: Box):
     await publish(box, *(Event("completed") for _ in range(6)))
-    await bury(box, *(Event("dead") for _ in range(5)))
+    await make_dead(box, *(Event("dead") for _ in range(5)))
     await box.put_many([Event("failed") for _ in range(7)])
     failed = await box.claim("relay-1")
     await fail(box, failed, error="503", delay=[60, 60, 60, 60, 0, 0, 0])
@@ -103,14 +103,14 @@ async def test_every_phase_at_once_with_those_that_wait_in_their_phase(box: Box)
 
 
 @pytest.mark.req("MQ-1", "RO-1")
-async def test_the_phases_of_the_stats_add_up_to_those_of_the_records(box: Box):
-    """Also of those that wait behind the head of their line, whatever they have been through."""
+async def test_the_phases_of_stats_equal_those_of_the_records(box: Box):
+    """Also for events that wait behind the head of their line, whatever happened to them."""
     await publish(box, Event("n"), Event("n", ordering_key="p"))
-    dead = await bury(box, Event("n", ordering_key="o"), Event("n"))
+    dead = await make_dead(box, Event("n", ordering_key="o"), Event("n"))
     await box.put_many([Event("n", ordering_key="o", delay=delay) for delay in (0, 0, 60, 0)])
     await box.put_many([Event("n", ordering_key="p", delay=delay) for delay in (60, 60, 0)])
     await box.put_many([Event("n"), Event("n", delay=60)])
-    await box.replay(dead[:1], reset=False, delay=60)  # was tried, and waits
+    await box.replay(dead[:1], reset=False, delay=60)  # it has attempts, and waits
     await box.put(Event("n"))
     await box.claim("relay-1", limit=1, lease=600)
 
@@ -138,10 +138,10 @@ async def test_the_phases_of_the_stats_add_up_to_those_of_the_records(box: Box):
 @pytest.mark.req("MQ-1", "RO-1")
 async def test_ages(box: Box):
     (completed,) = await publish(box, Event("completed"))
-    (dead,) = await bury(box, Event("dead"))
+    (dead,) = await make_dead(box, Event("dead"))
     await advance(box, hours=1)
     await publish(box, Event("completed"))
-    await bury(box, Event("dead"))
+    await make_dead(box, Event("dead"))
     claim = await put_and_claim(box, Event("claimed"), lease=300)
     await put_and_claim(box, Event("claimed"), lease=400)
     first = (await box.put(Event("line", ordering_key="o"))).event_id
@@ -167,7 +167,7 @@ async def test_ages(box: Box):
 
 
 @pytest.mark.req("MQ-1")
-async def test_suspects_are_counted_in_their_phase_and_apart(box: Box):
+async def test_suspects_are_counted_by_phase_and_separately(box: Box):
     await make_suspect(box)
     await advance(box, hours=1)
     await box.put(Event("n"))
@@ -182,8 +182,8 @@ async def test_suspects_are_counted_in_their_phase_and_apart(box: Box):
 
 
 @pytest.mark.req("MQ-1", "RO-1")
-async def test_a_suspect_that_is_due_later_is_the_next_due(box: Box):
-    """Whoever sleeps until the next event is due must not sleep past a suspect."""
+async def test_a_suspect_can_be_the_next_due_event(box: Box):
+    """A relay that sleeps until the next event is due must not sleep past a suspect."""
     await make_suspect(box, delay=60)
     stats = await box.stats()
     assert stats.next_due == (await known(box, "suspect")).available_at - stats.at

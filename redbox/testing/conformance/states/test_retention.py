@@ -13,19 +13,19 @@ from redbox.errors import InvalidSetting
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.states.steps import configure, phases
 from redbox.testing.conformance.steps import (
-    bury,
     claim_one,
     contents,
     expire,
     fail,
     known,
+    make_dead,
     publish,
     put_and_claim,
 )
 
 
 async def aged(box: Box, make: Any, *hours: float) -> list[str]:
-    """Terminal events so many hours old, oldest first; names are their ages."""
+    """Makes terminal events with these ages in hours, oldest first; their ids are their ages."""
     ages = sorted(hours, reverse=True)
     ids = []
     for age, younger in zip(ages, [*ages[1:], 0.0], strict=True):
@@ -39,7 +39,7 @@ async def left(box: Box) -> list[str]:
 
 
 @pytest.mark.req("MQ-5")
-@pytest.mark.parametrize(("make", "kind"), [(publish, "published"), (bury, "dead")])
+@pytest.mark.parametrize(("make", "kind"), [(publish, "published"), (make_dead, "dead")])
 async def test_sweep_by_age(box: Box, make: Any, kind: str):
     ids = await aged(box, make, 4, 3, 2, 1)
     keep: dict[str, Any] = {f"keep_{kind}": timedelta(hours=2, minutes=30)}
@@ -52,7 +52,7 @@ async def test_sweep_by_age(box: Box, make: Any, kind: str):
 
 
 @pytest.mark.req("MQ-5")
-@pytest.mark.parametrize(("make", "kind"), [(publish, "published"), (bury, "dead")])
+@pytest.mark.parametrize(("make", "kind"), [(publish, "published"), (make_dead, "dead")])
 async def test_sweep_by_count_removes_the_oldest(box: Box, make: Any, kind: str):
     async def swept(keep: int) -> int:
         counts: dict[str, Any] = {f"keep_{kind}_count": keep}
@@ -70,7 +70,7 @@ async def test_sweep_by_count_removes_the_oldest(box: Box, make: Any, kind: str)
 
 
 @pytest.mark.req("MQ-5")
-async def test_sweep_by_age_and_count_removes_what_either_says(box: Box):
+async def test_sweep_by_age_and_count_removes_events_beyond_either_limit(box: Box):
     ids = await aged(box, publish, 4, 3, 2, 1)
     assert (await box.sweep(keep_published=timedelta(hours=3.5), keep_published_count=3)).published == 1
     assert (await box.sweep(keep_published=timedelta(hours=2.5), keep_published_count=3)).published == 1
@@ -81,7 +81,7 @@ async def test_sweep_by_age_and_count_removes_what_either_says(box: Box):
 @pytest.mark.req("MQ-5")
 async def test_a_dry_run_counts_and_removes_nothing(box: Box):
     await aged(box, publish, 4, 3, 2)
-    await aged(box, bury, 2, 1)  # by now the published are two hours older
+    await aged(box, make_dead, 2, 1)  # the published events are now two hours older
     before = await contents(box)
     swept = await box.sweep(keep_published=timedelta(hours=4.5), keep_dead_count=1, dry_run=True)
     assert (swept.published, swept.dead, swept.dry_run) == (2, 1, True)
@@ -90,11 +90,11 @@ async def test_a_dry_run_counts_and_removes_nothing(box: Box):
 
 @pytest.mark.req("MQ-5")
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_sweeping_goes_on_in_bounded_steps(box: Box, monkeypatch: pytest.MonkeyPatch, dry_run: bool):
-    """Seven to go, two at a time; they share a score, so the steps must be cut by id as well."""
+async def test_a_sweep_is_made_in_bounded_steps(box: Box, monkeypatch: pytest.MonkeyPatch, dry_run: bool):
+    """Seven events, two per step; they have the same score, so steps must also be split by id."""
     monkeypatch.setattr(bulk, "SWEEP_COUNT", 2)
     ids = await publish(box, *(Event("n") for _ in range(7)))
-    await bury(box, *(Event("n") for _ in range(3)))
+    await make_dead(box, *(Event("n") for _ in range(3)))
     await advance(box, hours=1)
     kept = await publish(box, Event("n"))
     steps, send = [], box._store.sweep
@@ -112,12 +112,12 @@ async def test_sweeping_goes_on_in_bounded_steps(box: Box, monkeypatch: pytest.M
 
 
 @pytest.mark.req("MQ-5")
-async def test_sweeping_goes_on_past_what_it_must_leave(box: Box, monkeypatch: pytest.MonkeyPatch):
-    """Dead heads that block their lines stay, wherever they stand; the others behind them go."""
+async def test_a_sweep_continues_past_events_that_must_stay(box: Box, monkeypatch: pytest.MonkeyPatch):
+    """DEAD heads that block their lines stay, wherever they are; the others are removed."""
     monkeypatch.setattr(bulk, "SWEEP_COUNT", 2)
     await configure(box, dead_head="block")
     for n in range(9):
-        await bury(box, Event("n", event_id=f"e{n}", ordering_key=f"o{n}" if n in (0, 1, 2, 5, 8) else None))
+        await make_dead(box, Event("n", event_id=f"e{n}", ordering_key=f"o{n}" if n in (0, 1, 2, 5, 8) else None))
     for dry_run in (True, False):
         assert (await box.sweep(keep_dead=0, dry_run=dry_run)).dead == 4
     assert await left(box) == ["e0", "e1", "e2", "e5", "e8"]
@@ -129,7 +129,7 @@ async def test_sweeping_goes_on_past_what_it_must_leave(box: Box, monkeypatch: p
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_a_limit_bounds_the_whole_sweep(box: Box, dry_run: bool):
     await publish(box, *(Event("n") for _ in range(3)))
-    await bury(box, *(Event("n") for _ in range(4)))
+    await make_dead(box, *(Event("n") for _ in range(4)))
     await advance(box, minutes=1)
     swept = await box.sweep(keep_published=1, keep_dead=1, limit=2, dry_run=dry_run)
     assert (swept.published, swept.dead) == (2, 0)
@@ -139,23 +139,23 @@ async def test_a_limit_bounds_the_whole_sweep(box: Box, dry_run: bool):
 
 
 @pytest.mark.req("MQ-5")
-async def test_a_limit_does_not_keep_the_dead_for_ever(box: Box):
-    """Nothing published to sweep: the limit is there for the dead."""
-    await bury(box, *(Event("n") for _ in range(3)))
+async def test_a_limit_does_not_keep_dead_events_for_ever(box: Box):
+    """Without published events to sweep, the whole limit applies to dead ones."""
+    await make_dead(box, *(Event("n") for _ in range(3)))
     await advance(box, minutes=1)
     assert (await box.sweep(keep_dead=1, limit=100)).dead == 3
 
 
 @pytest.mark.req("MQ-5")
-async def test_by_default_published_stay_a_day_and_the_dead_for_ever(box: Box):
+async def test_by_default_published_events_are_kept_for_a_day_and_dead_ones_for_ever(box: Box):
     assert (Settings().keep_published, Settings().keep_published_count) == (24 * 3600, 100_000)
     assert (Settings().keep_dead, Settings().keep_dead_count) == (None, None)
     assert await box.settings() == Settings()
-    await aged(box, bury, 24 * 400)
+    await aged(box, make_dead, 24 * 400)
     await aged(box, publish, 25, 23)
     swept = await box.sweep()
     assert (swept.published, swept.dead) == (1, 0)
-    assert await left(box) == ["publish-23", "bury-9600"]
+    assert await left(box) == ["publish-23", "make_dead-9600"]
 
 
 @pytest.mark.req("MQ-5")
@@ -164,7 +164,7 @@ async def test_retention_comes_from_the_settings_of_the_box(box: Box):
     assert (settings.keep_published, settings.keep_dead, settings.keep_dead_count) == (10_800, 7200, 2)
     assert await box.settings() == settings == (await box.stats()).settings
     await aged(box, publish, 4, 1)
-    await aged(box, bury, 1.5, 1, 0.5)  # by now the published are an hour and a half older
+    await aged(box, make_dead, 1.5, 1, 0.5)  # the published events are now an hour and a half older
     swept = await box.sweep()
     assert (swept.published, swept.dead) == (1, 1)
     await configure(box, keep_published=None, keep_published_count=None, keep_dead=60)
@@ -175,13 +175,13 @@ async def test_retention_comes_from_the_settings_of_the_box(box: Box):
 
 
 @pytest.mark.req("MQ-5")
-async def test_settings_come_back_as_they_were_given(box: Box):
+async def test_settings_are_returned_as_given(box: Box):
     settings = await configure(box, keep_published=timedelta(days=365, seconds=1), keep_dead=1_234_567.5)
     assert (settings.keep_published, settings.keep_dead) == (31_536_001, 1_234_567.5)
 
 
 @pytest.mark.req("MQ-5")
-async def test_settings_that_cannot_be_are_refused(box: Box):
+async def test_invalid_settings_are_refused(box: Box):
     wrong: list[dict[str, Any]] = [
         {"keep_published": -1}, {"keep_dead_count": -1}, {"max_pending": "many"}, {"dead_head": "jump"},
         {"keep_publishd": 60}, {"keep_dead": "1h"}, {"max_pending": None},
@@ -200,7 +200,7 @@ async def test_delete_on_success(box: Box, how: str):
     await box.put_many([Event("n", event_id="a", ordering_key="o", unique_key="k"),
                         Event("n", event_id="b", ordering_key="o")])  # fmt: skip
     claim = await claim_one(box)
-    await fail(box, claim, error="503")  # so that there is a history to remove as well
+    await fail(box, claim, error="503")  # so that there is a history to remove
     assert await box.ack(await claim_one(box), delete=how == "argument") == [True]
     assert await box.get("a") is None
     assert not [key for key in await contents(box) if key.endswith((":a", ":k"))]
@@ -230,7 +230,7 @@ async def test_only_zero_deletes_on_success(box: Box):
 
 
 @pytest.mark.req("MQ-5")
-async def test_killed_and_dropped_at_once(box: Box):
+async def test_a_kill_can_delete_the_event(box: Box):
     await box.put_many([Event("n", event_id="a", ordering_key="o", unique_key="k"),
                         Event("n", event_id="b", ordering_key="o")])  # fmt: skip
     assert await box.kill(await claim_one(box), reason="422", drop=True) == [True]

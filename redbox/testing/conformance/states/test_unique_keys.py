@@ -11,10 +11,10 @@ from redbox.errors import UsageError
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.states.steps import ALL_LIVE, UNTOUCHED, one, phases
 from redbox.testing.conformance.steps import (
-    bury,
     claim_one,
     contents,
     known,
+    make_dead,
     publish,
     put_and_claim,
 )
@@ -23,7 +23,7 @@ from redbox.testing.conformance.steps import (
 
 
 async def bring_holder_to(box: Box, stage: str) -> None:
-    """An event "holder" with the unique key k, at a stage of its life."""
+    """Puts the event "holder" with the unique key k, and brings it to a stage of the lifecycle."""
     line: dict[str, Any] = {"ordering_key": "o"} if stage == "waiting" else {}
     if line:
         await box.put(Event("head", **line))
@@ -83,7 +83,7 @@ TRUTH = [
 
 @pytest.mark.req("MQ-2", "MQ-3", "MQ-4")
 @pytest.mark.parametrize(("stage", "all_live", "untouched"), TRUTH)
-async def test_what_holds_a_key_against_which_scope(box: Box, stage: str, all_live: bool, untouched: bool):
+async def test_which_stages_hold_a_key_in_each_scope(box: Box, stage: str, all_live: bool, untouched: bool):
     await bring_holder_to(box, stage)
     before = await contents(box)
     for scope, refused in ((ALL_LIVE, all_live), (UNTOUCHED, untouched)):
@@ -106,7 +106,7 @@ async def test_what_holds_a_key_against_which_scope(box: Box, stage: str, all_li
 
 
 @pytest.mark.req("MQ-2", "MQ-3")
-async def test_the_scope_of_the_one_who_asks_decides(box: Box):
+async def test_the_scope_of_the_new_event_decides(box: Box):
     await put_and_claim(box, one("holder", UNTOUCHED))
     with pytest.raises(Conflict):
         await box.put(one("wide"))
@@ -119,7 +119,7 @@ async def test_the_scope_of_the_one_who_asks_decides(box: Box):
 
 @pytest.mark.req("MQ-3")
 @pytest.mark.parametrize("fate", ["published", "dead", "deleted", "in flight", "retry scheduled"])
-async def test_a_retry_delay_that_has_passed_is_back_in_scope_whatever_came_in_between(box: Box, fate: str):
+async def test_a_passed_retry_delay_is_in_scope_again_whatever_happened_before(box: Box, fate: str):
     first = await put_and_claim(box, one("first", UNTOUCHED))
     await box.retry(first, error="503", delay=60)
     assert (await box.put(one("second", UNTOUCHED))).created
@@ -140,7 +140,7 @@ async def test_a_retry_delay_that_has_passed_is_back_in_scope_whatever_came_in_b
 
 
 @pytest.mark.req("MQ-3")
-async def test_the_end_of_a_retry_delay_follows_an_operator(box: Box):
+async def test_a_reschedule_moves_the_end_of_a_retry_delay(box: Box):
     await box.retry(await put_and_claim(box, one("first", UNTOUCHED)), error="503", delay=60)
     await box.operate.reschedule(["first"], who="ada", why="now")
     with pytest.raises(Conflict):
@@ -174,7 +174,7 @@ async def test_a_key_is_free_once_every_holder_is_gone(box: Box):
 
 
 @pytest.mark.req("MQ-2", "MQ-4")
-async def test_operators_free_keys_too(box: Box):
+async def test_actions_of_operators_free_keys(box: Box):
     await box.put(one("first"))
     await box.operate.kill(["first"], who="ada", why="x")
     assert (await box.put(one("second"))).created
@@ -187,7 +187,7 @@ async def test_operators_free_keys_too(box: Box):
 
 
 @pytest.mark.req("MQ-4")
-async def test_skip_tells_the_holder_instead_of_raising(box: Box):
+async def test_skip_returns_the_holder_instead_of_raising(box: Box):
     await box.put(one("holder"))
     receipt = await box.put(one("asker"), on_conflict="skip")
     assert (receipt.event_id, receipt.created, receipt.refused, receipt.holder) == (
@@ -273,7 +273,7 @@ async def test_all_or_nothing_puts_all(box: Box):
 
 
 @pytest.mark.req("MQ-4")
-async def test_all_or_nothing_refuses_two_of_one_key(box: Box):
+async def test_all_or_nothing_refuses_two_events_with_one_key(box: Box):
     with pytest.raises(BatchRefused) as refusal:
         await box.put_many([one("a", UNTOUCHED), Event("n"), one("b", UNTOUCHED)], on_conflict="all_or_nothing")
     assert refusal.value.index == 2
@@ -290,7 +290,7 @@ async def test_all_or_nothing_is_one_step_or_none(box: Box):
 @pytest.mark.req("MQ-4")
 @pytest.mark.parametrize("terminal", ["published", "dead"])
 async def test_a_replay_into_a_held_key_is_refused_and_names_the_holder(box: Box, terminal: str):
-    await (publish if terminal == "published" else bury)(box, one("old"))
+    await (publish if terminal == "published" else make_dead)(box, one("old"))
     await box.put(one("holder"))
     before = await contents(box)
     report = await box.replay(["old"])
@@ -305,8 +305,8 @@ async def test_a_replay_into_a_held_key_is_refused_and_names_the_holder(box: Box
 
 @pytest.mark.req("MQ-4", "MQ-3")
 async def test_the_scope_of_the_replayed_event_decides(box: Box):
-    await bury(box, one("narrow", UNTOUCHED))
-    await bury(box, one("wide"))
+    await make_dead(box, one("narrow", UNTOUCHED))
+    await make_dead(box, one("wide"))
     await put_and_claim(box, one("flying"))
     report = await box.replay(["wide", "narrow"])
     assert (report.replayed, report.refused) == (1, [("wide", Outcome.CONFLICT, "flying")])
@@ -316,8 +316,8 @@ async def test_the_scope_of_the_replayed_event_decides(box: Box):
 @pytest.mark.req("MQ-4")
 @pytest.mark.parametrize("scope", [ALL_LIVE, UNTOUCHED])
 async def test_two_replays_of_one_key_in_one_call(box: Box, scope: str):
-    await bury(box, one("first", scope))
-    await bury(box, one("second", scope))
+    await make_dead(box, one("first", scope))
+    await make_dead(box, one("second", scope))
     report = await box.replay(["first", "second", "first"])
     assert (report.matched, report.replayed) == (3, 1)
     assert report.refused == [("second", Outcome.CONFLICT, "first"), ("first", Outcome.NOTTERMINAL, "PENDING")]
@@ -330,17 +330,17 @@ async def test_two_replays_of_one_key_in_one_call(box: Box, scope: str):
 @pytest.mark.parametrize(
     ("scope", "reset", "delay", "replayed"),
     [
-        (UNTOUCHED, False, 60, 2),  # each waits for its retry: out of scope
+        (UNTOUCHED, False, 60, 2),  # both wait for their retry: out of scope
         (UNTOUCHED, False, None, 1),  # due at once
-        (UNTOUCHED, True, 60, 1),  # scheduled anew
+        (UNTOUCHED, True, 60, 1),  # scheduled again
         (ALL_LIVE, False, 60, 1),
     ],
 )
 async def test_two_replays_of_one_key_that_keep_their_attempts(
     box: Box, scope: str, reset: bool, delay: float | None, replayed: int
 ):
-    await bury(box, one("first", scope))
-    await bury(box, one("second", scope))
+    await make_dead(box, one("first", scope))
+    await make_dead(box, one("second", scope))
     report = await box.replay(["first", "second"], reset=reset, delay=delay)
     assert report.replayed == replayed
     assert [refusal[:2] for refusal in report.refused] == [("second", Outcome.CONFLICT)][: 2 - replayed]
@@ -349,7 +349,7 @@ async def test_two_replays_of_one_key_that_keep_their_attempts(
 
 @pytest.mark.req("MQ-4", "MQ-3")
 async def test_a_replayed_event_that_was_never_attempted_is_scheduled(box: Box):
-    """Killed before its first attempt: also with its attempts kept it has none, and holds its key."""
+    """Killed before its first attempt: even with reset=False it has no attempts, and holds its key."""
     for event_id in ("first", "second"):
         await box.put(one(event_id, UNTOUCHED))
         await box.operate.kill([event_id], who="ada", why="x")

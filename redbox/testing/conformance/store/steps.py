@@ -10,7 +10,7 @@ async def totals_of(box: Box) -> dict[str, int]:
 
 
 async def claim_all(box: Box) -> list[Claim]:
-    """What is available, in as many claims as it takes."""
+    """Claims all available events, in as many calls as needed."""
     claims: list[Claim] = []
     while found := await box.claim("relay-1", limit=1000):
         claims += found

@@ -28,7 +28,7 @@ from redbox.testing.conformance.store.steps import claim_all
 
 
 @pytest.mark.req("SC-2")
-async def test_oldest_available_first_whatever_the_order_of_puts(box: Box):
+async def test_claims_return_the_oldest_available_events_first(box: Box):
     now = await store_time(box)
     hours = [5, 1, 4, 2, 3]
     for hour in hours:
@@ -46,8 +46,8 @@ async def sample(box: Box, limit: int) -> list[str]:
 
 
 @pytest.mark.req("SC-2", "RF-4")
-async def test_a_sample_is_spread_from_the_newest_to_the_oldest(box: Box):
-    """A relay that doubts its target must not see the oldest events only."""
+async def test_a_sample_is_spread_from_the_newest_to_the_oldest_event(box: Box):
+    """A relay that probes its target must not get only the oldest events."""
     for number in range(10):
         await box.put(Event("n", event_id=f"e{number}"))
         await advance(box, seconds=1)
@@ -61,7 +61,7 @@ async def test_a_sample_is_spread_from_the_newest_to_the_oldest(box: Box):
 
 
 @pytest.mark.req("SC-2")
-async def test_a_sample_takes_lost_ids_out_of_the_way(box: Box):
+async def test_a_sample_removes_lost_ids(box: Box):
     for number in range(3):
         await box.put(Event("n", event_id=f"e{number}"))
         await advance(box, seconds=1)
@@ -72,7 +72,7 @@ async def test_a_sample_takes_lost_ids_out_of_the_way(box: Box):
 
 
 @pytest.mark.req("SC-2")
-async def test_a_sample_holds_a_suspect_only_when_there_is_nothing_else(box: Box):
+async def test_a_sample_has_a_suspect_only_if_there_is_nothing_else(box: Box):
     await box.put(Event("n", event_id="suspect"))
     for _ in range(2):
         await claim_one(box)
@@ -84,7 +84,7 @@ async def test_a_sample_holds_a_suspect_only_when_there_is_nothing_else(box: Box
 
 
 @pytest.mark.req("SC-2")
-async def test_never_more_than_the_limit(box: Box):
+async def test_a_claim_never_returns_more_than_its_limit(box: Box):
     ids = [receipt.event_id for receipt in await box.put_many([Event("n") for _ in range(7)])]
     assert [claim.event_id for claim in await box.claim("relay-1", limit=1)] == ids[:1]
     assert [claim.event_id for claim in await box.claim("relay-1", limit=4)] == ids[1:5]
@@ -94,7 +94,7 @@ async def test_never_more_than_the_limit(box: Box):
 
 
 @pytest.mark.req("SC-2")
-async def test_limits_that_cannot_be_are_refused(box: Box):
+async def test_invalid_limits_are_refused(box: Box):
     await put_and_claim(box)
     before = await contents(box)
     for limit in (0, -1, 1001):
@@ -112,7 +112,7 @@ async def test_limits_that_cannot_be_are_refused(box: Box):
 
 
 @pytest.mark.req("SC-2")
-async def test_claims_are_bounded_in_bytes_too_but_give_at_least_one(box: Box):
+async def test_claims_are_bounded_in_bytes_but_return_at_least_one_event(box: Box):
     ids = [receipt.event_id for receipt in await box.put_many([Event("n", b"x" * 1000) for _ in range(7)])]
     size = len(await body_of(box, ids[0]))
     assert size > 1000
@@ -128,8 +128,8 @@ async def test_claims_are_bounded_in_bytes_too_but_give_at_least_one(box: Box):
 
 
 @pytest.mark.req("SC-2")
-async def test_a_claim_of_much_work_brings_fewer_and_says_that_there_are_more(box: Box):
-    """A script that ran for long would hold up everybody else."""
+async def test_an_expensive_claim_returns_fewer_events_and_says_that_there_are_more(box: Box):
+    """A script that runs for long would block all other clients."""
     ids = [receipt.event_id for receipt in await box.put_many([Event("n", unique_key=f"u{n}") for n in range(500)])]
     packed = await box.claim_packed("relay-1", limit=1000, lease=30.0, attempts=None, holding=0)
     assert 100 <= len(packed) < 500
@@ -142,7 +142,7 @@ async def test_a_claim_of_much_work_brings_fewer_and_says_that_there_are_more(bo
 
 
 @pytest.mark.req("SC-2")
-async def test_what_comes_back_is_sorted_by_its_new_time(box: Box):
+async def test_retried_events_are_sorted_by_their_new_time(box: Box):
     await box.put_many([Event("a"), Event("b"), Event("c")])
     first, second, third = await box.claim("relay-1")
     await box.retry([third, first, second], delay=[1, 3, 2])
@@ -164,7 +164,7 @@ async def test_a_released_event_keeps_its_place(box: Box):
 
 
 @pytest.mark.req("SC-2")
-async def test_released_with_a_delay(box: Box):
+async def test_a_release_with_a_delay(box: Box):
     claim = await put_and_claim(box)
     await box.release(claim, delay=60)
     record = await known(box, claim.event_id)
@@ -178,7 +178,7 @@ async def test_released_with_a_delay(box: Box):
 @pytest.mark.req("SC-2", "SC-4")
 @pytest.mark.needs("server")
 async def test_a_full_batch_through_every_script(box: Box):
-    """1,000 events with every kind of key: as much as one call may take."""
+    """1,000 events with every kind of key: the most that one call takes."""
     events = [Event("n", n, ordering_key=f"o{n}", unique_key=f"u{n}") for n in range(1000)]
     ids = [event.event_id for event in events]
     assert all(receipt.created for receipt in await box.put_many(events, on_conflict="all_or_nothing"))
@@ -198,7 +198,7 @@ async def test_a_full_batch_through_every_script(box: Box):
 
 
 @pytest.mark.req("SC-3")
-async def test_relays_that_claim_together_never_share_an_event(box: Box):
+async def test_concurrent_relays_never_share_an_event(box: Box):
     ids = {receipt.event_id for receipt in await box.put_many([Event("n") for _ in range(60)])}
     hands: dict[str, list[str]] = {f"relay-{n}": [] for n in range(8)}
 
@@ -218,7 +218,7 @@ async def test_relays_that_claim_together_never_share_an_event(box: Box):
 
 
 @pytest.mark.req("SC-3")
-async def test_a_living_lease_keeps_everyone_else_out(box: Box):
+async def test_an_event_is_not_claimed_again_during_its_lease(box: Box):
     claim = await put_and_claim(box, lease=30)
     for _ in range(2):
         await advance(box, seconds=25)
@@ -231,7 +231,7 @@ async def test_a_living_lease_keeps_everyone_else_out(box: Box):
 
 
 @pytest.mark.req("SC-3")
-async def test_the_lease_is_as_long_as_asked_for(box: Box):
+async def test_the_lease_has_the_requested_length(box: Box):
     claim = await put_and_claim(box, lease=timedelta(minutes=5))
     record = await known(box, claim.event_id)
     assert record.lease_until is not None
@@ -247,7 +247,7 @@ async def test_the_lease_is_as_long_as_asked_for(box: Box):
 
 
 @pytest.mark.req("SC-3")
-async def test_every_claim_has_a_number_of_its_own(box: Box):
+async def test_every_claim_has_its_own_number(box: Box):
     await box.put_many([Event("n") for _ in range(4)])
     claims = await box.claim("relay-1", limit=3)
     assert [claim.number for claim in claims] == [1, 2, 3]

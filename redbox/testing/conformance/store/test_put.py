@@ -26,7 +26,7 @@ from redbox.testing.conformance.store.steps import totals_of
 
 
 @pytest.mark.req("SC-1")
-async def test_what_put_has_told_is_there(box: Box):
+async def test_an_event_is_stored_when_put_returns(box: Box):
     assert not await box.exists()
     receipt = await box.put(Event("n", {"a": 1}, event_id="one"))
     assert (receipt.created, receipt.durability) == (True, "server")
@@ -38,7 +38,7 @@ async def test_what_put_has_told_is_there(box: Box):
 
 
 @pytest.mark.req("SC-1")
-async def test_concurrent_puts_each_get_their_own_answer(box: Box):
+async def test_concurrent_puts_each_get_their_own_receipt(box: Box):
     await box.put(Event("n", 1, event_id="taken"))
     answers = await asyncio.gather(
         box.put(Event("n", event_id="new")),
@@ -63,7 +63,7 @@ async def test_concurrent_puts_each_get_their_own_answer(box: Box):
 
 
 @pytest.mark.req("SC-1")
-async def test_nobody_sees_an_event_before_its_transaction_commits(box: Box):
+async def test_no_event_is_visible_before_its_transaction_commits(box: Box):
     async with box.transaction() as tx:
         event_id = tx.put(Event("n"))
         assert await box.get(event_id) is None
@@ -74,7 +74,7 @@ async def test_nobody_sees_an_event_before_its_transaction_commits(box: Box):
 
 
 @pytest.mark.req("SC-1")
-async def test_durabilities_that_cannot_be_are_refused(open_box: Callable[..., Box]):
+async def test_invalid_durabilities_are_refused(open_box: Callable[..., Box]):
     box = open_box()
     for name in ("replicas=0", "replicas=-1", "disk", "", "fsync "):
         with pytest.raises(InvalidSetting, match="durability"):
@@ -86,7 +86,7 @@ async def test_durabilities_that_cannot_be_are_refused(open_box: Callable[..., B
 
 @pytest.mark.req("SC-1")
 @pytest.mark.needs("server")
-async def test_fsync_is_given_or_refused_before_anything_is_written(box: Box):
+async def test_fsync_is_provided_or_refused_before_anything_is_written(box: Box):
     try:
         receipt = await box.put(Event("n", event_id="one"), durability="fsync")
     except DurabilityUnsupported:
@@ -97,7 +97,7 @@ async def test_fsync_is_given_or_refused_before_anything_is_written(box: Box):
 
 @pytest.mark.req("SC-1", "SC-4")
 @pytest.mark.needs("server")
-async def test_replicas_that_are_not_there_are_told_and_the_event_may_exist(
+async def test_missing_replicas_are_reported_and_the_event_may_exist(
     open_box: Callable[..., Box], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(levels, "TIMEOUT", 0.02)
@@ -128,10 +128,10 @@ async def test_replicas_that_are_not_there_are_told_and_the_event_may_exist(
 
 @pytest.mark.req("SC-1")
 @pytest.mark.needs("server")
-async def test_a_relay_may_publish_an_event_before_its_durability_is_confirmed(
+async def test_a_relay_can_publish_an_event_before_its_durability_is_confirmed(
     open_box: Callable[..., Box], monkeypatch: pytest.MonkeyPatch
 ):
-    """Only the return of put waits."""
+    """Only the return of put waits for the durability."""
     monkeypatch.setattr(levels, "TIMEOUT", 1.0)
     box = open_box()
     putting = asyncio.create_task(box.put(Event("n", event_id="one"), durability="replicas=99"))
@@ -145,5 +145,5 @@ async def test_a_relay_may_publish_an_event_before_its_durability_is_confirmed(
     with pytest.raises(DurabilityNotReached):
         await putting
     assert (await known(box, "one")).state is State.PUBLISHED
-    receipt = await box.put(Event("n", event_id="one"))  # what the error advises: the id is known
+    receipt = await box.put(Event("n", event_id="one"))  # the error says to repeat it under the same id
     assert not receipt.created

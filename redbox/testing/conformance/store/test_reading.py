@@ -10,10 +10,10 @@ import pytest
 from redbox import Box, Event, Outcome, State, keys
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import (
-    bury,
     claim_one,
     contents,
     known,
+    make_dead,
     publish,
     put_and_claim,
 )
@@ -22,9 +22,9 @@ from redbox.testing.conformance.steps import (
 
 
 async def scene(box: Box) -> dict[str, Any]:
-    """One event in each state, each by its name, and the living claims."""
+    """One event in each state, each named after it; returns the claims."""
     await publish(box, Event("n", event_id="published"))
-    await bury(box, Event("n", event_id="dead", ordering_key="o", unique_key="d"))
+    await make_dead(box, Event("n", event_id="dead", ordering_key="o", unique_key="d"))
     claims = [
         await put_and_claim(box, Event("n", event_id="claimed", ordering_key="o", unique_key="c")),
         await put_and_claim(box, Event("n", event_id="expired"), lease=0.001),
@@ -47,9 +47,9 @@ async def scene(box: Box) -> dict[str, Any]:
 @pytest.mark.req("SC-6", "PL-9")
 async def test_terminal_events_stay_readable_and_are_never_eligible(box: Box):
     await publish(box, Event("user.created", {"id": 1}, event_id="published", ordering_key="o", unique_key="u"))
-    await bury(box, Event("user.deleted", {"id": 2}, event_id="dead", ordering_key="o", unique_key="u"))
+    await make_dead(box, Event("user.deleted", {"id": 2}, event_id="dead", ordering_key="o", unique_key="u"))
     await advance(box, hours=20)
-    assert await box.reap() == []  # with nothing in flight, it forgets the longest lease
+    assert await box.reap() == []  # without claims it resets the longest lease
     before = await contents(box)
     assert await box.claim("relay-1") == []
     assert await box.reap() == []
@@ -114,8 +114,9 @@ async def test_reading_never_creates_a_box(box: Box):
 
 
 @pytest.mark.req("DC-3")
-async def test_an_event_is_a_hash_whose_place_is_a_score(box: Box):
-    """PENDING is scored by available_at, CLAIMED by the end of the lease; another relay cannot settle the claim."""
+async def test_an_event_is_a_hash_in_a_sorted_set(box: Box):
+    """The score of PENDING is available_at, that of CLAIMED the end of the lease; another relay cannot settle the
+    claim."""
     await box.put(Event("user.created", event_id="one", delay=60))
     store, name = box._store, box.name
     event, pending, claimed = keys.event(name, "one"), keys.pending(name), keys.claimed(name)

@@ -21,7 +21,7 @@ from redbox.testing.conformance.store.steps import totals_of
 
 
 @pytest.mark.req("SC-7")
-async def test_reaping_is_bounded_and_takes_the_longest_expired_first(box: Box):
+async def test_reaping_is_bounded_and_starts_with_the_longest_expired(box: Box):
     ids = [(await box.put(Event("n"))).event_id for _ in range(5)]
     claims = await box.claim("relay-1")
     for claim, lease in zip(claims, (5, 1, 4, 2, 3), strict=True):
@@ -36,12 +36,12 @@ async def test_reaping_is_bounded_and_takes_the_longest_expired_first(box: Box):
     assert await check_invariants(box) == []
 
 
-# The store's clock is set back: every stored moment is then further ahead than before.
+# The store's clock is set back: every stored time is then further in the future.
 @pytest.mark.req("SC-7", "PL-8")
-async def test_a_dead_relays_claims_come_back_although_the_clock_was_set_back(box: Box):
+async def test_claims_of_a_crashed_relay_expire_although_the_clock_was_set_back(box: Box):
     claim = await put_and_claim(box, lease=30)
     await advance(box, hours=-3)
-    assert await box.reap() == []  # its relay may be alive, and gets as long as any lease to say so
+    assert await box.reap() == []  # its relay may be running, and gets the longest lease to renew
     lease_until = (await known(box, claim.event_id)).lease_until
     assert lease_until is not None
     assert lease_until <= await store_time(box) + timedelta(seconds=30)
@@ -52,7 +52,7 @@ async def test_a_dead_relays_claims_come_back_although_the_clock_was_set_back(bo
 
 
 @pytest.mark.req("SC-7", "PL-6")
-async def test_a_living_relay_keeps_its_claims_although_the_clock_was_set_back(box: Box):
+async def test_a_running_relay_keeps_its_claims_although_the_clock_was_set_back(box: Box):
     claim = await put_and_claim(box, lease=30)
     await advance(box, hours=-3)
     await box.reap()
@@ -75,7 +75,7 @@ async def test_a_claim_whose_lease_was_shortened_still_settles_until_it_is_reape
 
 @pytest.mark.req("SC-7")
 @pytest.mark.parametrize("how", ["claim", "renew"])
-async def test_the_longest_lease_that_was_given_is_never_shortened(box: Box, how: str):
+async def test_the_longest_lease_is_never_shortened(box: Box, how: str):
     await box.put_many([Event("n"), Event("n")])
     long = await claim_one(box, limit=1, lease=3600 if how == "claim" else 30)
     await claim_one(box, limit=1, lease=10)
@@ -87,7 +87,7 @@ async def test_the_longest_lease_that_was_given_is_never_shortened(box: Box, how
 
 
 @pytest.mark.req("SC-7")
-async def test_a_long_lease_of_the_past_does_not_count_for_ever(box: Box):
+async def test_a_long_lease_in_the_past_does_not_count_for_ever(box: Box):
     await box.ack(await put_and_claim(box, lease=100_000))
     assert await box.reap() == []  # nothing is claimed any more
     claim = await put_and_claim(box, lease=30)
@@ -98,11 +98,11 @@ async def test_a_long_lease_of_the_past_does_not_count_for_ever(box: Box):
 
 
 @pytest.mark.req("SC-7")
-async def test_a_long_lease_of_the_past_does_not_count_on_a_box_that_is_never_idle(box: Box):
+async def test_a_long_lease_in_the_past_does_not_count_for_ever_in_a_busy_box(box: Box):
     long = await put_and_claim(box, lease=100_000)
     claim = await put_and_claim(box, lease=30)
     assert await box.ack(long) == [True]
-    assert await box.reap() == []  # the other one is still claimed
+    assert await box.reap() == []  # the other event is still claimed
     await advance(box, hours=-3)
     await box.reap()
     await advance(box, seconds=31)
@@ -110,8 +110,8 @@ async def test_a_long_lease_of_the_past_does_not_count_on_a_box_that_is_never_id
 
 
 @pytest.mark.req("SC-7", "PL-6")
-async def test_no_lease_is_shortened_while_the_clock_runs_on(box: Box):
-    """However late in a lease a reap looks at it, and whichever lease comes next."""
+async def test_no_lease_is_shortened_while_the_clock_is_right(box: Box):
+    """However late in a lease a reap runs, and whatever lease comes next."""
     claim = await put_and_claim(box, lease=600)
     for passed, lease in ((590, 600), (599, 30), (29, 3600), (3500, 5), (1, 600)):
         await advance(box, seconds=passed)
@@ -123,8 +123,8 @@ async def test_no_lease_is_shortened_while_the_clock_runs_on(box: Box):
 
 
 @pytest.mark.req("SC-7", "PL-6")
-async def test_a_lease_keeps_what_is_left_of_it_when_the_clock_is_set_back_late(box: Box):
-    """A reap shortly before the end of a lease lowers the longest lease; no relay loses time by that."""
+async def test_a_lease_keeps_its_remaining_time_when_the_clock_is_set_back_late(box: Box):
+    """A reap shortly before the end of a lease lowers the longest lease; no relay loses time."""
     claim = await put_and_claim(box, lease=600)
     await advance(box, seconds=595)
     assert await box.reap() == []
@@ -138,7 +138,7 @@ async def test_a_lease_keeps_what_is_left_of_it_when_the_clock_is_set_back_late(
 
 @pytest.mark.req("SC-7")
 async def test_the_longest_lease_rarely_changes(box: Box):
-    """Transactions watch the hash that holds it."""
+    """Transactions watch the hash in which it is stored."""
     claim = await put_and_claim(box, lease=30)
     await box.reap()
     meta = await box._store.meta()
@@ -151,7 +151,7 @@ async def test_the_longest_lease_rarely_changes(box: Box):
 
 @pytest.mark.req("SC-7")
 @pytest.mark.parametrize("value", ["many", "nan", "inf", "-1", "1e300"])
-async def test_a_longest_lease_that_cannot_be_read_ends_no_lease(box: Box, value: str):
+async def test_an_unreadable_longest_lease_ends_no_lease(box: Box, value: str):
     claim = await put_and_claim(box, lease=30)
     await box._store.exchange([("HSET", keys.meta(box.name), "longest_lease", value)])
     lease_until = (await known(box, claim.event_id)).lease_until
@@ -173,7 +173,7 @@ async def test_many_leases_are_shortened_in_bounded_steps(box: Box):
 
 
 @pytest.mark.req("SC-7")
-async def test_many_are_reaped_in_one_call_of_several_steps(box: Box):
+async def test_one_call_reaps_many_claims_in_several_steps(box: Box):
     await box.put_many([Event("n") for _ in range(250)])
     await box.claim("relay-1", limit=250)
     await advance(box, minutes=1)
@@ -213,7 +213,7 @@ async def test_any_number_of_reapers_reap_each_claim_once(box: Box):
 
 
 @pytest.mark.req("SC-7", "PL-4")
-async def test_the_reaped_are_eligible_at_once_or_after_the_delay(box: Box):
+async def test_reaped_events_are_eligible_at_once_or_after_the_delay(box: Box):
     claim = await put_and_claim(box)
     await expire(box)
     record = await known(box, claim.event_id)

@@ -57,8 +57,8 @@ async def test_one_claim_twice_in_one_call_is_settled_once(box: Box, move: str):
 
 
 @pytest.mark.req("SC-4")
-async def test_each_claim_of_a_mixed_batch_gets_its_own_answer(box: Box):
-    """Living and gone claims, of two relays, in one call: answers in the order of the claims."""
+async def test_each_claim_of_a_mixed_batch_has_its_own_outcome(box: Box):
+    """Held and lost claims of two relays in one call: outcomes in the order of the claims."""
     await box.put_many([Event("n") for _ in range(6)])
     ones, twos = await box.claim("one", limit=3), await box.claim("two", limit=3)
     await box.ack([ones[1], twos[0]])
@@ -76,7 +76,7 @@ async def test_each_claim_of_a_mixed_batch_gets_its_own_answer(box: Box):
 
 
 @pytest.mark.req("SC-4")
-async def test_one_value_for_all_or_one_for_each(box: Box):
+async def test_options_are_given_for_all_claims_or_for_each(box: Box):
     await box.put_many([Event("n"), Event("n")])
     claims = await box.claim("relay-1")
     with pytest.raises(UsageError, match="error"):
@@ -89,7 +89,7 @@ async def test_one_value_for_all_or_one_for_each(box: Box):
 
 
 @pytest.mark.req("SC-4", "PL-7")
-async def test_ids_without_an_event_are_set_aside_and_the_rest_goes_on(box: Box):
+async def test_ids_without_an_event_are_set_aside_and_the_others_are_processed(box: Box):
     store, name = box._store, box.name
     ids = [(await box.put(Event("n", n))).event_id for n in range(4)]
     await store.exchange([
@@ -114,7 +114,7 @@ async def test_ids_without_an_event_are_set_aside_and_the_rest_goes_on(box: Box)
 
 
 @pytest.mark.req("SC-4", "PL-7")
-async def test_a_claim_that_finds_only_lost_ids_takes_them_out_of_the_way(box: Box):
+async def test_a_claim_that_finds_only_lost_ids_removes_them(box: Box):
     store, name = box._store, box.name
     await store.exchange([("ZADD", keys.pending(name), 1, "ghost"), ("ZADD", keys.suspect(name), 0, "phantom")])
     assert await box.claim("relay-1") == []
@@ -125,7 +125,7 @@ async def test_a_claim_that_finds_only_lost_ids_takes_them_out_of_the_way(box: B
 
 
 @pytest.mark.req("SC-4", "PL-7", "SC-7")
-async def test_reaping_sets_lost_ids_aside_and_goes_on(box: Box):
+async def test_reaping_sets_lost_ids_aside_and_continues(box: Box):
     store, name = box._store, box.name
     claim = await put_and_claim(box)
     await store.exchange([("ZADD", keys.claimed(name), 1, "ghost")])
@@ -136,7 +136,7 @@ async def test_reaping_sets_lost_ids_aside_and_goes_on(box: Box):
 
 
 @pytest.mark.req("SC-4", "OP-1")
-async def test_a_line_goes_on_past_a_lost_id(box: Box):
+async def test_a_line_continues_past_a_lost_id(box: Box):
     store, name = box._store, box.name
     ids = [(await box.put(Event("n", ordering_key="o"))).event_id for _ in range(4)]
     await store.exchange([("DEL", keys.event(name, ids[1]), keys.body(name, ids[1]))])
@@ -151,7 +151,7 @@ async def test_a_line_goes_on_past_a_lost_id(box: Box):
 
 
 @pytest.mark.req("SC-5")
-async def test_without_a_limit_attempts_never_end(box: Box):
+async def test_without_a_limit_attempts_are_never_exhausted(box: Box):
     await box.put(Event("n"))
     for attempt in range(1, 26):
         claim = await claim_one(box)
@@ -161,7 +161,7 @@ async def test_without_a_limit_attempts_never_end(box: Box):
 
 
 @pytest.mark.req("SC-5")
-async def test_each_claimer_brings_its_own_limit(box: Box):
+async def test_the_limit_of_attempts_is_an_argument_of_the_claim(box: Box):
     claim = await put_and_claim(box)
     for _ in range(2):
         await fail(box, claim, error="503")
@@ -177,7 +177,7 @@ async def test_each_claimer_brings_its_own_limit(box: Box):
 
 @pytest.mark.req("SC-5")
 @pytest.mark.parametrize("delay", [0.001, 10, timedelta(days=30)])
-async def test_the_delay_is_the_callers_to_the_millisecond(box: Box, delay: Any):
+async def test_the_delay_of_a_retry_is_exact_to_the_millisecond(box: Box, delay: Any):
     claim = await put_and_claim(box)
     await box.retry(claim, error="503", delay=delay)
     record = await known(box, claim.event_id)
@@ -191,7 +191,7 @@ async def test_the_delay_is_the_callers_to_the_millisecond(box: Box, delay: Any)
 
 @pytest.mark.req("SC-2", "PL-6")
 @pytest.mark.parametrize("move", ["ack", "retry", "kill", "release", "renew"])
-async def test_many_claims_are_settled_in_several_steps_and_answered_in_order(box: Box, move: str):
+async def test_many_claims_are_settled_in_several_steps_with_outcomes_in_order(box: Box, move: str):
     events = [Event("n", ordering_key=f"{n:0255}", unique_key=f"{n:0255}") for n in range(250)]
     await box.put_many(events)
     claims = await claim_all(box)

@@ -41,7 +41,7 @@ async def test_a_transaction_commits_events_and_the_callers_writes_together(box:
 
 
 async def set_and_put(box: Box, *events: Event, then: Exception | None = None) -> None:
-    """One transaction that writes a key of the caller's own and puts events."""
+    """Runs a transaction that writes a key of the caller and puts events."""
     async with box.transaction() as tx:
         tx.redis.set(f"{keys.prefix(box.name)}:own", "1")
         for event in events:
@@ -75,7 +75,7 @@ async def test_a_transaction_that_is_refused_writes_nothing(box: Box, refusal: t
 
 
 @pytest.mark.req("SC-4", "EM-1")
-async def test_a_transaction_may_be_repeated(box: Box):
+async def test_a_transaction_can_be_repeated(box: Box):
     for created in (True, False):
         async with box.transaction() as tx:
             tx.put(Event("n", 1, event_id="one", unique_key="k"))
@@ -85,7 +85,7 @@ async def test_a_transaction_may_be_repeated(box: Box):
 
 
 @pytest.mark.req("SC-4", "SC-9")
-async def test_a_failing_command_of_the_callers_own_is_told(box: Box):
+async def test_a_failing_command_of_the_caller_is_reported(box: Box):
     await box._store.exchange([("HSET", f"{keys.prefix(box.name)}:own", "a", "1")])
     event = Event("n")
 
