@@ -32,22 +32,25 @@ def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
     if not patterns:
         return str
     pattern = re.compile("|".join(patterns))
-    starts = {form[:length] for secret in known for form in _forms(secret) for length in _cuts(form)}
-    longest = max(map(len, starts), default=0)
+    forms = {form for secret in known for form in _forms(secret)}
 
     def redact(text: str) -> str:
         hidden = pattern.sub(HIDDEN, text)
-        for length in range(min(longest, len(hidden)), SHORTEST_SECRET - 1, -1):
-            if hidden[-length:] in starts:
-                return hidden[:-length] + HIDDEN
-        return hidden
+        cut = min(_start_at_end(hidden, form) for form in forms)
+        return hidden if cut == len(hidden) else hidden[:cut] + HIDDEN
 
     return redact
 
 
-def _cuts(form: str) -> range:
-    """The lengths of the starts of a secret that are worth hiding."""
-    return range(SHORTEST_SECRET, len(form))
+def _start_at_end(text: str, form: str) -> int:
+    """Where the start of a secret begins at the end of a text; the length of the text if there is none."""
+    head = form[:SHORTEST_SECRET]
+    at = text.find(head, max(0, len(text) - len(form) + 1))
+    while at >= 0:
+        if form.startswith(text[at:]):
+            return at
+        at = text.find(head, at + 1)
+    return len(text)
 
 
 def _patterns(secret: str) -> list[str]:

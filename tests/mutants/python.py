@@ -315,7 +315,7 @@ PYTHON_MUTANTS = [
     Mutant("a long head is not HTTP", "redbox/publishers/connections.py", "                max_headers=HEAD_LINES,\n", "", (RESOURCES,)),
     Mutant("a name that cannot be resolved kills the event", "redbox/publishers/connections.py", "        except ValueError as error:  # of the codec", "        except ZeroDivisionError as error:  # of the codec", (RESOURCES,)),
     Mutant("the proxy's login is repeated", "redbox/publishers/http.py", '[*self._secret_values, login, proxy.password or "", encoded]', "self._secret_values", (RESOURCES,)),
-    Mutant("the beginning of a secret is repeated", "redbox/publishers/redaction.py", "if hidden[-length:] in starts:", "if False:", (RESOURCES,)),
+    Mutant("the beginning of a secret is repeated", "redbox/publishers/redaction.py", "if form.startswith(text[at:]):", "if False:", (RESOURCES,)),
     Mutant("the time to connect has no limit", "redbox/publishers/connections.py", "connect(request, [], _TIMEOUT)", "connect(request, [], aiohttp.ClientTimeout(total=None))", (HTTP, "-k", "accepts_no_connection")),
     Mutant("a body that should not be there hides the status", "redbox/publishers/connections.py", "end = _end_of_head(seen) if self._body is None else None", "end = None", (HTTP, "-k", "hide_the_status")),
     Mutant("a head that ends in two packets is not seen", "redbox/publishers/connections.py", "self._head_end = seen[-2:]", "pass", (CONNECTIONS, "-k", "packets_end")),
