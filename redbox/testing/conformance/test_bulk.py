@@ -75,7 +75,7 @@ async def test_a_stream_cannot_have_the_name_of_a_batch(box: Box, name: str):
     with pytest.raises(InvalidSetting, match="stream name"):
         await box._store.member_count(name, 1)
     await own(box)
-    assert await cut(box, 1) == 5  # nothing is in the place of its key
+    assert await cut(box, 1) == 5  # no stream has taken its key
     assert await box._store.track_stream("cut", "lake", "me", 1) == (1, 0)
 
 
