@@ -115,8 +115,8 @@ __all__ = [
     "open_publisher",
 ]
 
-# Imported together when the first of them is used: redis-py and msgspec take a third of a second, and `redbox --help`
-# needs neither.
+# Imported together when the first of them is used: importing redis-py and msgspec takes a third of a second, and
+# `redbox --help` needs neither.
 _HOMES = {
     "redbox.backoff": ("Backoff",),
     "redbox.box": ("Box",),

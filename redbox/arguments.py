@@ -1,4 +1,4 @@
-"""Checks of arguments: a wrong one raises UsageError with a sentence that names it."""
+"""Checks of arguments: an invalid one raises UsageError with a message that names it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Final
 from redbox.errors import UsageError
 
 SHOWN: Final = 100
-LONGEST_ID: Final = 1000  # more than any event has: a name that long only costs time
+LONGEST_ID: Final = 1000  # longer than any event id: a longer one is refused before it is sent
 _ARGUMENTS: Final = ", with args beginning with:"
 
 
 def shown(value: Any) -> str:
-    """A value for an error message: bounded, and printable whatever it holds."""
+    """Formats a value for an error message: bounded and printable."""
     try:
         text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
-    except Exception:  # such as an integer of too many digits
+    except Exception:  # such as an integer with too many digits
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """A whole number between the two bounds."""
+    """Checks for a whole number between two bounds; `most=None` for no upper bound."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value and (most is None or value <= most):
         return value
     bounds = f"of at least {least}" if most is None else f"between {least} and {most:,}"
@@ -31,7 +31,7 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
 
 
 def number(name: str, value: Any) -> float:
-    """A finite number; not a bool, and not text."""
+    """Checks for a finite number; a bool or text is refused."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             found = float(value)
@@ -43,7 +43,8 @@ def number(name: str, value: Any) -> float:
 
 
 def text(name: str, value: Any) -> str:
-    """A string that can be sent: UTF-8 has no lone surrogates, which a shell makes of bytes that are not UTF-8."""
+    """Checks for a string that can be encoded as UTF-8. Python decodes invalid bytes of a command line to lone
+    surrogates, which cannot."""
     if not isinstance(value, str):
         raise UsageError(f"{name} must be a string, not {shown(value)}")
     try:
@@ -54,14 +55,14 @@ def text(name: str, value: Any) -> str:
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False, and nothing that is only taken for one of them, such as "no"."""
+    """Checks for True or False; a truthy value such as "no" is refused."""
     if not isinstance(value, bool):
         raise UsageError(f"{name} must be True or False, not {shown(value)}")
     return value
 
 
 def event_ids(ids: Any) -> list[str]:
-    """Several ids."""
+    """Checks for a list of event ids."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise UsageError(f"ids must be a list of event ids, not {shown(ids)}")
     return [_event_id(each) for each in ids]
@@ -75,22 +76,23 @@ def _event_id(value: Any) -> str:
 
 
 def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
-    """One of a few words."""
+    """Checks that a value is one of the choices."""
     known = tuple(choices)
     if not isinstance(value, str) or value not in known:
         *others, last = (repr(str(choice)) for choice in known)
         raise UsageError(f"{name} {shown(value)}: use {', '.join(others)} or {last}")
 
 
-def said(error: Exception) -> str:
-    """What a server or a library says, without the arguments of a command: of one that it does not know, such as a
-    login, a server repeats them. The error and its causes forget them too, since a traceback prints them."""
+def safe_message(error: Exception) -> str:
+    """Returns the message of a server's error without the arguments of the command. A server repeats those of an
+    unknown command, and a login's are secret. They are also removed from the error and its causes, since a traceback
+    prints them."""
     seen: set[int] = set()
     each: BaseException | None = error
     while each is not None and id(each) not in seen:
         seen.add(id(each))
-        told, found, _ = str(each).partition(_ARGUMENTS)
+        message, found, _ = str(each).partition(_ARGUMENTS)
         if found:
-            each.args = (told,)
+            each.args = (message,)
         each = each.__cause__ or each.__context__
     return str(error)

@@ -1,41 +1,42 @@
-"""Everything redbox raises, in one tree::
+"""All exceptions of redbox, in one tree::
 
     RedboxError
-    ├── UsageError                  the call itself is wrong; nothing was sent
-    │   ├── InvalidEvent            a field of an event; names the field
+    ├── UsageError                  the call is invalid; nothing was sent
+    │   ├── InvalidEvent            a field of an event is invalid; names the field
     │   │   └── PayloadTooLarge
     │   ├── InvalidSetting
     │   ├── InvalidURL
-    │   └── MissingExtra            an optional dependency; prints the pip command
-    ├── Refused                     the box said no; nothing was changed
+    │   └── MissingExtra            an optional dependency is missing; prints the pip command
+    ├── Refused                     the box refused the call; nothing was changed
     │   ├── Conflict                unique_key is held by another event
-    │   ├── IdReused                this event_id exists with different content
-    │   ├── BatchRefused            put_many stopped or was refused as a whole
+    │   ├── IdReused                the event_id exists with different content
+    │   ├── BatchRefused            put_many stopped early, or was refused as a whole
     │   ├── BoxFull
     │   ├── BoxPaused
     │   ├── UnknownBox
-    │   ├── StreamTaken             another process drains the box under this stream's name
-    │   ├── StreamLost              events of a stream's batch were taken by others
+    │   ├── StreamTaken             another process drains the box under the same stream name
+    │   ├── StreamLost              events of the stream's batch were claimed by others
     │   └── TransactionFailed
-    ├── NotPublished                what a publisher raises to choose what becomes of its event
-    │   ├── Reject                  never: dead at once
-    │   ├── RetryLater              again, but not before
-    │   └── Unavailable             the target is down, which says nothing of the event
-    └── StoreError                  the server, or what is between us and it
-        ├── StoreUnavailable        not reachable, loading, read-only replica, not logged in
+    ├── NotPublished                raised by a publisher to choose the next state of its event
+    │   ├── Reject                  the target will never accept the event: DEAD at once
+    │   ├── RetryLater              retry, but not before a delay
+    │   └── Unavailable             the target is down; the event is not at fault
+    └── StoreError                  the server, or the connection to it, failed
+        ├── StoreUnavailable        not reachable, loading, a read-only replica, not logged in
         │   └── NotPermitted        the user of the connection lacks a permission; names it
         ├── StoreFull               out of memory or disk
-        ├── ForeignKey              something else uses one of our key names
+        ├── ForeignKey              another program uses one of redbox's key names
         ├── NewerLayout             the box was written by a newer redbox
         ├── NewerEvent              one event was written by a newer redbox
         ├── UnexpectedReply         an error reply that redbox does not know
-        ├── DurabilityNotReached    it may be there, but not as safely as asked for
-        ├── PartlyCommitted         a transaction of which some is committed and some is not
-        ├── DurabilityUnsupported   this server cannot give the asked-for durability
+        ├── DurabilityNotReached    the write may be stored, but less durably than requested
+        ├── PartlyCommitted         a transaction was committed only in part
+        ├── DurabilityUnsupported   this server cannot provide the requested durability
         ├── EmbeddedServerFailed    the embedded server did not start
-        └── UntrustedStore          another user can write to the embedded server's directory, or runs a server there
+        └── UntrustedStore          another user can write to the embedded server's directory, or runs a server in it
 
-Each class's docstring is its default message. A script's error begins with a word; `WORDS` maps it to its class.
+The first line of a class's docstring is its default message. The first word of a script's error is its code;
+`CODES` maps it to a class.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class RedboxError(Exception):
         super().__init__(message or (type(self).__doc__ or "").split("\n")[0], *args)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Subclasses build their message from other arguments; copies and other processes get the finished one.
+        # Subclasses build their message from other arguments, so a copy must not call the constructor again.
         return _rebuild, (type(self), self.args, self.__dict__)
 
     @property
@@ -73,11 +74,11 @@ def _rebuild(kind: type[RedboxError], args: tuple[Any, ...], attributes: dict[st
     return error
 
 
-# --- the call is wrong -----------------------------------------------------------------------------------------
+# --- the call is invalid ---------------------------------------------------------------------------------------
 
 
 class UsageError(RedboxError, ValueError):
-    """This call cannot be right."""
+    """The call is invalid."""
 
 
 class InvalidEvent(UsageError):
@@ -90,7 +91,7 @@ class InvalidEvent(UsageError):
 
 
 class PayloadTooLarge(InvalidEvent):
-    """The payload is larger than the box takes."""
+    """The payload is larger than the limit of the box."""
 
 
 class InvalidSetting(UsageError):
@@ -98,7 +99,7 @@ class InvalidSetting(UsageError):
 
 
 class InvalidURL(UsageError):
-    """This is not a URL that redbox can open."""
+    """redbox cannot open this URL."""
 
 
 class MissingExtra(UsageError, ImportError):
@@ -109,11 +110,11 @@ class MissingExtra(UsageError, ImportError):
         self.extra = extra
 
 
-# --- the box said no -------------------------------------------------------------------------------------------
+# --- the box refused -------------------------------------------------------------------------------------------
 
 
 class Refused(RedboxError):
-    """The box refused this; nothing was changed."""
+    """The box refused the call; nothing was changed."""
 
 
 class Conflict(Refused):
@@ -139,7 +140,10 @@ class IdReused(Refused):
 
 
 class BatchRefused(Refused):
-    """The batch was not put as a whole; `receipts` tells what was."""
+    """Not all events of the batch were put; `receipts` says which were.
+
+    `index` is the position of the first event that was refused.
+    """
 
     def __init__(self, message: str, receipts: list[Receipt], index: int) -> None:
         super().__init__(message)
@@ -160,11 +164,11 @@ class UnknownBox(Refused):
 
 
 class StreamTaken(Refused):
-    """Another process has taken over this stream."""
+    """Another process took over this stream."""
 
 
 class StreamLost(Refused):
-    """Events of this stream's batch were taken by others."""
+    """Events of this stream's batch were claimed by others."""
 
 
 class TransactionFailed(Refused):
@@ -179,11 +183,11 @@ class NotPublished(RedboxError):
 
 
 class Reject(NotPublished):
-    """The target will never take this event.
+    """The target will never accept this event.
 
-    `kind`: what makes two rejections the same, such as "HTTP 401". `blames_target`: the rejection may have nothing to
-    do with the event, as with a wrong token or path. It is then retried like a failure, and the attempt counts only if
-    the target accepts other events.
+    `kind` groups rejections with one cause, such as "HTTP 401"; by default the reason. `blames_target` marks a
+    rejection that may be the target's fault, such as a wrong token or path. The event is then retried as after a
+    failure, and the attempt counts only if the target accepts other events.
     """
 
     def __init__(self, reason: str | None = None, *, kind: str | None = None, blames_target: bool = False) -> None:
@@ -193,7 +197,10 @@ class Reject(NotPublished):
 
 
 class RetryLater(NotPublished):
-    """The target asked to wait before this event is tried again."""
+    """The target asked for a delay before the next attempt.
+
+    `delay` is in seconds, or a timedelta.
+    """
 
     def __init__(self, delay: float | timedelta, reason: str | None = None) -> None:
         super().__init__(reason)
@@ -201,7 +208,7 @@ class RetryLater(NotPublished):
 
 
 def _delay(delay: Any) -> float:
-    """Seconds; a relay takes a negative delay as 0, and bounds a long one."""
+    """The delay in seconds. A relay treats a negative delay as 0 and limits a long one."""
     try:
         return delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
     except (TypeError, ValueError, OverflowError):
@@ -209,7 +216,10 @@ def _delay(delay: Any) -> float:
 
 
 class Unavailable(NotPublished):
-    """The target cannot be reached, or takes nothing at the moment."""
+    """The target cannot be reached, or accepts no events at the moment.
+
+    `delay` is the shortest time until the next attempt, in seconds or a timedelta.
+    """
 
     def __init__(self, reason: str | None = None, *, delay: float | timedelta = 0.0) -> None:
         super().__init__(reason)
@@ -220,24 +230,24 @@ class Unavailable(NotPublished):
 
 
 class StoreError(RedboxError):
-    """The store answered with an error."""
+    """The store replied with an error."""
 
-    #: The event that a put was about: put it again with this id.
+    #: After a failed put: the id of the event. Put it again under this id.
     event_id: str | None = None
-    #: How many events of a call with many were carried out before the error, counted from the first; that stays so.
+    #: How many events of the call were processed before the error, counted from the first. They are not rolled back.
     carried_out: int = 0
-    #: Of `put_many`: the receipts of those events.
+    #: After a failed `put_many`: the receipts of those events.
     receipts: Sequence[Receipt] = ()
 
     def after(self, count: int, receipts: Sequence[Receipt] = ()) -> None:
-        """Notes that the first `count` events of the call were carried out before this error."""
+        """Records that the first `count` events of the call were processed before this error."""
         if not count:
             return
         message = self.message
         for claim in ("nothing was changed", "nothing was written"):
-            message = message.replace(claim, f"of the others {claim}")
+            message = message.replace(claim, claim.replace("nothing", "nothing else"))
         were = "event of this call was" if count == 1 else f"{count:,} events of this call were"
-        self.args = (f"{message}; the first {were} carried out before", *self.args[1:])
+        self.args = (f"{message}; the first {were} processed before the error", *self.args[1:])
         self.carried_out, self.receipts = count, receipts
 
 
@@ -246,11 +256,11 @@ class StoreUnavailable(StoreError):
 
 
 class NotPermitted(StoreUnavailable):
-    """The user of this connection may not do what redbox needs."""
+    """The user of this connection lacks a permission that redbox needs."""
 
     def __init__(self, message: str | None = None, missing: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.missing = missing  # what to grant, as ACL SETUSER takes it: "+zadd", "~{redbox:orders:0}:*"
+        self.missing = missing  # the ACL SETUSER rules to grant: "+zadd", "~{redbox:orders:0}:*"
 
 
 class StoreFull(StoreError):
@@ -258,7 +268,7 @@ class StoreFull(StoreError):
 
 
 class ForeignKey(StoreError):
-    """Something else uses one of this box's key names with another type; choose another box name."""
+    """Another program uses one of this box's key names with another type; choose another box name."""
 
 
 class NewerLayout(StoreError):
@@ -270,15 +280,15 @@ class NewerEvent(StoreError):
 
 
 class UnexpectedReply(StoreError):
-    """The server answered with an error that redbox does not know."""
+    """The server replied with an error that redbox does not know."""
 
 
 class DurabilityNotReached(StoreError):
-    """The write was made, but was not confirmed as safely as asked for; repeating it with the same id is safe."""
+    """The write was made, but the requested durability was not confirmed; repeating it with the same id is safe."""
 
     def __init__(self, message: str | None = None, replies: Any = ()) -> None:
         super().__init__(message)
-        self.replies = replies  # what the server answered, event by event
+        self.replies = replies  # the replies of the server, one per event
 
 
 class PartlyCommitted(StoreError):
@@ -286,7 +296,7 @@ class PartlyCommitted(StoreError):
 
 
 class DurabilityUnsupported(StoreError):
-    """This server cannot give the durability that was asked for."""
+    """This server cannot provide the requested durability."""
 
 
 class EmbeddedServerFailed(StoreError):
@@ -294,15 +304,15 @@ class EmbeddedServerFailed(StoreError):
 
 
 class UntrustedStore(StoreError):
-    """Another user could read or change what is stored there; nothing was sent."""
+    """Another user could read or change the stored data; nothing was sent."""
 
 
-#: First word of a script's error → the exception it becomes.
-WORDS: dict[str, type[RedboxError]] = {
+#: The code of a script's error → its exception class.
+CODES: dict[str, type[RedboxError]] = {
     "NEWERLAYOUT": NewerLayout,
     "PAUSED": BoxPaused,
     "STREAMTAKEN": StreamTaken,
 }
 
-#: Errors of the store that pass by themselves: a relay waits and asks again. All others end it.
+#: Temporary errors of the store: a relay waits and repeats the call. Any other error stops the relay.
 PASSING: tuple[type[StoreError], ...] = (StoreUnavailable, StoreFull, UnexpectedReply, EmbeddedServerFailed)

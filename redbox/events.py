@@ -1,6 +1,6 @@
-"""What goes into a box and what comes out: Event, Receipt, Claim, Record, and the states between.
+"""The types of the box: Event, Receipt, Claim, Record, and the states of an event.
 
-The lifecycle has four states and seven ways between them::
+The lifecycle has four states and seven operations between them::
 
     PENDING ──claim──▶ CLAIMED ──ack──▶ PUBLISHED
        ▲                 │ │                │
@@ -29,7 +29,7 @@ from redbox.ids import new_id
 T = TypeVar("T")
 
 EVENT_TYPE_LENGTH: Final = 255
-NO_TYPE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark reads the directory of this name as "no value"
+NO_TYPE: Final = "__HIVE_DEFAULT_PARTITION__"  # Spark reads a directory of this name as "no value"
 KEY_LENGTH: Final = 255
 EVENT_ID_LENGTH: Final = 128
 HEADERS_BYTES: Final = 32 * 1024
@@ -37,7 +37,7 @@ ERROR_LENGTH: Final = 2000
 LONGEST_DELAY: Final = timedelta(days=3660)
 LAST_YEAR: Final = 9000
 RESERVED_HEADERS: Final = ("redbox-", "ce-", "webhook-")
-#: Header names that HTTP uses between two hops, or that its client sets: an HTTP target could never get an event's own.
+#: Header names that apply to one hop only, or that the HTTP client sets. An event's own value would never arrive.
 HTTP_HEADERS: Final = frozenset(
     {
         "connection", "content-length", "content-type", "expect", "host", "http2-settings", "keep-alive",
@@ -54,7 +54,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class State(StrEnum):
-    """The state an event is in, as stored."""
+    """The stored state of an event."""
 
     PENDING = "PENDING"
     CLAIMED = "CLAIMED"
@@ -63,7 +63,7 @@ class State(StrEnum):
 
 
 class Phase(StrEnum):
-    """The state as an operator sees it, derived from state, attempts and available_at."""
+    """The state in finer steps for operators, derived from state, attempts and available_at."""
 
     SCHEDULED = "SCHEDULED"
     AVAILABLE = "AVAILABLE"
@@ -74,14 +74,14 @@ class Phase(StrEnum):
 
 
 class UniqueScope(StrEnum):
-    """How far a unique_key reaches: every live event with the key, or only those nobody has picked up yet."""
+    """Which events hold a unique_key: every live event, or only those that no relay has claimed yet."""
 
     ALL_LIVE = "ALL_LIVE"
     UNTOUCHED = "UNTOUCHED"
 
 
 class Outcome(StrEnum):
-    """What a script answers for one event; everything but OK changed nothing."""
+    """The reply of a script for one event. Any outcome but OK changed nothing."""
 
     OK = "OK"
     LEASELOST = "LEASELOST"
@@ -105,21 +105,21 @@ class Outcome(StrEnum):
 
 _REASONS: Final = {
     Outcome.OK: "done",
-    Outcome.LEASELOST: "the claim was gone: reaped, settled, or claimed again",
+    Outcome.LEASELOST: "the claim is no longer held: it was reaped or settled, or the event was claimed again",
     Outcome.UNKNOWN: "there is no such event",
     Outcome.NOTPENDING: "the event is not PENDING",
-    Outcome.NOTDUE: "the event is available only later",
+    Outcome.NOTDUE: "the event is not available yet",
     Outcome.NOTCLAIMED: "the event is not CLAIMED",
-    Outcome.NOTLIVE: "the event is PUBLISHED or DEAD already",
+    Outcome.NOTLIVE: "the event is already PUBLISHED or DEAD",
     Outcome.NOTTERMINAL: "the event is neither PUBLISHED nor DEAD",
-    Outcome.CHANGED: "the event was claimed again since it was looked at",
-    Outcome.BLOCKING: "the event is dead and blocks its line",
-    Outcome.SUPERSEDED: "another event was put in its place",
+    Outcome.CHANGED: "the event was claimed again after it was read",
+    Outcome.BLOCKING: "the event is DEAD and blocks its line",
+    Outcome.SUPERSEDED: "the event was superseded by another event",
     Outcome.CONFLICT: "another live event holds its unique_key",
-    Outcome.LEFT: "the event was taken out of a stream's batch that nobody has read",
+    Outcome.LEFT: "the event was removed from a stream's batch before the batch was read",
 }
 
-#: Script → the transitions it may make. Everything else is refused.
+#: Script → the transitions it may make. Scripts refuse any other transition.
 TRANSITIONS: Final[dict[str, frozenset[tuple[State, State]]]] = {
     "claim": frozenset({(State.PENDING, State.CLAIMED)}),
     "reclaim": frozenset({(State.PENDING, State.CLAIMED)}),
@@ -127,24 +127,24 @@ TRANSITIONS: Final[dict[str, frozenset[tuple[State, State]]]] = {
     "retry": frozenset({(State.CLAIMED, State.PENDING)}),
     "release": frozenset({(State.CLAIMED, State.PENDING)}),
     "reap": frozenset({(State.CLAIMED, State.PENDING)}),
-    "kill": frozenset({(State.PENDING, State.CLAIMED), (State.CLAIMED, State.DEAD)}),  # the first for an operator only
+    "kill": frozenset({(State.PENDING, State.CLAIMED), (State.CLAIMED, State.DEAD)}),  # the first only for an operator
     "replay": frozenset({(State.PUBLISHED, State.PENDING), (State.DEAD, State.PENDING)}),
 }
 
 
-@lru_cache(maxsize=4096)  # events that were put together share their times
+@lru_cache(maxsize=4096)  # events of one batch have the same time
 def from_ms(ms: int) -> datetime:
-    """Milliseconds of the store's clock as an aware datetime."""
+    """Converts milliseconds of the store's clock to an aware datetime."""
     return _EPOCH + timedelta(milliseconds=ms)
 
 
 def to_ms(moment: datetime) -> int:
-    """A moment in milliseconds, rounded up: nothing is due before its time."""
+    """Converts a datetime to milliseconds, rounded up so that no event is due early."""
     return -((_EPOCH - moment) // _MILLISECOND)
 
 
 def duration_ms(value: Duration, field: str) -> int:
-    """Seconds or a timedelta as milliseconds; negative, endless or absurdly long ones are refused."""
+    """Converts seconds or a timedelta to milliseconds, rounded up; from 0 to LONGEST_DELAY."""
     try:
         length = to_timedelta(value)
     except ValueError as error:
@@ -153,24 +153,24 @@ def duration_ms(value: Duration, field: str) -> int:
         raise InvalidEvent(field, "must not be negative")
     if length > LONGEST_DELAY:
         raise InvalidEvent(field, f"must not be longer than {LONGEST_DELAY.days} days")
-    return -(-length // _MILLISECOND)  # rounded up: nothing is due before its time
+    return -(-length // _MILLISECOND)
 
 
 def error_text(error: Any) -> str:
-    """An error as it is stored: bounded, and readable whatever it holds (file names may hold what is not Unicode)."""
+    """Returns the text of an error to store: bounded, and valid UTF-8 (a file name in it may not be)."""
     text = str(error) or (type(error).__name__ if isinstance(error, BaseException) else "")
     return text[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
 
 
 def reason_text(name: str, reason: Any) -> str:
-    """The reason that an operator gives, as it is stored."""
+    """Returns the text of an operator's reason to store."""
     if not isinstance(reason, str):
         raise UsageError(f"{name} must be a string, not {shown(reason)}")
     return error_text(reason)
 
 
 class _EventMeta(msgspec.StructMeta):
-    """Validates what a caller constructs; what comes back from the store is built without it."""
+    """Validates events that a caller constructs. `stored_event` skips it."""
 
     if not TYPE_CHECKING:
 
@@ -183,18 +183,19 @@ class _EventMeta(msgspec.StructMeta):
             return event
 
 
-class _Named(msgspec.Struct, frozen=True, metaclass=_EventMeta):
-    """The two fields that read best without their names."""
+class _PositionalFields(msgspec.Struct, frozen=True, metaclass=_EventMeta):
+    """The two fields that may be given by position."""
 
     event_type: str
     payload: Any = None
 
 
-class Event(_Named, frozen=True, kw_only=True):
+class Event(_PositionalFields, frozen=True, kw_only=True):
     """Something that happened, to be delivered at least once.
 
-    `payload` may be bytes (kept as they are), a str, anything msgspec encodes, or an object with `model_dump_json`;
-    it is encoded once, when the event is put. Durations are seconds or timedelta; times are aware datetimes.
+    `payload` may be bytes (stored unchanged), a str, any value that msgspec encodes, or an object with
+    `model_dump_json`. It is encoded once, when the event is put. Durations are seconds or timedeltas; times are aware
+    datetimes.
     """
 
     event_id: str = msgspec.field(default_factory=new_id)
@@ -209,7 +210,7 @@ class Event(_Named, frozen=True, kw_only=True):
     content_type: str | None = None
 
     def encode(self) -> tuple[bytes, str]:
-        """The payload as it will be stored, and its content type."""
+        """Returns the payload as stored, and its content type."""
         return payloads.encode(self.payload, self.content_type)
 
     @overload
@@ -217,18 +218,18 @@ class Event(_Named, frozen=True, kw_only=True):
     @overload
     def decode(self, into: type[T]) -> T: ...
     def decode(self, into: Any = Any) -> Any:
-        """The payload as a value of type `into`, read by its content type."""
+        """Decodes the payload by its content type into a value of type `into`."""
         payload, content_type = self.encode()
         return payloads.decode(payload, content_type, into)
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What `put` tells: the id, whether this call created the event, and how safely it is stored.
+    """The result of `put`: the id, whether this call created the event, and how durably it is stored.
 
-    `created` is False when the id was there already with the same content: a put of the caller's repeated, or one
-    whose reply was lost and that redbox repeated. It is also False when the put was refused and the caller asked not
-    to raise: then `refused` is "conflict" (and `holder` names the event that holds the unique_key), "id_reused" or
-    "box_full", and `reason` says it in a sentence.
+    `created` is False if the event was already stored with the same content: the caller repeated the put, or redbox
+    repeated it after its reply was lost. It is also False if the put was refused and the caller asked not to raise.
+    Then `refused` is "conflict" (`holder` is the id of the event that holds the unique_key), "id_reused" or "box_full",
+    and `reason` explains it in a sentence.
     """
 
     event_id: str
@@ -240,7 +241,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One line of an event's history: the last few attempts that did not simply succeed."""
+    """One entry in the history of an event, which keeps the latest attempts that did not succeed at once."""
 
     at: datetime
     outcome: str
@@ -250,11 +251,11 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """An event in the hands of one relay until its lease ends. (claimed_by, number) is the fence.
+    """An event that one relay holds until its lease ends. (claimed_by, number) is the fence.
 
-    `exhausted`: its attempts are used up; hand it to the dead-letter target and kill it, do not publish it.
-    `suspect`: relays died holding it; it came alone, publish it alone.
-    `received`: when this process got it, in seconds of its monotonic clock.
+    `exhausted`: no attempts are left. Send the event to the dead-letter target and kill it; do not publish it.
+    `suspect`: several relays crashed while they held the event. It was claimed alone; publish it alone.
+    `received`: when this process received the claim, in seconds of its monotonic clock.
     """
 
     event: Event
@@ -277,7 +278,7 @@ class Claim(msgspec.Struct, frozen=True):
 
     @property
     def due_at(self) -> datetime:
-        """When it was first due: put, scheduled for, or replayed. Its age counts from here."""
+        """When the event was first due: its put, its scheduled time or its replay. Its age counts from here."""
         return from_ms(self.due_ms)
 
     @property
@@ -290,8 +291,8 @@ class Claim(msgspec.Struct, frozen=True):
 
     @property
     def store_ms(self) -> int:
-        """The store's time now, in milliseconds: that of the claim and what has passed since, whatever this machine's
-        own clock says."""
+        """The store's time now, in milliseconds: the time of the claim plus the time since then. This machine's wall
+        clock has no influence."""
         return self.claimed_ms + int((time.monotonic() - self.received) * 1000)
 
     @property
@@ -301,8 +302,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the box knows of an event: `event` as it was put (its available_at is the current one), and where it
-    stands."""
+    """An event as the box stores it. `event` is the event as it was put, but with the current available_at."""
 
     event: Event
     event_id: str
@@ -321,16 +321,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     published_at: datetime | None = None
     published_by: str | None = None
     died_at: datetime | None = None
-    superseded_by: str | None = None  # the id of the event that a patch put in its place
+    superseded_by: str | None = None  # the id of the event that replaced it by a patch
     waiting: bool = False
     suspect: bool = False
     history: tuple[Attempt, ...] = ()
-    damaged: bool = False  # its body or its fields are missing or broken
-    problem: str | None = None  # what cannot be read; if it is the body, event has no payload, headers or metadata
+    damaged: bool = False  # its body or fields are missing or unreadable
+    problem: str | None = None  # the unreadable part; if it is the body, `event` has no payload, headers or metadata
 
 
 def as_event(value: Any) -> Event:
-    """An Event, or a msgspec Struct whose tag is the event type."""
+    """Returns an Event as it is, and wraps a msgspec Struct whose tag is the event type."""
     if isinstance(value, Event):
         return value
     if isinstance(value, msgspec.Struct):
@@ -343,7 +343,7 @@ def as_event(value: Any) -> Event:
     raise InvalidEvent("event", f"must be an Event or a tagged msgspec Struct, not {type(value).__name__}")
 
 
-#: An Event from parts that were validated when they were put.
+#: Builds an Event without validation, from fields that were validated when it was put.
 stored_event = partial(msgspec.StructMeta.__call__, Event)
 
 
@@ -386,7 +386,7 @@ def _validate(event: Event) -> None:
 
 
 def check_name(field: str, value: Any, length: int) -> None:
-    """A name: non-empty, bounded, printable, without spaces."""
+    """Refuses a name that is empty, too long, not printable, or has spaces."""
     if not isinstance(value, str) or not value:
         raise InvalidEvent(field, "must be a non-empty string such as 'user.created'")
     if len(value) > length:
@@ -396,7 +396,7 @@ def check_name(field: str, value: Any, length: int) -> None:
 
 
 def check_key(field: str, value: Any) -> None:
-    """A key: non-empty, bounded, printable."""
+    """Refuses a key that is empty, too long or not printable."""
     if not isinstance(value, str) or not value:
         raise InvalidEvent(field, "must be a non-empty string, or left out")
     if len(value) > KEY_LENGTH:
@@ -406,10 +406,11 @@ def check_key(field: str, value: Any) -> None:
 
 
 def check_moment(field: str, value: Any) -> None:
+    """Refuses a time without a time zone, and one beyond LAST_YEAR."""
     if not isinstance(value, datetime):
         raise InvalidEvent(field, f"must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None:
-        raise InvalidEvent(field, "must carry a time zone, e.g. datetime.now(UTC)")
+        raise InvalidEvent(field, "must have a time zone, e.g. datetime.now(UTC)")
     if value.year > LAST_YEAR:
         raise InvalidEvent(field, f"must not be later than the year {LAST_YEAR}")
 
@@ -424,19 +425,19 @@ def _check_strings(field: str, value: Any) -> None:
         try:
             size += len(name.encode()) + len(text.encode())
         except UnicodeEncodeError:
-            raise InvalidEvent(field, f"{shown(name)} holds text that cannot be encoded as UTF-8") from None
+            raise InvalidEvent(field, f"{shown(name)} has text that cannot be encoded as UTF-8") from None
     if size > HEADERS_BYTES:
         raise InvalidEvent(field, f"must be at most {HEADERS_BYTES} bytes in all, not {size}")
 
 
 def _folded(name: str) -> str:
-    """A header name as many servers see it: WSGI and CGI make no difference between `_` and `-`."""
+    """Returns a header name as many servers read it: WSGI and CGI treat `_` and `-` as equal."""
     return name.lower().replace("_", "-")
 
 
 def is_reserved_header(name: str) -> bool:
-    """Whether `put` refuses this header name. An event that an earlier version stored may have it: a publisher for
-    HTTP leaves it out."""
+    """Whether `put` refuses this header name. Events of earlier versions may have it; the HTTP publisher leaves it
+    out."""
     return _why_reserved(name) is not None
 
 
@@ -446,7 +447,7 @@ def _why_reserved(name: str) -> str | None:
         return f"is reserved; names must not begin with {', '.join(RESERVED_HEADERS)}"
     if folded in HTTP_HEADERS:
         instead = "use the field content_type" if folded == "content-type" else "leave it out"
-        return f"is set by HTTP itself and cannot be passed on; {instead}"
+        return f"is set by HTTP itself and cannot be delivered; {instead}"
     return None
 
 
@@ -458,4 +459,4 @@ def _check_headers(headers: Any) -> None:
         if (why := _why_reserved(name)) is not None:
             raise InvalidEvent("headers", f"{name!r} {why}")
         if _CONTROL.search(text):
-            raise InvalidEvent("headers", f"the value of {name!r} must not hold line breaks or control characters")
+            raise InvalidEvent("headers", f"the value of {name!r} must not contain line breaks or control characters")

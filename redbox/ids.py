@@ -1,4 +1,4 @@
-"""Event ids: UUIDv7, strictly increasing within a process, so that ids made in order sort in order."""
+"""Event ids: UUIDv7, strictly increasing within a process, so that they sort in the order of their creation."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import random
 import threading
 import time
 
-# After the milliseconds come 74 bits, a counter that starts anywhere in its lower half: 26 above, which rarely change
-# and are kept as text, and 48 below.
+# The milliseconds are followed by a counter of 74 bits that starts at a random value in its lower half. Its upper 26
+# bits rarely change and are kept as text; the lower 48 are formatted for each id.
 _HIGH_BITS = 26
 _LOW_BITS = 48
 
@@ -30,7 +30,7 @@ class _Generator:
             now = time.time_ns() // 1_000_000
             if now > self._millisecond:
                 self._begin(now)
-            else:  # the same millisecond, or a clock that went back: go on counting
+            else:  # the same millisecond, or the clock was set back: keep counting
                 self._low += self._step.getrandbits(32) + 1
                 if self._low >> _LOW_BITS:
                     self._carry()
@@ -50,7 +50,7 @@ class _Generator:
         self._set_head()
 
     def _set_head(self) -> None:
-        """What comes before the lower part of the counter, with the version (7) and the variant (binary 10)."""
+        """Formats the part before the lower bits of the counter, with the version (7) and the variant (binary 10)."""
         time_part, high = f"{self._millisecond:012x}", self._high
         self._head = f"{time_part[:8]}-{time_part[8:]}-7{high >> 14:03x}-{0x8000 | high & 0x3FFF:04x}-"
 

@@ -1,4 +1,4 @@
-"""Payloads: encoded once, when an event is put; after that they are bytes that nobody touches."""
+"""Payloads: encoded once, when an event is put, and never changed afterwards."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ BYTES: Final = "application/octet-stream"
 
 _json = msgspec.json.Encoder()
 _msgpack = msgspec.msgpack.Encoder()
-#: How MessagePack begins NaN, infinity and a few very large numbers.
+#: The first bytes of NaN, infinity and a few very large numbers in MessagePack.
 _NAN: Final = b"\xcb\x7f"
 _NEGATIVE: Final = b"\xcb\xff"
 
 
 def is_json(content_type: str) -> bool:
+    """Whether a content type is JSON, such as application/json or application/problem+json."""
     media_type = content_type.partition(";")[0].strip().lower()
     return media_type == JSON or media_type.endswith("+json")
 
 
 def encode(payload: Any, content_type: str | None) -> tuple[bytes, str]:
-    """The bytes to store and their content type.
+    """Returns the bytes to store and their content type.
 
-    bytes and str are taken as they are, whatever the content type says of them; any other value is encoded as JSON,
-    or as MessagePack when the content type asks for it.
+    bytes and str are stored unchanged, whatever the content type is. Any other value is encoded as JSON, or as
+    MessagePack if that is the content type.
     """
     kind = type(payload)
     if isinstance(payload, bytes):
@@ -66,17 +67,17 @@ def encode(payload: Any, content_type: str | None) -> tuple[bytes, str]:
 
 
 def _check_numbers(payload: Any) -> None:
-    """Refuses NaN and infinity. A look at the MessagePack form clears nearly every payload at little cost."""
+    """Refuses NaN and infinity. Nearly every payload passes the fast check of its MessagePack form."""
     try:
         packed = _msgpack.encode(payload)
-    except (TypeError, ValueError, OverflowError):  # such as integers of more than 64 bits
+    except (TypeError, ValueError, OverflowError):  # such as an integer of more than 64 bits
         packed = None
     if packed is None or _NAN in packed or _NEGATIVE in packed:
         _refuse_not_finite(msgspec.to_builtins(payload, enc_hook=lambda _: None))
 
 
 def _check_model(model: Any) -> None:
-    """The same for a pydantic model, which may be configured to write them as strings."""
+    """Refuses NaN and infinity in a pydantic model, unless it is configured to write them as strings."""
     if getattr(model, "model_config", {}).get("ser_json_inf_nan") != "strings":
         _refuse_not_finite(model.model_dump())
 
@@ -90,11 +91,11 @@ def _refuse_not_finite(value: Any) -> None:
         elif isinstance(value, list | tuple | set | frozenset):
             left += value
         elif isinstance(value, float) and not math.isfinite(value):
-            raise InvalidEvent("payload", "holds NaN or infinity, which JSON does not have; use None or a string")
+            raise InvalidEvent("payload", "contains NaN or infinity, which JSON cannot express; use None or a string")
 
 
 def decode(payload: bytes, content_type: str, into: Any) -> Any:
-    """The payload as a value of type `into`, read by its content type."""
+    """Decodes a payload by its content type into a value of type `into`."""
     try:
         if hasattr(into, "model_validate_json"):
             return into.model_validate_json(payload)

@@ -1,4 +1,4 @@
-"""Settings of a box, as they stand in its meta hash, and the defaults of everything that is bounded."""
+"""Settings of a box, as its meta hash stores them, and the defaults of all limits."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LAYOUT: Final = re.compile("[0-9]{1,9}")
 MAX_PAYLOAD: Final = 1024 * 1024
 BATCH_COUNT: Final = 1000
 BATCH_BYTES: Final = 8 * 1024 * 1024
-STEP_BYTES: Final = 1024 * 1024  # what one script call takes or returns, where a call may be split
+STEP_BYTES: Final = 1024 * 1024  # sent or returned by one script call, where a call may be split
 PAGE_LIMIT: Final = 500
-PAGE_LOOK: Final = 1000  # events that one step of a listing looks at: some milliseconds of the server's time
-SWEEP_COUNT: Final = 250  # one step of a sweep holds up the server for a few milliseconds
+PAGE_LOOK: Final = 1000  # events that one step of a listing reads: a few milliseconds of the server's time
+SWEEP_COUNT: Final = 250  # events of one step of a sweep: a few milliseconds of the server's time
 LEASE: Final = 30.0
 FORGET_RELAY: Final = timedelta(days=1)
 UNREADABLE_DELAY: Final = 60.0
@@ -32,13 +32,14 @@ Sweep = Literal["all", "archived"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a box keeps and how it treats its lines; the same for everyone who uses the box.
+    """The settings of a box, stored in it and shared by all its users.
 
-    `dead_head`: a dead event at the head of an ordering line lets the line go on ("skip") or stops it ("block").
-    `max_pending`: puts beyond so many PENDING events raise BoxFull; 0 for no limit.
-    `keep_published`, `keep_dead`: how long terminal events stay, in seconds; None for ever; keep_published=0 deletes
-    on success. `keep_published_count`, `keep_dead_count`: at most so many; None for no limit.
-    `sweep`: what is past its retention goes ("all"), or only what the pipeline has archived ("archived").
+    `dead_head`: whether a line skips a DEAD event at its head ("skip") or stops there ("block").
+    `max_pending`: the most PENDING events; a put beyond it raises BoxFull; 0 for no limit.
+    `keep_published`, `keep_dead`: how long events in these states are kept, in seconds; None for ever.
+    keep_published=0 deletes on success. `keep_published_count`, `keep_dead_count`: how many are kept at most; None for
+    no limit. `sweep`: whether a sweep removes all events past their retention ("all"), or only those that the pipeline
+    has archived ("archived").
     """
 
     dead_head: DeadHead = "skip"
@@ -51,18 +52,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def from_meta(cls, meta: dict[str, str]) -> Settings:
+        """Reads the settings from a meta hash; raises StoreError if one is unreadable."""
         settings, wrong = cls.readable(meta)
         if wrong:
             name = wrong[0]
             raise StoreError(
-                f"the setting {name} of this box cannot be read: it is {shown(meta[name])}; set it again with "
+                f"the setting {name} of this box is unreadable: {shown(meta[name])}; set it again with "
                 f"box.operate.configure({name}=...)"
             )
         return settings
 
     @classmethod
     def readable(cls, meta: dict[str, str]) -> tuple[Settings, list[str]]:
-        """The settings that can be read, the others by default; and the names of those."""
+        """Reads the settings from a meta hash. Unreadable ones get their defaults, and their names are returned."""
         layout = meta.get("layout", str(LAYOUT))
         if not _LAYOUT.fullmatch(layout) or int(layout) > LAYOUT:
             raise NewerLayout
@@ -83,15 +85,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return msgspec.convert(known, cls, strict=False), wrong
 
 
-#: How "no limit" is written in the meta hash, where an absent field means the default.
+#: "No limit" in the meta hash, where an absent field means the default.
 FOREVER: Final = "forever"
 
 
 def to_meta(changes: dict[str, Any]) -> dict[str, str]:
-    """Validated changes as they are written into the meta hash."""
+    """Validates changes of settings and returns them as the meta hash stores them."""
     for name, value in changes.items():
         if name not in Settings.__struct_fields__:
-            raise InvalidSetting(f"{name}: there is no such setting; there are {', '.join(Settings.__struct_fields__)}")
+            known = ", ".join(Settings.__struct_fields__)
+            raise InvalidSetting(f"{name}: there is no such setting; the settings are {known}")
         if isinstance(value, timedelta):
             changes = {**changes, name: value.total_seconds()}
     written = {}

@@ -1,5 +1,5 @@
-"""Where redbox meets tracing and metrics: the context of the span that called `put` travels with the event, and one
-table says which signals a relay gives."""
+"""Tracing and metrics: the trace context that an event takes from the span that called `put`, and the table of all
+metrics of a relay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 
 class Signal(NamedTuple):
-    """One metric: its name, kind, meaning, and the labels of each of its values."""
+    """One metric: its name, kind, help text and labels."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -19,29 +19,29 @@ class Signal(NamedTuple):
 _RELAY: Final = ("box", "relay")
 _BOX: Final = ("box", "store")
 
-#: What a relay counts and measures, then what is asked of its box when somebody looks.
+#: First the metrics that a relay counts and measures, then those that are read from its box at each scrape.
 SIGNALS: Final = (
     Signal("redbox_claimed_total", "counter", "Events claimed.", _RELAY),
-    Signal("redbox_events_total", "counter", "Claims settled, by what became of the event.", (*_RELAY, "outcome")),
+    Signal("redbox_events_total", "counter", "Claims settled, by outcome.", (*_RELAY, "outcome")),
     Signal("redbox_publish_failures_total", "counter", "Attempts to publish that failed.", _RELAY),
-    Signal("redbox_in_flight", "gauge", "Claims that the relay holds: waiting in it, or under way.", _RELAY),
-    Signal("redbox_breaker_open", "gauge", "1 while the breaker keeps events back, else 0.", _RELAY),
+    Signal("redbox_in_flight", "gauge", "Claims that the relay holds: buffered or being published.", _RELAY),
+    Signal("redbox_breaker_open", "gauge", "1 while the breaker is open, else 0.", _RELAY),
     Signal("redbox_breaker_opened_total", "counter", "Times the breaker opened.", _RELAY),
-    Signal("redbox_delivery_seconds", "histogram", "From when an event was due until it was published.", _RELAY),
-    Signal("redbox_publish_seconds", "histogram", "From when an event was claimed until it was published.", _RELAY),
-    Signal("redbox_store_up", "gauge", "1 if the store answered, else 0; then the following are missing.", _BOX),
+    Signal("redbox_delivery_seconds", "histogram", "Time from when an event was due until it was published.", _RELAY),
+    Signal("redbox_publish_seconds", "histogram", "Time from the claim of an event until it was published.", _RELAY),
+    Signal("redbox_store_up", "gauge", "1 if the store replied, else 0 and the metrics below are missing.", _BOX),
     Signal("redbox_phase", "gauge", "Events by phase; the phases add up to all events.", (*_BOX, "phase")),
-    Signal("redbox_oldest_available_seconds", "gauge", "How long the longest due event waits to be claimed.", _BOX),
-    Signal("redbox_waiting", "gauge", "Events behind the head of their line; their phase counts them too.", _BOX),
-    Signal("redbox_suspects", "gauge", "Events that relays died with; they are given out alone.", _BOX),
-    Signal("redbox_overdue", "gauge", "Claims whose lease has ended and that nobody has reaped.", _BOX),
-    Signal("redbox_blocked", "gauge", "Ordering keys that a dead event at the head stops.", _BOX),
+    Signal("redbox_oldest_available_seconds", "gauge", "How long the oldest due event has waited for its claim.", _BOX),
+    Signal("redbox_waiting", "gauge", "Events behind the head of their line; also counted by phase.", _BOX),
+    Signal("redbox_suspects", "gauge", "Events whose relays crashed repeatedly; they are claimed alone.", _BOX),
+    Signal("redbox_overdue", "gauge", "Claims whose lease has ended and that were not reaped yet.", _BOX),
+    Signal("redbox_blocked", "gauge", "Ordering keys whose line is blocked by a DEAD event at its head.", _BOX),
     Signal("redbox_paused", "gauge", "1 while the box is paused, else 0.", _BOX),
 )  # fmt: skip
 
 
 def current_traceparent() -> str | None:
-    """The W3C traceparent of the active span, when the application uses OpenTelemetry."""
+    """Returns the W3C traceparent of the active span, if the application uses OpenTelemetry."""
     trace = sys.modules.get("opentelemetry.trace")  # an application with a span has imported it
     if trace is None:
         return None

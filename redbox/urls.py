@@ -1,7 +1,7 @@
-"""URLs that may hold a password: read strictly, and put into words without secrets.
+"""URLs that may contain a password: parsed strictly, and described without secrets.
 
-No error here repeats any part of a URL, nor what a parser says of it: in one that is mistyped, what looks like a host,
-a port, a path or an option may be part of the password.
+No error repeats any part of a URL, nor the message of a parser: in a mistyped URL, what looks like a host, a port, a
+path or an option may be part of the password.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from redbox.errors import InvalidURL
 
 QUOTING: Final = "in a password write %40 for @, %2F for /, %3F for ? and %23 for #"
-#: Options of redis-py whose values are numbers and the like: their names may be repeated.
+#: Options of redis-py that hold no secrets: an error may repeat their names.
 _PLAIN_OPTIONS: Final = frozenset(
     {
         "db", "socket_timeout", "socket_connect_timeout", "socket_read_size", "socket_keepalive", "retry_on_timeout",
@@ -26,24 +26,24 @@ _NOT_A_NAME: Final = re.compile(r"://|\?|:.*@", re.DOTALL)
 
 
 def read_url(url: str, what: str) -> SplitResult:
-    """The parts of a URL with a host; `what` it is, such as "a valid store URL", is for errors."""
+    """Splits a URL. `what` names the kind of URL in errors, such as "a valid store URL"."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise problem(what, f"its host cannot be read; {QUOTING}") from None
+        raise problem(what, f"its host cannot be parsed; {QUOTING}") from None
     if "#" in url or "@" in parts.path or any("=" not in each for each in parts.query.split("&") if each):
-        raise problem(what, f"what follows the host cannot be read; {QUOTING}")
+        raise problem(what, f"the part after the host cannot be parsed; {QUOTING}")
     return parts
 
 
 def read_host(text: str, default_port: int, what: str) -> tuple[str, int]:
-    """Host and port, without a login."""
+    """Parses a host and an optional port; there is no login in `text`."""
     try:
         parts = urlsplit(f"//{text}")
         host = parts.hostname or ""
         host.encode("idna")
     except ValueError:
-        raise problem(what, f"its host cannot be read; {QUOTING}") from None
+        raise problem(what, f"its host cannot be parsed; {QUOTING}") from None
     try:
         return host, default_port if parts.port is None else parts.port
     except ValueError:
@@ -51,25 +51,26 @@ def read_host(text: str, default_port: int, what: str) -> tuple[str, int]:
 
 
 def check_name(scheme: str, name: str) -> None:
-    """Refuses a login or options where only a directory or a name belongs."""
+    """Refuses a login or options in a URL that takes only a directory or a name."""
     if _NOT_A_NAME.search(name):
-        raise InvalidURL(f"{scheme}: takes a directory or a name, and neither a login nor options")
+        raise InvalidURL(f"{scheme}: takes a directory or a name, but no login and no options")
 
 
 def problem(what: str, why: str) -> InvalidURL:
+    """Returns the error for a URL that is not `what` it should be."""
     return InvalidURL(f"this is not {what}: {why}")
 
 
 def option_problem(error: Exception) -> str:
-    """What is wrong with the options after the `?`, from what redis-py says of them."""
+    """Explains an error of redis-py about the options after the `?`, without their values."""
     wrong = _WRONG_VALUE.search(str(error))
     if wrong and wrong[1] in _PLAIN_OPTIONS:
-        return f"the value of the option {wrong[1]} cannot be read"
-    return f"redis-py does not take one of the options after the ?, or its value; {QUOTING}"
+        return f"the value of the option {wrong[1]} is invalid"
+    return f"redis-py refused an option after the ?, or its value; {QUOTING}"
 
 
 def describe_url(parts: SplitResult) -> str:
-    """A URL that was read, without its secrets."""
+    """Returns a parsed URL as text, without its secrets."""
     _, login, hosts = parts.netloc.rpartition("@")
     options = _SECRET_OPTION.sub(r"\1=***", parts.query)
     return f"{parts.scheme}://{'***@' if login else ''}{hosts}{parts.path}{f'?{options}' if options else ''}"

@@ -1,46 +1,84 @@
-"""Looks at a whole box and judges it by the rules: every name that stands anywhere in it, each in one atomic look.
+"""Walks over a whole box and checks it against the rules.
 
-A box in use is judged right: an event is looked at with all that belongs to it at one moment, wherever it was found.
+It finds every id, line and unique key of the box, in its indexes and in its key names. It reads each with all that
+belongs to it at one moment, so that a box in use raises no false alarm.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from redbox import keys
-from redbox.audit import rules as audit
-from redbox.audit.rules import Problem, Seen
+from redbox.audit.rules import Problem, check_body, check_event, check_head, check_member
+from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyPage, as_text, read_events, read_keys
 from redbox.errors import ForeignKey
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
-from redbox.store.replies import ExaminedKey
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
-LOOK: Final = 100  # ids in one atomic look: a millisecond or two of the server's time
-SCAN: Final = 1000
-Name = tuple[str, bytes]  # event, line or unique, and its id or key
-Place = tuple[bytes, bytes]  # score and id
-START: Final[Place] = (b"", b"")
+READ_COUNT: Final = 100  # ids in one atomic read: a millisecond or two of the server's time
+SCAN_COUNT: Final = 1000
 
-#: The sorted sets of a box whose members name something, and what.
-NAMING: Final = {**dict.fromkeys(audit.PLACES, "event"), "blocked": "line"}
-_KINDS: Final = {b"e": "event", b"b": "event", b"h": "event", b"line": "line", b"unique": "unique"}
+Kind = Literal["event", "line", "unique"]
 
 
-class Range(msgspec.Struct, frozen=True):
-    """A part of a sorted set: what comes after one place, up to and with another; so many members when it was cut."""
+class Name(NamedTuple):
+    """An id, an ordering_key or a unique_key that occurs in the box."""
+
+    kind: Kind
+    raw: bytes
+
+
+class Position(NamedTuple):
+    """A place in a sorted set."""
+
+    score: bytes
+    member: bytes
+
+
+START: Final = Position(b"", b"")
+
+#: The sorted sets whose members are names, and of which kind.
+NAME_KINDS: Final[dict[str, Kind]] = {**dict.fromkeys(SORTED_SETS, "event"), "blocked": "line"}
+#: The kinds of names in the key names of a box.
+_KEY_KINDS: Final[dict[bytes, Kind]] = {
+    b"e": "event",
+    b"b": "event",
+    b"h": "event",
+    b"line": "line",
+    b"unique": "unique",
+}
+
+
+class IndexRange(msgspec.Struct, frozen=True):
+    """The members of a sorted set after one position, up to and including another. `count` is how many there were when
+    the set was split."""
 
     index: str
-    after: Place
-    last: Place
+    after: Position
+    last: Position
     count: int
 
 
-class Examiner:
-    """Finds all names of a box, and tells what is wrong with them. Bounded in what it reads at a time."""
+class RangeStep(NamedTuple):
+    """The first names of a range, and the rest of the range."""
+
+    names: list[Name]
+    rest: IndexRange | None
+
+
+class ScanStep(NamedTuple):
+    """Some names of a scan, and the cursor of the next step; 0 at the end."""
+
+    names: list[Name]
+    cursor: int
+
+
+class Auditor:
+    """Finds all names of a box, and checks them. Each call reads a bounded amount."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -48,141 +86,148 @@ class Examiner:
 
     # --- names ---------------------------------------------------------------------------------------------------
 
-    async def ranges(self, index: str, size: int) -> list[Range]:
-        """All that a sorted set holds now, in ranges of so many members."""
-        found: list[Range] = []
+    async def split(self, index: str, size: int) -> list[IndexRange]:
+        """Splits a sorted set into ranges of `size` members."""
+        ranges: list[IndexRange] = []
         after, full = START, True
         while full:
-            ranges = await self._store.split_index(index, after=after, size=size, ranges=BATCH_COUNT)
-            count, full = ranges.count, ranges.count == size * BATCH_COUNT
-            for last in ranges.last:
-                found.append(Range(index, after, last, min(size, count)))
+            found = await self._store.split_index(index, after=after, size=size, ranges=BATCH_COUNT)
+            count, full = found.count, found.count == size * BATCH_COUNT
+            for last in (Position(*place) for place in found.last):
+                ranges.append(IndexRange(index, after, last, min(size, count)))
                 after, count = last, count - size
-        return found
+        return ranges
 
-    async def slice(self, part: Range) -> tuple[Range | None, list[Name]]:
-        """The first names of a range, and what is left of it."""
-        found = await self._store.list_ids(part.index, after=part.after, last=part.last, limit=SCAN)
-        names = [(NAMING[part.index], raw) for raw in found.ids]
-        return (Range(part.index, found.after, part.last, part.count - len(names)) if found.more else None), names
+    async def read(self, part: IndexRange) -> RangeStep:
+        """Reads the first names of a range."""
+        found = await self._store.list_ids(part.index, after=part.after, last=part.last, limit=SCAN_COUNT)
+        names = [Name(NAME_KINDS[part.index], raw) for raw in found.ids]
+        after, left = Position(*found.after), part.count - len(names)
+        rest = IndexRange(part.index, after, part.last, left) if found.more else None
+        return RangeStep(names, rest)
 
-    async def scan(self, cursor: int) -> tuple[int, list[Name]]:
-        """One step through the keys of the box: where to go on, 0 at the end, and the names they tell."""
-        following, found = await self._store.scan(cursor, SCAN)
-        return following, list(self._named(found))
+    async def scan(self, cursor: int) -> ScanStep:
+        """Makes one step through the keys of the box; `cursor` is 0 for the first."""
+        following, found = await self._store.scan(cursor, SCAN_COUNT)
+        return ScanStep(list(self._names_in(found)), following)
 
-    def _named(self, found: Iterable[bytes]) -> Iterator[Name]:
+    def _names_in(self, found: Iterable[bytes]) -> Iterator[Name]:
         for key in found:
-            kind, _, name = key.removeprefix(self._prefix).partition(b":")
-            if kind in _KINDS and name:
-                yield _KINDS[kind], name
+            kind, _, raw = key.removeprefix(self._prefix).partition(b":")
+            if kind in _KEY_KINDS and raw:
+                yield Name(_KEY_KINDS[kind], raw)
 
-    # --- judgement -----------------------------------------------------------------------------------------------
+    # --- checks --------------------------------------------------------------------------------------------------
 
-    async def judge(self, names: Iterable[Name]) -> list[Problem]:
-        """What is wrong with these."""
-        named = list(names)
+    async def check(self, names: Iterable[Name]) -> list[Problem]:
+        """Checks these names."""
+        given = list(names)
         problems: list[Problem] = []
-        for ids in batches((name for kind, name in named if kind == "event"), LOOK):
-            problems += await self._events(ids)
-        for chosen in batches((each for each in named if each[0] != "event"), LOOK):
-            problems += await self._keys(chosen)
+        for ids in batches((name.raw for name in given if name.kind == "event"), READ_COUNT):
+            problems += await self._check_events(ids)
+        for chosen in batches((name for name in given if name.kind != "event"), READ_COUNT):
+            problems += await self._check_keys(chosen)
         return problems
 
-    async def _events(self, ids: Sequence[bytes]) -> list[Problem]:
+    async def _check_events(self, ids: Sequence[bytes]) -> list[Problem]:
         try:
-            events = audit.seen(await self._store.examine(ids))
+            events = read_events(await self._store.examine(ids))
         except ForeignKey:
             if len(ids) > 1:
-                return [problem for each in ids for problem in await self._events([each])]
-            return [Problem("foreign", audit.text(ids[0]), None, "one of its keys is not of redbox's kind")]
-        problems = [problem for event in events for problem in audit.judge(event)]
-        for readable in _by_size([event for event in events if event.fields and event.size]):
-            problems += await self._bodies(readable)
+                return [problem for each in ids for problem in await self._check_events([each])]
+            return [Problem("foreign", as_text(ids[0]), None, "one of its keys has a type that redbox does not use")]
+        problems = [problem for event in events for problem in check_event(event)]
+        for group in _by_size([event for event in events if event.fields and event.body_bytes]):
+            problems += await self._check_bodies(group)
         return problems
 
-    async def _bodies(self, events: Sequence[Seen]) -> list[Problem]:
-        """Bodies never change, so they need no atomic look; but an id may have been dropped and put anew since."""
+    async def _check_bodies(self, events: Sequence[EventSnapshot]) -> list[Problem]:
+        """Checks bodies. They never change, so they need not be read with the event; but the event may have been
+        dropped and put again since, so a problem counts only if it was not."""
         bodies = await self._store.bodies([event.event_id for event in events])
-        read = [(event, body) for event, body in zip(events, bodies, strict=True) if body is not None]
-        wrong = {event.event_id: (event, found) for event, body in read if (found := audit.judge_body(event, body))}
-        if not wrong:
-            return []
-        still = {
-            again.event_id: again.fields.get("created_at") for again in audit.seen(await self._store.examine(wrong))
+        problems = {
+            event.event_id: found
+            for event, body in zip(events, bodies, strict=True)
+            if body is not None and (found := check_body(event, body))
         }
+        if not problems:
+            return []
+        created = {event.event_id: event.fields.get("created_at") for event in events}
         return [
             problem
-            for event_id, (event, found) in wrong.items()
-            if still[event_id] == event.fields.get("created_at")
-            for problem in found
+            for event in read_events(await self._store.examine(problems))
+            if event.fields.get("created_at") == created[event.event_id]
+            for problem in problems[event.event_id]
         ]
 
-    async def _keys(self, names: Sequence[Name]) -> list[Problem]:
+    async def _check_keys(self, names: Sequence[Name]) -> list[Problem]:
         problems: list[Problem] = []
-        left = [(kind, name, *START) for kind, name in names]
+        left = [(name, START) for name in names]
         while left:
             try:
-                replies = await self._store.examine_keys(limit=BATCH_COUNT, names=left)
+                reply = await self._store.examine_keys(
+                    limit=BATCH_COUNT, names=[(*name, *after) for name, after in left]
+                )
             except ForeignKey:
                 if len(names) > 1:
-                    return [problem for each in names for problem in await self._keys([each])]
-                kind, name = names[0]
-                told = f"the key of this {'line' if kind == 'line' else 'unique_key'} is not of redbox's kind"
-                return [Problem("foreign", None, audit.text(name), told)]
+                    return [problem for each in names for problem in await self._check_keys([each])]
+                return [_foreign_key(names[0])]
             following = []
-            for (kind, raw, score, _), reply in zip(left, replies, strict=True):
-                problems += _judge_look(kind, audit.text(raw), reply, first=not score)
-                if reply.more:
-                    following.append((kind, raw, *reply.after))
+            for (name, after), page in zip(left, read_keys(reply), strict=True):
+                problems += _check_page(name, page, first=after == START)
+                if page.more:
+                    following.append((name, Position(page.score, page.member_id)))
             left = following
         return problems
 
 
-def _judge_look(kind: str, name: str, look: ExaminedKey, *, first: bool) -> list[Problem]:
-    head, state = (None if raw is None else audit.text(raw) for raw in (look.head, look.state))
-    found = audit.members(look.members)
-    problems = [problem for member in found for problem in audit.judge_member(kind, name, head, member)]
-    untouched = look.more and not found  # the step was full before it came to this key
-    if kind == "line" and first and not untouched:
-        problems += audit.judge_head(name, head, state, look.blocked_at is not None)
+def _foreign_key(name: Name) -> Problem:
+    field = "line" if name.kind == "line" else "unique_key"
+    return Problem("foreign", None, as_text(name.raw), f"the key of this {field} has a type that redbox does not use")
+
+
+def _check_page(name: Name, page: KeyPage, *, first: bool) -> list[Problem]:
+    key = as_text(name.raw)
+    problems = [problem for member in page.members for problem in check_member(name.kind, key, page.head, member)]
+    if name.kind == "line" and first and page.was_read:
+        problems += check_head(key, page)
     return problems
 
 
-def _by_size(events: Iterable[Seen]) -> Iterator[list[Seen]]:
-    """Events in groups whose bodies may be read at once."""
-    group: list[Seen] = []
+def _by_size(events: Iterable[EventSnapshot]) -> Iterator[list[EventSnapshot]]:
+    """Groups events so that the bodies of a group can be read at once."""
+    group: list[EventSnapshot] = []
     size = 0
     for event in events:
-        if group and size + event.size > BATCH_BYTES:
+        if group and size + event.body_bytes > BATCH_BYTES:
             yield group
             group, size = [], 0
         group.append(event)
-        size += event.size
+        size += event.body_bytes
     if group:
         yield group
 
 
 async def all_problems(store: Store) -> AsyncIterator[Problem]:
-    """Everything that is wrong with a box, from one process. It remembers every name of the box meanwhile: a large one
-    is for `redbox pipeline audit`."""
-    examiner, done = Examiner(store), set[Name]()
+    """Checks a whole box from one process. It keeps every name of the box in memory; for a large box use
+    `redbox pipeline audit`."""
+    auditor, checked = Auditor(store), set[Name]()
 
-    async def judge(names: list[Name]) -> list[Problem]:
-        fresh = [name for name in dict.fromkeys(names) if name not in done]
-        done.update(fresh)
-        return await examiner.judge(fresh)
+    async def check(names: list[Name]) -> list[Problem]:
+        fresh = [name for name in dict.fromkeys(names) if name not in checked]
+        checked.update(fresh)
+        return await auditor.check(fresh)
 
-    for index in NAMING:
-        for part in await examiner.ranges(index, BATCH_COUNT):
-            left: Range | None = part
-            while left is not None:
-                left, names = await examiner.slice(left)
-                for problem in await judge(names):
+    for index in NAME_KINDS:
+        for part in await auditor.split(index, BATCH_COUNT):
+            rest: IndexRange | None = part
+            while rest is not None:
+                names, rest = await auditor.read(rest)
+                for problem in await check(names):
                     yield problem
     cursor, first = 0, True
     while cursor or first:
-        cursor, names = await examiner.scan(cursor)
+        names, cursor = await auditor.scan(cursor)
         first = False
-        for problem in await judge(names):
+        for problem in await check(names):
             yield problem

@@ -1,4 +1,4 @@
-"""Where events go: one file per kind of target, found by the scheme of its URL."""
+"""Publishers: one module per kind of target, chosen by the scheme of its URL."""
 
 from redbox.publishers.base import Publisher
 

@@ -1,7 +1,8 @@
-"""What a publisher is, and what every publisher passes on of an event.
+"""The base class of publishers, and the headers that all of them deliver.
 
-A publisher chooses what becomes of an event by what it raises: nothing (the target acknowledged it), `Reject` (never),
-`RetryLater` (not before), `Unavailable` (the target is down), anything else (a failure: to be tried again).
+A publisher chooses the next state of an event by what it raises: nothing (the target acknowledged the event), `Reject`
+(never retry), `RetryLater` (retry after a delay), `Unavailable` (the target is down), or any other exception (a
+failure, to be retried).
 """
 
 from __future__ import annotations
@@ -17,62 +18,62 @@ from redbox.events import Claim
 CLAIM_HEADER: Final = "redbox-claim"
 ORDERING_HEADER: Final = "redbox-ordering-key"
 ATTEMPT_HEADER: Final = "redbox-attempt"
-REASON_HEADER: Final = "redbox-dead-reason"  # only on what is handed to a dead-letter target
+REASON_HEADER: Final = "redbox-dead-reason"  # only for events sent to a dead-letter target
 ADDED_HEADERS: Final = frozenset({CLAIM_HEADER, ORDERING_HEADER, ATTEMPT_HEADER, REASON_HEADER})
 
-#: As W3C Trace Context writes it: version, trace id, parent id and flags; an id is never all zeros.
+#: The format of W3C Trace Context: version, trace id, parent id and flags; an id is never all zeros.
 _is_traceparent = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}").fullmatch
 
 
 class Publisher(ABC):
-    """Hands events to a target: one attempt per call, and returning means that the target acknowledged it.
+    """Publishes events to a target. Each call is one attempt; it returns once the target has acknowledged the event.
 
-    `publish` is called concurrently. A publisher whose target takes many at once sets `many` and overrides
+    `publish` is called concurrently. A publisher whose target accepts batches sets `many` and overrides
     `publish_many`.
     """
 
-    #: How many events `publish_many` takes at once; with 1 the relay calls `publish`.
+    #: The most events in one call of `publish_many`; with 1 the relay calls `publish`.
     many: ClassVar[int] = 1
 
-    #: How many calls of `publish` or `publish_many` may overlap; None for as many as `at_once` allows. May be set per
+    #: The most concurrent calls of `publish` or `publish_many`; None for as many as `at_once` allows. May be set per
     #: instance, before `open`.
     calls_at_once: int | None = None
 
-    #: Names of options that must not be written down or shown.
+    #: Names of options that must not be logged, stored or shown.
     secrets: ClassVar[frozenset[str]] = frozenset()
 
     @property
     @abstractmethod
     def target(self) -> str:
-        """Where it publishes to, in words without secrets; for logs."""
+        """A description of the target for logs, without secrets."""
 
     def at_once(self, concurrency: int) -> int:
-        """How many events it takes at once from a relay that would give it `concurrency`; called before `open`.
+        """How many events the publisher accepts at once; called before `open` with the `concurrency` of the relay.
 
-        The relay gives it no more, and never more than `concurrency`: the other events wait in the relay's buffer,
-        where no time limit runs.
+        The relay never hands over more than this, nor more than `concurrency`. Other events wait in the buffer of the
+        relay, where no time limit applies.
         """
         return concurrency
 
     def unfinished(self) -> asyncio.Future[Any] | None:
-        """What a cancelled `publish` of the current task left running, such as a thread; None for nothing.
+        """Work that a cancelled `publish` of the current task left running, such as a thread; None for nothing.
 
-        Until it has ended, the relay gives the publisher one event less at once.
+        Until it ends, the relay hands over one event less at once.
         """
         return None
 
     async def open(self, box: str) -> None:  # noqa: B027  # not every target needs it
-        """Called once before the first event, on the event loop that will publish; `box` is the name of the box."""
+        """Called once before the first event, on the event loop that publishes. `box` is the name of the box."""
 
     async def aclose(self) -> None:  # noqa: B027  # same
-        """Called once after the last event; also when `open` failed."""
+        """Called once after the last event, and also if `open` failed."""
 
     @abstractmethod
     async def publish(self, claim: Claim) -> None:
         """Publishes `claim.event`."""
 
     async def publish_many(self, claims: Sequence[Claim]) -> Sequence[BaseException | None]:
-        """Publishes several; for each None, or what `publish` would have raised. Never more than `many`."""
+        """Publishes up to `many` events. Returns for each None, or the exception that `publish` would have raised."""
         outcomes: list[BaseException | None] = []
         for claim in claims:
             try:
@@ -84,10 +85,10 @@ class Publisher(ABC):
         return outcomes
 
 
-def passed_on(claim: Claim) -> dict[str, str]:
-    """The headers of an event as they are, and those that redbox adds for consumers: the claim number to fence on and
-    the ordering key within which it grows, the number of the attempt, and the trace context of the put when that is
-    well-formed and the event brings none of its own."""
+def delivered_headers(claim: Claim) -> dict[str, str]:
+    """Returns the headers of an event unchanged, and those that redbox adds for consumers: the claim number to fence
+    by, the ordering key within which it grows, the number of the attempt, and the trace context of the put, if it is
+    valid and the event has no `traceparent` header."""
     event = claim.event
     headers = dict(event.headers)
     trace = event.metadata.get("traceparent")

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0, as the HTTP binding and the JSON format write them."""
+"""CloudEvents 1.0: the binary mode of the HTTP binding, and the JSON format."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from redbox.payloads import is_json
 SPEC_VERSION: Final = "1.0"
 STRUCTURED: Final = "application/cloudevents+json; charset=utf-8"
 
-#: What a header may hold as it is: printable ASCII but the space, the double quote and the percent sign.
+#: Characters that a header contains unescaped: printable ASCII except space, double quote and percent sign.
 _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 _must_be_quoted = re.compile(f"[^{re.escape(_PLAIN)}]").search
 _encode = msgspec.json.Encoder().encode
 
 
 def attributes(claim: Claim, source: str) -> dict[str, str]:
-    """The attributes of an event, by their CloudEvents names."""
+    """Returns the attributes of an event by their CloudEvents names."""
     event = claim.event
     found = {
         "specversion": SPEC_VERSION,
@@ -37,7 +37,8 @@ def attributes(claim: Claim, source: str) -> dict[str, str]:
 
 
 def binary_headers(claim: Claim) -> dict[str, str]:
-    """The attributes of an event as headers, but for those of `fixed_headers`; the payload is the body as it is."""
+    """Returns the attributes of an event as headers, without those of `fixed_headers`. The body is the payload
+    itself."""
     event = claim.event
     headers = {
         "ce-id": _header_value(claim.event_id),
@@ -50,7 +51,7 @@ def binary_headers(claim: Claim) -> dict[str, str]:
 
 
 def fixed_headers(source: str) -> dict[str, str]:
-    """The attributes that every event of a source shares, as headers."""
+    """Returns the attributes that are the same for every event of a source, as headers."""
     return {"ce-specversion": SPEC_VERSION, "ce-source": _header_value(source)}
 
 
@@ -58,19 +59,19 @@ def _header_value(text: str) -> str:
     return quote(text, safe=_PLAIN) if _must_be_quoted(text) else text
 
 
-@lru_cache(maxsize=4096)  # events that were put together share their times
+@lru_cache(maxsize=4096)  # events of one batch have the same time
 def _time(ms: int) -> str:
     return from_ms(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def structured(claim: Claim, source: str) -> bytes:
-    """The event as one JSON document; a payload that is JSON stands in it byte for byte."""
+    """Returns an event as one JSON document. A JSON payload is included byte for byte."""
     payload, content_type = claim.event.encode()
     document: dict[str, Any] = {**attributes(claim, source), "datacontenttype": content_type}
     if is_json(content_type) and _is_valid(payload):
         document["data"] = msgspec.Raw(payload)
     else:
-        document["data_base64"] = payload  # msgspec writes bytes so
+        document["data_base64"] = payload  # msgspec encodes bytes as base64
     return _encode(document)
 
 

@@ -1,4 +1,4 @@
-"""The connections of an HTTP publisher: kept between requests, and never trusted to be still there."""
+"""The connections of an HTTP publisher: kept between requests, although the target may close them at any time."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ CONNECT_SECONDS: Final = 5.0
 KEEP_SECONDS: Final = 4.0  # less than the 5 s after which many servers close an idle connection
 BODY_BYTES: Final = 4096
 BODY_SECONDS: Final = 1.0
-PLACE_SECONDS: Final = 0.1  # how long a request waits until answers that nobody waits for make room
-HEAD_BYTES: Final = 64 * 1024  # of one line of an answer's head
+SLOT_SECONDS: Final = 0.1  # how long a request waits for a slot before it ends the reading of another response
+HEAD_BYTES: Final = 64 * 1024  # of one header of a response
 HEAD_LINES: Final = 500
-WRITE_BYTES: Final = 64 * 1024  # a larger payload is written in pieces, so that it is not copied as a whole
+WRITE_BYTES: Final = 64 * 1024  # a larger payload is written in chunks, so that it is not copied as a whole
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
 _NO_TIMER: Final = TimerNoop()
@@ -43,76 +43,78 @@ Headers = Mapping[str, str] | CIMultiDict[str]
 
 
 class Client:
-    """The connections of a publisher that is open.
+    """The connections of an open publisher.
 
-    A connector keeps connections and notices when the target closes one. A request that fails on a kept connection is
-    sent once more by a second connector, which makes a connection for each request.
+    One connector keeps connections and notices when the target closes one. A request that fails on a kept connection
+    is sent once more by a second connector, which opens a new connection for each request.
 
-    There is no client session. It took as much time as the rest of the client together, for redirects, cookies and
-    the like, and it passes the target's login on to a proxy.
+    There is no `aiohttp.ClientSession`: it took as much time as the rest of the client together, for redirects,
+    cookies and the like, and it sends the target's login to a proxy.
     """
 
-    def __init__(self, headers: dict[str, str], proxy: URL | None, tls: ssl.SSLContext | bool, most: int) -> None:
+    def __init__(
+        self, headers: dict[str, str], proxy: URL | None, tls: ssl.SSLContext | bool, max_connections: int
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._headers = CIMultiDict(headers)
-        self._places = asyncio.Semaphore(most)
+        self._slots = asyncio.Semaphore(max_connections)
         self._users = 0
         self._closing = False
-        self._ending: asyncio.Task[None] | None = None
+        self._closing_task: asyncio.Task[None] | None = None
         self._unread = set[asyncio.Task[bytes]]()
         self._proxy = proxy
         self._tls = tls
         resolver = aiohttp.ThreadedResolver()
-        # No limits: `_places` counts the connections of both.
-        self._keeping = _Connector(limit=0, resolver=resolver, keepalive_timeout=KEEP_SECONDS)
-        self._fresh = _Connector(limit=0, resolver=resolver, force_close=True)
+        # Neither has a limit of its own: `_slots` counts the connections of both.
+        self._persistent = _Connector(limit=0, resolver=resolver, keepalive_timeout=KEEP_SECONDS)
+        self._single_use = _Connector(limit=0, resolver=resolver, force_close=True)
 
-    async def enter(self) -> None:
-        """Waits for a place, which is one connection; `leave` returns it."""
+    async def acquire(self) -> None:
+        """Waits for a free slot, which is one connection. `release` frees it."""
         self._users += 1
         try:
-            if not (self._places.locked() and self._unread):
-                await self._places.acquire()
+            if not (self._slots.locked() and self._unread):
+                await self._slots.acquire()
                 return
             try:
-                async with asyncio.timeout(PLACE_SECONDS):
-                    await self._places.acquire()
+                async with asyncio.timeout(SLOT_SECONDS):
+                    await self._slots.acquire()
             except TimeoutError:
                 next((task.cancel() for task in self._unread if not task.cancelling()), None)
-                await self._places.acquire()
+                await self._slots.acquire()
         except BaseException:
-            self._left()
+            self._user_left()
             raise
 
-    def leave(self, unread: aiohttp.ClientResponse | None = None) -> None:
-        """Returns a place. If the exchange of `unread` has not ended, a background task ends it first, within the
-        bounds of `beginning`, so that the connection can be used again: nobody waits for what only costs time."""
+    def release(self, unread: aiohttp.ClientResponse | None = None) -> None:
+        """Frees a slot. If the exchange of `unread` has not ended, a background task ends it first, within the limits
+        of `read_start`, so that the connection can be used again without the caller waiting for it."""
         if unread is None or unread.connection is None:
-            self._places.release()
+            self._slots.release()
         elif self._closing:
-            self._finish(unread)
+            self._discard(unread)
         else:
-            task = asyncio.create_task(beginning(unread))
+            task = asyncio.create_task(read_start(unread))
             self._unread.add(task)
             task.add_done_callback(self._unread.discard)
-            task.add_done_callback(lambda _: self._finish(unread))
-        self._left()
+            task.add_done_callback(lambda _: self._discard(unread))
+        self._user_left()
 
-    def _finish(self, response: aiohttp.ClientResponse) -> None:
-        _abort(response.connection)  # here too: a task that is cancelled before its first step has closed nothing
-        self._places.release()
+    def _discard(self, response: aiohttp.ClientResponse) -> None:
+        _abort(response.connection)  # a task that was cancelled before its first step has not closed it
+        self._slots.release()
 
-    def _left(self) -> None:
+    def _user_left(self) -> None:
         self._users -= 1
-        if self._closing and not self._users:  # not awaited: the caller may be cancelled, and has its answer already
-            self._ending = asyncio.create_task(self._close_connectors())
+        if self._closing and not self._users:  # not awaited: the caller has its result, and may be cancelled
+            self._closing_task = asyncio.create_task(self._close_connectors())
 
     async def post(self, url: URL, headers: Headers, body: bytes) -> aiohttp.ClientResponse:
-        """Sends a request and returns the answer when its head has arrived."""
+        """Sends a request and returns the response once its head has arrived."""
         try:
-            return await self._exchange(self._keeping, _Response, url, headers, body)
-        except _Stale:
-            return await self._exchange(self._fresh, aiohttp.ClientResponse, url, headers, body)
+            return await self._exchange(self._persistent, _Response, url, headers, body)
+        except _StaleConnection:
+            return await self._exchange(self._single_use, aiohttp.ClientResponse, url, headers, body)
 
     async def _exchange(
         self,
@@ -165,7 +167,7 @@ class Client:
             raise
 
     async def close(self) -> None:
-        """Closes the connections, unless requests use them: then the last one closes them when it ends."""
+        """Closes the connections. If requests are in flight, the last one closes them when it ends."""
         self._closing = True
         if self._unread:
             for task in self._unread:
@@ -175,17 +177,17 @@ class Client:
             await self._close_connectors()
 
     async def _close_connectors(self) -> None:
-        await self._keeping.close()
-        await self._fresh.close()
+        await self._persistent.close()
+        await self._single_use.close()
 
 
-class _Stale(aiohttp.ClientError):
-    """A connection that had been kept broke before anything of the answer came: the target may have closed it before
-    the request arrived."""
+class _StaleConnection(aiohttp.ClientError):
+    """A kept connection broke before any part of the response arrived. The target may have closed it before the request
+    arrived."""
 
 
 class _Request(aiohttp.ClientRequest):
-    """A request whose headers are complete, so that it need not copy and complete them."""
+    """A request whose headers are complete. It neither copies nor extends them."""
 
     def update_headers(self, headers: Any) -> None:
         self.headers = headers
@@ -195,7 +197,7 @@ class _Request(aiohttp.ClientRequest):
 
 
 class _Response(aiohttp.ClientResponse):
-    """An answer that tells a stale connection from a target that hangs up."""
+    """A response that distinguishes a stale connection from a target that hangs up."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         protocol = connection.protocol
@@ -203,39 +205,39 @@ class _Response(aiohttp.ClientResponse):
             return await super().start(connection)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             if isinstance(protocol, _Protocol) and protocol.is_stale:
-                raise _Stale from error
+                raise _StaleConnection from error
             raise
 
 
 class _Protocol(ResponseHandler):
-    """One connection. Knows whether the current exchange is its first, and whether anything of the answer has come.
+    """One connection. Knows whether the current exchange is its first, and whether any part of the response arrived.
 
-    Data that arrives when no answer is due ends the connection: the client would keep it, and take it for the answer
+    Data that arrives when no response is due closes the connection: aiohttp would keep it and take it for the response
     to the next request.
 
-    The head of an answer is parsed before what comes with it. The client would parse both as one, and forget a status
-    whose body is no HTTP, such as that of a 204 with a body.
+    The head of a response is parsed before the data that arrives with it. aiohttp would parse both together, and lose
+    the status if the body is not valid HTTP, such as a 204 with a body.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._exchanges = 0
-        self._heard = False
-        self._body: aiohttp.StreamReader | None = None  # of the answer, as soon as its head has come
-        self._last = b""  # what has come of the end of a head
+        self._response_began = False
+        self._body: aiohttp.StreamReader | None = None  # of the response, once its head has arrived
+        self._head_end = b""  # the latest bytes, in which the end of a head may begin
 
     @property
     def is_stale(self) -> bool:
-        return self._exchanges > 1 and not self._heard
+        return self._exchanges > 1 and not self._response_began
 
     def set_response_params(self, **params: Any) -> None:
         self._exchanges += 1
-        self._heard, self._body, self._last = False, None, b""
+        self._response_began, self._body, self._head_end = False, None, b""
         super().set_response_params(**params)
 
     def feed_data(self, data: tuple[RawResponseMessage, aiohttp.StreamReader], size: int = 0) -> None:
         code = data[0].code
-        if self._body is None and (code >= 200 or code == 101):  # after any other 1xx comes another head
+        if self._body is None and (code >= 200 or code == 101):  # any other 1xx is followed by another head
             self._body = data[1]
         super().feed_data(data, size)
 
@@ -245,14 +247,14 @@ class _Protocol(ResponseHandler):
                 self.force_close()
                 self.abort()
                 return
-            self._heard = True
-            seen = self._last + data
+            self._response_began = True
+            seen = self._head_end + data
             end = _end_of_head(seen) if self._body is None else None
             if end is None:
-                self._last = seen[-2:]
+                self._head_end = seen[-2:]
                 break
-            length = end.end() - len(self._last)
-            self._last = b""
+            length = end.end() - len(self._head_end)
+            self._head_end = b""
             super().data_received(data[:length])
             data = data[length:]
             if not data or self.exception() is not None:
@@ -261,7 +263,7 @@ class _Protocol(ResponseHandler):
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Makes connections that speak `_Protocol`."""
+    """Opens connections that use `_Protocol`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -277,14 +279,14 @@ def _abort(connection: Connection | None) -> None:
 
 
 def _payload(body: bytes) -> aiohttp.payload.Payload:
-    """Bytes that were measured to be faster, or to need less memory, than what the client makes of plain bytes."""
+    """Wraps a body. Measured to be faster, or to need less memory, than passing plain bytes to aiohttp."""
     if len(body) <= WRITE_BYTES:
         return aiohttp.BytesPayload(body)
     return aiohttp.BytesIOPayload(io.BytesIO(body))
 
 
 def proxy_for(url: URL) -> URL | None:
-    """The proxy that HTTPS_PROXY and the like name, unless NO_PROXY exempts the host."""
+    """Returns the proxy of HTTPS_PROXY and similar variables, unless NO_PROXY exempts the host."""
     proxies = getproxies()
     found = proxies.get(url.scheme) or proxies.get("all")
     if not found or proxy_bypass(url.host_port_subcomponent or ""):
@@ -292,34 +294,34 @@ def proxy_for(url: URL) -> URL | None:
     try:
         proxy = URL(found if "://" in found else f"http://{found}")
     except ValueError:
-        raise UsageError("the proxy that the environment names cannot be used: it is not a valid URL") from None
+        raise UsageError("the proxy in the environment cannot be used: it is not a valid URL") from None
     try:
         (proxy.host or "").encode("idna")
     except UnicodeError:
-        raise UsageError("the proxy that the environment names cannot be used: its host is not valid") from None
+        raise UsageError("the proxy in the environment cannot be used: its host is not valid") from None
     if proxy.scheme not in ("http", "https") or not proxy.host:
-        raise UsageError("the proxy that the environment names cannot be used: it must be http:// or https://")
+        raise UsageError("the proxy in the environment cannot be used: it must be http:// or https://")
     return proxy
 
 
-def trusted(*urls: URL | None) -> ssl.SSLContext | bool:
-    """Trusts the authorities of the file that SSL_CERT_FILE names, or else those of the system."""
+def tls_context(*urls: URL | None) -> ssl.SSLContext | bool:
+    """Returns the TLS settings: trusts the authorities in the file SSL_CERT_FILE, or else those of the system."""
     if not any(url is not None and url.scheme == "https" for url in urls):
         return True
     file = os.environ.get("SSL_CERT_FILE") or None
     try:
         context = ssl.create_default_context(cafile=file)
     except (OSError, ValueError) as error:
-        raise UsageError(f"the file that SSL_CERT_FILE names cannot be used: {error}") from error
+        raise UsageError(f"the file in SSL_CERT_FILE cannot be used: {error}") from error
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-async def beginning(response: aiohttp.ClientResponse, seconds: float | None = None) -> bytes:
-    """Reads the body within a bound of size and time. Then the connection is free for others if the exchange has
-    ended, and is closed if not.
+async def read_start(response: aiohttp.ClientResponse, seconds: float | None = None) -> bytes:
+    """Reads the start of a body, within limits of size and time. If the exchange has ended then, the connection can be
+    used again; otherwise it is closed.
 
-    The status has decided already. So a caller that is cancelled meanwhile gets what was read until then.
+    The status has already decided the outcome, so a cancelled caller gets the part that arrived and continues.
     """
     content, found = response.content, b""
     try:

@@ -19,10 +19,10 @@ from redbox.durations import positive_duration
 from redbox.errors import InvalidURL, NotPublished, Reject, UsageError
 from redbox.events import Claim, is_reserved_header
 from redbox.publishers import cloudevents
-from redbox.publishers.base import ADDED_HEADERS, Publisher, passed_on
-from redbox.publishers.connections import Client, Headers, beginning, proxy_for, trusted
-from redbox.publishers.http_answers import failure, outcome
-from redbox.publishers.options import from_text, line
+from redbox.publishers.base import ADDED_HEADERS, Publisher, delivered_headers
+from redbox.publishers.connections import Client, Headers, proxy_for, read_start, tls_context
+from redbox.publishers.http_responses import connection_error, response_error
+from redbox.publishers.options import header_text, parse_number
 from redbox.publishers.redaction import redactor, shown_url, tokens
 from redbox.publishers.webhooks import PREFIX, read_secrets, signature_headers
 
@@ -33,7 +33,7 @@ _control = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 
 
 class HTTPPublisher(Publisher):
-    """Posts events as CloudEvents; what the answers mean is in `http_answers`."""
+    """Posts events as CloudEvents. `http_responses` decides what each response means."""
 
     secrets: ClassVar[frozenset[str]] = frozenset({"secret", "authorization"})
 
@@ -52,27 +52,27 @@ class HTTPPublisher(Publisher):
         if parsed.raw_user is not None and authorization is not None:
             raise UsageError("give either user:password in the URL or the option authorization, not both")
         self._url = parsed.with_user(None).with_fragment(None)
-        self._shown = shown_url(str(self._url))
+        self._target = shown_url(str(self._url))
         one_of("cloudevents", cloudevents, ("binary", "structured"))
         self._structured = cloudevents == "structured"
-        self._source = None if source is None else line("source", source)
+        self._source = None if source is None else header_text("source", source)
         self._keys = None if secret is None else read_secrets(secret)
-        self._timeout = None if timeout is None else positive_duration("timeout", from_text(timeout))
-        self._authorization = None if authorization is None else line("authorization", authorization)
+        self._timeout = None if timeout is None else positive_duration("timeout", parse_number(timeout))
+        self._authorization = None if authorization is None else header_text("authorization", authorization)
         if parsed.raw_user is not None:
             login = f"{parsed.user or ''}:{parsed.password or ''}"
             self._authorization = f"Basic {base64.b64encode(login.encode()).decode()}"
         self._secret_values = _secret_values(parsed, self._authorization, secret)
         self._redact = redactor(self._secret_values)
-        self._most = whole_number("max_connections", from_text(max_connections))
+        self._max_connections = whole_number("max_connections", parse_number(max_connections))
         self._client: Client | None = None
 
     @property
     def target(self) -> str:
-        return self._shown
+        return self._target
 
     def at_once(self, concurrency: int) -> int:
-        return min(self._most, concurrency)
+        return min(self._max_connections, concurrency)
 
     async def open(self, box: str) -> None:
         if self._source is None:
@@ -91,7 +91,7 @@ class HTTPPublisher(Publisher):
             login = f"{proxy.user or ''}:{proxy.password or ''}"
             encoded = base64.b64encode(login.encode()).decode()
             self._redact = redactor([*self._secret_values, login, proxy.password or "", encoded])
-        self._client = Client(headers, proxy, trusted(self._url, proxy), self._most)
+        self._client = Client(headers, proxy, tls_context(self._url, proxy), self._max_connections)
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
@@ -104,46 +104,48 @@ class HTTPPublisher(Publisher):
             raise UsageError("this publisher is not open")
         headers, body = self._request(claim)
         unread: aiohttp.ClientResponse | None = None
-        await client.enter()
+        await client.acquire()
         try:
             began = asyncio.get_running_loop().time()
-            answer = await self._answer(client, headers, body)
-            if isinstance(answer, NotPublished):
-                problem = answer
-            elif 200 <= answer.status < 300:
-                unread = answer  # nothing is awaited from here: what is acknowledged cannot be cancelled
+            response = await self._send(client, headers, body)
+            if isinstance(response, NotPublished):
+                error = response
+            elif 200 <= response.status < 300:
+                unread = response  # nothing is awaited from here on: an acknowledged event cannot be cancelled
                 return
             else:
-                problem = await self._problem(answer, claim, began)
+                error = await self._error(response, claim, began)
         finally:
-            client.leave(unread)
-        raise problem
+            client.release(unread)
+        raise error
 
-    async def _answer(self, client: Client, headers: Headers, body: bytes) -> aiohttp.ClientResponse | NotPublished:
-        """Sends a request, and waits for the head of its answer: that, or what to raise."""
+    async def _send(self, client: Client, headers: Headers, body: bytes) -> aiohttp.ClientResponse | NotPublished:
+        """Sends a request. Returns the response once its head has arrived, or the error to raise."""
         try:
             if self._timeout is None:
                 return await client.post(self._url, headers, body)
             async with asyncio.timeout(self._timeout):
                 return await client.post(self._url, headers, body)
         except aiohttp.ClientError as error:  # some of these are a TimeoutError too
-            return failure(error, self._redact)
+            return connection_error(error, self._redact)
         except TimeoutError:
-            return NotPublished(f"no answer within {self._timeout:g} seconds")
+            return NotPublished(f"no response within {self._timeout:g} seconds")
         except OSError as error:
-            return failure(aiohttp.ClientOSError(*error.args), self._redact)
+            return connection_error(aiohttp.ClientOSError(*error.args), self._redact)
         except ValueError as error:
             return _unsendable(self._redact(str(error)))
 
-    async def _problem(self, answer: aiohttp.ClientResponse, claim: Claim, began: float) -> NotPublished:
-        """What to raise for an answer that is no acknowledgement."""
+    async def _error(self, response: aiohttp.ClientResponse, claim: Claim, began: float) -> NotPublished:
+        """Returns the error to raise for a response that is not 2xx."""
         left = None if self._timeout is None else began + self._timeout - asyncio.get_running_loop().time()
-        found = await beginning(answer, left)
+        start = await read_start(response, left)
         now = claim.store_ms / 1000
-        return outcome(answer.status, answer.reason or "", answer.headers, found, now=now, redact=self._redact)
+        return response_error(
+            response.status, response.reason or "", response.headers, start, now=now, redact=self._redact
+        )
 
     def _request(self, claim: Claim) -> tuple[Headers, bytes]:
-        """The headers and the body of one request; the client adds the headers that are always the same."""
+        """Returns the headers and the body of one request. The client adds the headers that every request has."""
         if self._structured:
             body, content_type = cloudevents.structured(claim, self._source or ""), cloudevents.STRUCTURED
             headers = {}
@@ -153,12 +155,12 @@ class HTTPPublisher(Publisher):
         headers["Content-Type"] = _header_value("its content type", content_type)
         if self._keys is not None:
             headers |= signature_headers(self._keys, claim.event_id, claim.store_ms // 1000, body)
-        headers_passed_on = passed_on(claim)
+        delivered = delivered_headers(claim)
         if not claim.event.headers:
-            headers |= headers_passed_on
+            headers |= delivered
             return headers, body
         found, names = CIMultiDict(headers), dict[str, str]()
-        for name, text in headers_passed_on.items():
+        for name, text in delivered.items():
             lower = name.lower()
             if lower not in ADDED_HEADERS and is_reserved_header(name):
                 continue  # refused by put, but an earlier version may have stored it
@@ -167,7 +169,9 @@ class HTTPPublisher(Publisher):
             if not _is_header_name(name):
                 raise _unsendable(f"{shown(name)} is not a header name")
             value = _header_value(f"its header {name}", text)
-            found.add(names.setdefault(lower, name), value)  # two names that differ in case are one to the client
+            found.add(
+                names.setdefault(lower, name), value
+            )  # names that differ only in case must be added under one spelling
         return found, body
 
 
@@ -176,14 +180,14 @@ def _read_url(text: str) -> URL:
         url = URL(text)
         (url.host or "").encode("idna")
     except (ValueError, TypeError):
-        raise InvalidURL("this is not a valid URL; use https://host/path") from None  # may hold secrets
+        raise InvalidURL("this is not a valid URL; use https://host/path") from None  # it may contain secrets
     if url.scheme not in ("http", "https") or not url.host or not url.port:
-        raise InvalidURL("this URL names no host, or no valid port; use https://host:port/path")
+        raise InvalidURL("this URL has no host, or no valid port; use https://host:port/path")
     return url
 
 
 def _secret_values(url: URL, authorization: str | None, secret: str | None) -> list[str]:
-    """What must not be repeated by an error: parts of the URL, the login and the keys of signatures."""
+    """Returns the texts that no error may repeat: parts of the URL, the login and the signing keys."""
     found = [*url.query.values(), *tokens(url.raw_path), *map(unquote, tokens(url.raw_path))]
     for part in url.raw_query_string.split("&"):
         name, equals, value = part.partition("=")
@@ -200,9 +204,9 @@ def _secret_values(url: URL, authorization: str | None, secret: str | None) -> l
 
 
 def _header_value(what: str, text: str) -> str:
-    """A value as HTTP takes it: spaces around it are no part of it."""
+    """Returns a header value without surrounding spaces, which HTTP does not count as part of it."""
     if _control(text):
-        raise _unsendable(f"{what} holds control characters")
+        raise _unsendable(f"{what} contains control characters")
     return text.strip(" \t")
 
 

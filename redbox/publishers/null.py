@@ -1,4 +1,4 @@
-"""`null:` acknowledges everything and delivers nothing; for trials and measurements."""
+"""`null:` acknowledges every event and delivers none; for trials and benchmarks."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import ClassVar
 
 from redbox.events import Claim
 from redbox.publishers.base import Publisher
-from redbox.publishers.options import no_more
+from redbox.publishers.options import check_bare_scheme
 
 
 class NullPublisher(Publisher):
-    """Forgets events."""
+    """Discards events."""
 
     many: ClassVar[int] = 1000
     target = "null:"
 
     def __init__(self, url: str = "null:") -> None:
-        no_more(url, "null")
+        check_bare_scheme(url, "null")
 
     async def publish(self, claim: Claim) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Options of publishers: a number may come as text, from a command line or a file."""
+"""Checks of the URLs and options of publishers. A command line or a file gives numbers as text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from redbox.errors import InvalidURL, UsageError
 
 
-def from_text(value: Any) -> Any:
-    """The number that a text holds; any other value as it is."""
+def parse_number(value: Any) -> Any:
+    """Converts text to a number if it is one; returns any other value unchanged."""
     if isinstance(value, str):
         for kind in (int, float):
             with suppress(ValueError):
@@ -17,14 +17,14 @@ def from_text(value: Any) -> Any:
     return value
 
 
-def line(name: str, value: Any) -> str:
-    """Text for a header; what it holds is not repeated in an error, since it may be a secret."""
+def header_text(name: str, value: Any) -> str:
+    """Checks a text for use in a header. An error does not repeat it, since it may be a secret."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise UsageError(f"{name} must be one line of printable text")
+        raise UsageError(f"{name} must be printable text without line breaks")
     return value.strip()
 
 
-def no_more(url: str, scheme: str) -> None:
-    """Refuses anything behind the scheme of a URL that takes nothing."""
+def check_bare_scheme(url: str, scheme: str) -> None:
+    """Refuses a URL that has more than its scheme."""
     if url.partition(":")[2] not in ("", "//"):
-        raise InvalidURL(f"{scheme}: takes nothing behind the colon")
+        raise InvalidURL(f"{scheme}: takes nothing after the colon")

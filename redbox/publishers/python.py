@@ -1,4 +1,4 @@
-"""`python:module:function` publishes by calling a function that is found by its name."""
+"""`python:module:function` publishes by calling a function, given by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from redbox.publishers.function import FunctionPublisher
 
 
 def open_python(url: str, *, concurrency: int | str | None = None) -> Publisher:
-    """The function, or the publisher, that a URL names; nothing is called to get it."""
+    """Returns a publisher for the function that a URL names, or the publisher that it names. Calls nothing."""
     module_name, _, path = url.partition(":")[2].partition(":")
     if not all(name.isidentifier() for name in (*module_name.split("."), *path.split("."))):
         raise InvalidURL("write python:module:function, such as python:shop.events:publish")
@@ -19,7 +19,7 @@ def open_python(url: str, *, concurrency: int | str | None = None) -> Publisher:
         raise InvalidURL(f"python: {error.message}") from error
     if isinstance(found, Publisher):
         if concurrency is not None:
-            raise UsageError(f"python:{module_name}:{path} is a publisher already, and takes no options")
+            raise UsageError(f"python:{module_name}:{path} is already a publisher, and takes no options")
         return found
     if not callable(found):
         raise InvalidURL(

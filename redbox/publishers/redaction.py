@@ -1,4 +1,4 @@
-"""Keeps secrets out of texts that are stored, logged or shown."""
+"""Removes secrets from texts that are stored, logged or shown."""
 
 from __future__ import annotations
 
@@ -10,50 +10,53 @@ from typing import Final
 from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
 HIDDEN: Final = "[redacted]"
-SHORTEST_SECRET: Final = 4  # a shorter text is found in too many words
+SHORTEST_SECRET: Final = 4  # a shorter text occurs in too many words
 SHORTEST_TOKEN: Final = 8
 KEPT: Final = 3
 
-#: What names consist of: words of letters, in one case or with a capital in front, and numbers.
+#: The parts of readable names: words in lower case, in upper case or capitalized, and short numbers.
 _PIECE: Final = re.compile(r"[A-Z]?[a-z\xdf-\U0010ffff]+|[A-Z]{1,7}(?![A-Z])|[0-9]{1,4}(?![0-9])")
 _SEPARATOR: Final = re.compile(r"[-_.~:@+,;=!$&'()* ]")
 _DIGIT: Final = re.compile(r"[0-9]")
 _LONGEST_WORD: Final = 15
-_SHORTEST_PIECES: Final = 3  # letters on average: what has less is not made of words
+_SHORTEST_PIECES: Final = 3  # letters on average; text with shorter pieces is not made of words
 
 
 def redactor(secrets: Iterable[str]) -> Callable[[str], str]:
-    """A function that replaces these secrets in a text, also where they are quoted as in URLs, JSON or HTML.
+    """Returns a function that replaces these secrets in a text, also where they are escaped as in URLs, JSON or HTML.
 
-    The text may have been cut: the beginning of a secret at its end is replaced too.
+    The text may have been cut: the start of a secret at its end is replaced too.
     """
     known = sorted(set(secrets), key=len, reverse=True)
     patterns = [pattern for secret in known for pattern in _patterns(secret)]
     if not patterns:
         return str
     pattern = re.compile("|".join(patterns))
-    beginnings = {form[:length] for secret in known for form in _forms(secret) for length in _cuts(form)}
-    longest = max(map(len, beginnings), default=0)
+    forms = {form for secret in known for form in _forms(secret)}
 
     def redact(text: str) -> str:
         hidden = pattern.sub(HIDDEN, text)
-        for length in range(min(longest, len(hidden)), SHORTEST_SECRET - 1, -1):
-            if hidden[-length:] in beginnings:
-                return hidden[:-length] + HIDDEN
-        return hidden
+        cut = min(_start_at_end(hidden, form) for form in forms)
+        return hidden if cut == len(hidden) else hidden[:cut] + HIDDEN
 
     return redact
 
 
-def _cuts(form: str) -> range:
-    """The lengths of the beginnings of a secret that are worth hiding."""
-    return range(SHORTEST_SECRET, len(form))
+def _start_at_end(text: str, form: str) -> int:
+    """Where the start of a secret begins at the end of a text; the length of the text if there is none."""
+    head = form[:SHORTEST_SECRET]
+    at = text.find(head, max(0, len(text) - len(form) + 1))
+    while at >= 0:
+        if form.startswith(text[at:]):
+            return at
+        at = text.find(head, at + 1)
+    return len(text)
 
 
 def _patterns(secret: str) -> list[str]:
-    """Patterns for a secret: as the usual ways to quote write it, and then with each character quoted in any way."""
+    """Patterns for a secret: first in the usual escaped forms, then with each character escaped in any way."""
     forms = sorted((form for form in _forms(secret) if len(form) >= SHORTEST_SECRET), key=len, reverse=True)
-    mixed = ["".join(map(_quoted, secret))] if len(secret) >= SHORTEST_SECRET and not secret.isalnum() else []
+    mixed = ["".join(map(_escaped, secret))] if len(secret) >= SHORTEST_SECRET and not secret.isalnum() else []
     return [*map(re.escape, forms), *mixed]
 
 
@@ -65,9 +68,9 @@ def _forms(secret: str) -> set[str]:
     }  # fmt: skip
 
 
-def _quoted(character: str) -> str:
-    """A pattern for a character that some encoder may quote: `+` is also `%2B`, `%2b`, `\\u002B` and `&#43;`. It never
-    takes back what it took, so that no text makes the search slow."""
+def _escaped(character: str) -> str:
+    """A pattern for a character that an encoder may escape: `+` is also `%2B`, `%2b`, `\\u002B` and `&#43;`. It never
+    backtracks, so that no text makes the search slow."""
     if character.isascii() and character.isalnum():
         return character
     code = ord(character)
@@ -83,7 +86,8 @@ def _quoted(character: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL without user, password, query and fragment; parts of its path that look like tokens are shortened."""
+    """Returns a URL without user, password, query and fragment. Parts of its path that look like tokens are
+    shortened."""
     try:
         scheme, netloc, path, _, _ = urlsplit(url)
     except ValueError:
@@ -92,7 +96,7 @@ def shown_url(url: str) -> str:
 
 
 def tokens(path: str) -> list[str]:
-    """The parts of a URL's path that look like tokens."""
+    """Returns the parts of a URL's path that look like tokens."""
     return [segment for segment in path.split("/") if _is_token(segment)]
 
 
@@ -101,7 +105,7 @@ def _shown_segment(segment: str) -> str:
 
 
 def _is_token(segment: str) -> bool:
-    """Whether part of a path looks random: long, and not made of words and short numbers."""
+    """Whether a part of a path looks random: it is long, and not made of words and short numbers."""
     text = unquote(segment)
     if len(text) < SHORTEST_TOKEN:
         return False

@@ -1,4 +1,4 @@
-"""From a URL, or a function, to a publisher. Nothing here talks to a target."""
+"""Finds the publisher for a URL or a function. Does no I/O."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Factory = Callable[..., Publisher]
 Target = str | Publisher | Handler
 
 
-class Place(NamedTuple):
-    """Where a scheme's publisher is, how its URLs begin, and the extra that brings what it needs."""
+class Scheme(NamedTuple):
+    """The module and factory of a publisher, the prefix of its URLs, and the extra that it needs."""
 
     module: str
     factory: str
-    begins: str
+    prefix: str
     extra: str | None = None
 
 
 SCHEMES: Final = {
-    "https": Place("redbox.publishers.http", "HTTPPublisher", "https://", "http"),
-    "http": Place("redbox.publishers.http", "HTTPPublisher", "http://", "http"),
-    "redis+stream": Place("redbox.publishers.redis_stream", "RedisStreamPublisher", "redis+stream://"),
-    "rediss+stream": Place("redbox.publishers.redis_stream", "RedisStreamPublisher", "rediss+stream://"),
-    "stdout": Place("redbox.publishers.stdout", "StdoutPublisher", "stdout:"),
-    "null": Place("redbox.publishers.null", "NullPublisher", "null:"),
-    "python": Place("redbox.publishers.python", "open_python", "python:module:function"),
+    "https": Scheme("redbox.publishers.http", "HTTPPublisher", "https://", "http"),
+    "http": Scheme("redbox.publishers.http", "HTTPPublisher", "http://", "http"),
+    "redis+stream": Scheme("redbox.publishers.redis_stream", "RedisStreamPublisher", "redis+stream://"),
+    "rediss+stream": Scheme("redbox.publishers.redis_stream", "RedisStreamPublisher", "rediss+stream://"),
+    "stdout": Scheme("redbox.publishers.stdout", "StdoutPublisher", "stdout:"),
+    "null": Scheme("redbox.publishers.null", "NullPublisher", "null:"),
+    "python": Scheme("redbox.publishers.python", "open_python", "python:module:function"),
 }
 
 
@@ -48,14 +48,14 @@ def open_publisher(target: Target, **options: Any) -> Publisher:
     """
     if isinstance(target, Publisher):
         if options:
-            raise UsageError("options are for URLs and functions; a publisher is taken as it is")
+            raise UsageError("options are for URLs and functions; a Publisher already has its own")
         return target
     if isinstance(target, str):
         scheme, factory = _factory(target)
         _check_options(f"{scheme}:", factory, options)
         publisher = factory(target, **options)
         if not isinstance(publisher, Publisher):
-            raise UsageError(f"what is registered for {scheme}: does not make a redbox Publisher")
+            raise UsageError(f"the factory registered for {scheme}: did not return a redbox Publisher")
         return publisher
     if callable(target):
         _check_options("a function", FunctionPublisher, options)
@@ -64,7 +64,7 @@ def open_publisher(target: Target, **options: Any) -> Publisher:
 
 
 def open_target(argument: str, target: Target, options: Mapping[str, Any] | None) -> Publisher:
-    """`open_publisher` with the options in a mapping; `argument` is the name under which the caller gave them."""
+    """Calls `open_publisher` with options from a mapping. `argument` is the name of that argument, for errors."""
     if options is None:
         return open_publisher(target)
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
@@ -73,44 +73,44 @@ def open_target(argument: str, target: Target, options: Mapping[str, Any] | None
 
 
 def secret_options(url: str) -> frozenset[str]:
-    """The options of this URL's publisher that must not be shown or written down."""
+    """Returns the options of this URL's publisher that must not be logged, stored or shown."""
     secrets: frozenset[str] = getattr(_factory(url)[1], "secrets", frozenset())
     return secrets
 
 
-def known_schemes() -> list[str]:
-    """How the URLs begin that can be opened, redbox's own first."""
+def known_prefixes() -> list[str]:
+    """Returns the prefixes of all supported URLs, redbox's own first."""
     others = sorted({entry.name for entry in entry_points(group=GROUP)} - SCHEMES.keys())
-    return [place.begins for place in SCHEMES.values()] + [f"{name}:" for name in others]
+    return [each.prefix for each in SCHEMES.values()] + [f"{name}:" for name in others]
 
 
 def _factory(url: str) -> tuple[str, Factory]:
     scheme, colon, _ = url.partition(":")
     scheme = scheme.lower()
-    place = SCHEMES.get(scheme) if colon else None
-    if place is not None:
+    known = SCHEMES.get(scheme) if colon else None
+    if known is not None:
         try:
-            module = import_module(place.module)
+            module = import_module(known.module)
         except ModuleNotFoundError as error:
-            if place.extra is None or (error.name or "").startswith("redbox"):
+            if known.extra is None or (error.name or "").startswith("redbox"):
                 raise
-            raise MissingExtra(f"the target {place.begins}", place.extra) from error
-        return scheme, getattr(module, place.factory)
+            raise MissingExtra(f"the target {known.prefix}", known.extra) from error
+        return scheme, getattr(module, known.factory)
     for entry in entry_points(group=GROUP, name=scheme) if colon else ():
         try:
             return scheme, entry.load()
         except (ImportError, AttributeError) as error:
             raise UsageError(f"the publisher for {scheme}: ({entry.value}) cannot be loaded: {error}") from error
-    # The text is not repeated: in a URL that is mistyped, anything may be part of a password.
-    raise InvalidURL(f"a target is a URL that begins with one of {', '.join(known_schemes())}")
+    # The text is not repeated: in a mistyped URL, any part may belong to a password.
+    raise InvalidURL(f"a target is a URL that begins with one of {', '.join(known_prefixes())}")
 
 
 def _check_options(what: str, factory: Factory, options: dict[str, Any]) -> None:
     parameters = inspect.signature(factory).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return
-    there = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-    unknown = [name for name in options if name not in there]
+    known = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    unknown = [name for name in options if name not in known]
     if unknown:
-        has = f"it has {', '.join(there)}" if there else "it has none"
+        has = f"it has {', '.join(known)}" if known else "it has none"
         raise UsageError(f"{what} has no option {unknown[0]!r}; {has}")

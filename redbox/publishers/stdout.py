@@ -1,4 +1,4 @@
-"""`stdout:` writes one line of JSON per event; acknowledged once it is written to the standard output."""
+"""`stdout:` writes one line of JSON per event, acknowledged once it is written to the standard output."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ import msgspec
 from redbox.errors import Unavailable
 from redbox.events import Claim
 from redbox.payloads import is_json
-from redbox.publishers.base import Publisher, passed_on
-from redbox.publishers.options import no_more
+from redbox.publishers.base import Publisher, delivered_headers
+from redbox.publishers.options import check_bare_scheme
 from redbox.terminals import escape_json
 
 _encode = msgspec.json.Encoder().encode
 
 
 class StdoutPublisher(Publisher):
-    """Writes lines, whole ones only, from a thread: whoever reads them may be slow."""
+    """Writes whole lines of JSON. It writes from a thread, since the reader may be slow."""
 
     many: ClassVar[int] = 500
     calls_at_once = 1
     target = "stdout:"
 
     def __init__(self, url: str = "stdout:") -> None:
-        no_more(url, "stdout")
+        check_bare_scheme(url, "stdout")
         self._turn = asyncio.Lock()
-        self._writing = threading.Lock()  # by a thread that perhaps nobody waits for any more
-        self._torn = False
+        self._writing = threading.Lock()  # held by a thread whose caller may have been cancelled
+        self._incomplete_line = False
 
     async def open(self, box: str) -> None:  # noqa: ARG002  # there is one standard output
         self._turn = asyncio.Lock()
 
     async def publish(self, claim: Claim) -> None:
-        await self._write(line(claim))
+        await self._write(json_line(claim))
 
     async def publish_many(self, claims: Sequence[Claim]) -> Sequence[BaseException | None]:
         try:
-            await self._write(b"".join([line(claim) for claim in claims]))
+            await self._write(b"".join([json_line(claim) for claim in claims]))
         except Unavailable as error:
             return [error] * len(claims)
         return [None] * len(claims)
@@ -56,38 +56,39 @@ class StdoutPublisher(Publisher):
 
     def _write_in_thread(self, lines: bytes) -> None:
         if not self._writing.acquire(blocking=False):
-            raise Unavailable("nobody reads the standard output: an earlier write still waits")
+            raise Unavailable("the standard output is blocked: an earlier write is still waiting")
         try:
             self._write_whole(lines)
         except (OSError, ValueError) as error:  # ValueError: Python's own stream is closed
-            raise Unavailable(f"the standard output takes no more: {error}") from error
+            raise Unavailable(f"cannot write to the standard output: {error}") from error
         finally:
             self._writing.release()
 
     def _write_whole(self, lines: bytes) -> None:
         try:
             descriptor = sys.stdout.fileno()
-        except (AttributeError, io.UnsupportedOperation):  # a notebook, or a test that captures
+        except (AttributeError, io.UnsupportedOperation):  # in a notebook, or in a test that captures output
             sys.stdout.write(lines.decode())
             sys.stdout.flush()
             return
         sys.stdout.flush()
         if os.isatty(descriptor):
             lines = escape_json(lines.decode()).encode()
-        # Past Python's buffer: what could not be written must not be written later, by itself.
-        rest = memoryview(b"\n" + lines if self._torn else lines)
+        # Without Python's buffer: data of a failed write must not be written later.
+        rest = memoryview(b"\n" + lines if self._incomplete_line else lines)
         while rest:
             try:
                 written = os.write(descriptor, rest)
-            except BlockingIOError:  # whoever shares this terminal has set it so
+            except BlockingIOError:  # another process set the shared terminal to non-blocking
                 select.select([], [descriptor], [])
                 continue
             rest = rest[written:]
-            self._torn = bool(rest)
+            self._incomplete_line = bool(rest)
 
 
-def line(claim: Claim) -> bytes:
-    """An event as one line; `payload_base64`, where it is given, is the exact payload, and `payload` is for reading."""
+def json_line(claim: Claim) -> bytes:
+    """Returns an event as one line of JSON. If `payload_base64` is given, it is the exact payload, and `payload` is a
+    readable form."""
     event = claim.event
     payload, content_type = event.encode()
     fields: dict[str, Any] = {
@@ -96,24 +97,24 @@ def line(claim: Claim) -> bytes:
         "created_at": claim.created_at,
         "content_type": content_type,
         "partition_key": event.partition_key,
-        "headers": passed_on(claim),
+        "headers": delivered_headers(claim),
         "claim": claim.number,
         "attempt": claim.attempts,
     }
-    value = _value(payload, content_type)
+    value = _readable(payload, content_type)
     if value is not None:
         fields["payload"] = value
     if value is None or (isinstance(value, msgspec.Raw) and bytes(value) != payload):
-        fields["payload_base64"] = payload  # msgspec writes bytes so
+        fields["payload_base64"] = payload  # msgspec encodes bytes as base64
     return _encode(fields) + b"\n"
 
 
-def _value(payload: bytes, content_type: str) -> Any:
-    """What a reader would like to see of the payload, on one line."""
+def _readable(payload: bytes, content_type: str) -> Any:
+    """Returns the payload in readable form, without line breaks; None if it has none."""
     try:
         if is_json(content_type):
             msgspec.json.decode(payload)
-            return msgspec.Raw(payload.replace(b"\n", b" ").replace(b"\r", b" "))  # in JSON they only stand between
+            return msgspec.Raw(payload.replace(b"\n", b" ").replace(b"\r", b" "))  # JSON has them only between tokens
         if content_type.startswith("text/"):
             return payload.decode()
     except (ValueError, RecursionError):

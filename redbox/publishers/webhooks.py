@@ -1,4 +1,4 @@
-"""Standard Webhooks: signatures by which a receiver knows who sent a request, and that nobody changed it."""
+"""Standard Webhooks: signatures that prove to a receiver who sent a request, and that it was not changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX: Final = "whsec_"
 
 
 def read_secrets(text: str) -> list[bytes]:
-    """The keys of one secret, or of several with spaces between, as while one replaces another."""
+    """Parses one secret, or several separated by spaces, as needed while a secret is rotated."""
     keys = []
     for word in text.split() if isinstance(text, str) else ():
         try:
@@ -23,12 +23,12 @@ def read_secrets(text: str) -> list[bytes]:
         except (binascii.Error, ValueError):
             keys.append(b"")
     if not keys or not all(keys):
-        raise UsageError(f"secret must be {PREFIX} and base64, or several of them with spaces between")
+        raise UsageError(f"secret must be {PREFIX} followed by base64, or several of them separated by spaces")
     return keys
 
 
 def signature_headers(keys: list[bytes], event_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The three headers, with a signature for each key. `timestamp` is in seconds."""
+    """Returns the three headers of a signed request, with a signature for each key. `timestamp` is in seconds."""
     signed = b"%s.%d.%s" % (event_id.encode(), timestamp, body)
     signatures = [b"v1," + binascii.b2a_base64(hmac.digest(key, signed, hashlib.sha256), newline=False) for key in keys]
     return {

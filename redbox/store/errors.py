@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from redis.exceptions import DataError, ResponseError, TimeoutError
 
-from redbox.arguments import said
+from redbox.arguments import safe_message
 from redbox.errors import (
-    WORDS,
+    CODES,
     ForeignKey,
     NotPermitted,
     RedboxError,
@@ -102,10 +102,10 @@ def translate(error: Exception, *, where: str, box: str, maybe: bool) -> RedboxE
 
     `maybe`: the connection broke after something was sent that may have been carried out.
     """
-    text = said(error)
+    text = safe_message(error)
     word, _, rest = text.partition(" ")
-    if word in WORDS:
-        return WORDS[word](rest)
+    if word in CODES:
+        return CODES[word](rest)
     if isinstance(error, DataError):
         return UsageError(f"an argument has the wrong type: {text}")
     meaning = REPLIES.get(code(error))

@@ -1,4 +1,4 @@
-"""Time for tests: moved in the data, not slept."""
+"""Time for tests: moved in the data, so that no test sleeps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from redbox.store.scripts import load
 
 
 async def advance(box: Box, **duration: float) -> int:
-    """Moves a box on by a duration such as `minutes=10`: leases end, delays pass, retention runs out.
+    """Moves the time of a box forward by a duration such as `minutes=10`: leases end, delays pass, retention runs out.
 
-    Takes what timedelta takes. Returns how many events were moved. For boxes of a test: it touches every event.
+    Takes the arguments of timedelta. Returns how many events were moved. Only for test boxes: it changes every event.
     """
     store = box._store
     wire = await store.exchanges.wire()

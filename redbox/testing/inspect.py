@@ -1,12 +1,12 @@
-"""Looks at a whole box from outside and says where it contradicts itself."""
+"""Checks a whole box for broken rules."""
 
 from __future__ import annotations
 
-from redbox.audit.walk import all_problems
+from redbox.audit import all_problems
 from redbox.box import Box
 
 
 async def check_invariants(box: Box) -> list[str]:
-    """Every contradiction found, in words; an empty list is a sound box. For boxes of a test: it reads all of it. An
-    event of a newer redbox contradicts nothing."""
+    """Returns every broken rule in words; an empty list for a consistent box. Only for test boxes: it reads the whole
+    box. An event of a newer redbox breaks no rule."""
     return [str(problem) async for problem in all_problems(box._store) if problem.rule != "newer"]

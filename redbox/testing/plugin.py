@@ -1,6 +1,6 @@
-"""The pytest plugin: the fixture `redbox_box` for everyone, and what the conformance suite needs.
+"""The pytest plugin: the fixture `redbox_box`, and the options and hooks of the conformance suite.
 
-Loaded in every pytest run where redbox is installed, so it imports redbox only when a fixture is used.
+It is loaded in every pytest run where redbox is installed, so it imports redbox only when a fixture is used.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         nargs="?",
         const="all",
         choices=("all", "proven"),
-        help="print the requirements with the tests that prove them: all of them, or only those that were looked at",
+        help="print the requirements with the tests that prove them: all, or only those with a test in this run",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "req(*ids): the requirement lines that a test proves")
-    config.addinivalue_line("markers", "needs(feature): what a store must have for this test: server, replicas, ...")
+    config.addinivalue_line(
+        "markers", "needs(feature): a feature that the store must have for this test, such as server"
+    )
     if config.getoption("--redbox-table"):
         from redbox.testing.table import Table
 
@@ -46,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs the conformance suite's async tests, and any test that asks for `redbox_box`, without a further plugin."""
+    """Runs async tests of the conformance suite, and any async test with `redbox_box`, without another plugin."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj) or "redbox_runner" not in pyfuncitem.fixturenames:
         return None
     runner = pyfuncitem.funcargs["redbox_runner"]
@@ -74,5 +76,5 @@ def redbox_box(redbox_runner: asyncio.Runner) -> Iterator[Box]:
 
 
 def new_box_name() -> str:
-    """A box name that no other test of this run, or of another run on the same server, uses."""
+    """Returns a box name that is unique among all tests on the same server."""
     return next(_names)

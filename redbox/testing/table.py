@@ -1,4 +1,4 @@
-"""Prints the requirements with the tests that prove them, on each store."""
+"""Prints the requirements with the tests that prove them on each store."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import pytest
 from redbox.testing.requirements import REQUIREMENTS
 
 EVERYWHERE = "any"
-PROPERTY = "redbox-requirements"  # of a report: the lines and the store; it comes back from other processes too
+PROPERTY = "redbox-requirements"  # of a report: the lines and the store, also if another process ran the test
 
 
 class Table:
-    """A pytest plugin that collects outcomes by requirement line and store."""
+    """A pytest plugin that collects the outcomes of tests by requirement line and store.
+
+    `everything`: also print open lines, that is lines that no test has proven.
+    """
 
     def __init__(self, *, everything: bool) -> None:
         self._everything = everything
@@ -51,7 +54,7 @@ class Table:
             padded = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)]
             write(f"{line:6}  {'  '.join(padded)}  {text}")
 
-        row("line", list(columns), "what")
+        row("line", list(columns), "requirement")
         notes, open_lines = [], []
         for line, text in REQUIREMENTS.items():
             cells = [self._cell(line, store) for store in columns]
@@ -67,9 +70,11 @@ class Table:
                 if cell == "n/a" and (line, store) in self._reasons
             ]
         write("")
-        write("numbers: tests that passed; FAIL: at least one failed; open: no test passed yet, which is not a failure")
+        write("numbers: tests that passed; FAIL: at least one failed; open: not proven yet, which is not a failure")
         if self._everything:
             write(f"{len(REQUIREMENTS) - len(open_lines)} lines have tests; {len(open_lines)} are open")
+            if open_lines:
+                write(f"open: {', '.join(open_lines)}")
         for note in notes:
             write(note)
 

@@ -9,14 +9,30 @@ from collections.abc import Iterator
 
 import pytest
 
+from redbox.testing.conformance.events.test_attempts import *  # noqa: F403
+from redbox.testing.conformance.events.test_available_at import *  # noqa: F403
+from redbox.testing.conformance.events.test_contents import *  # noqa: F403
+from redbox.testing.conformance.events.test_fields import *  # noqa: F403
+from redbox.testing.conformance.events.test_history import *  # noqa: F403
+from redbox.testing.conformance.events.test_identity import *  # noqa: F403
+from redbox.testing.conformance.operations.test_actions import *  # noqa: F403
+from redbox.testing.conformance.operations.test_listing import *  # noqa: F403
+from redbox.testing.conformance.operations.test_log import *  # noqa: F403
+from redbox.testing.conformance.operations.test_replay import *  # noqa: F403
+from redbox.testing.conformance.states.test_full_box import *  # noqa: F403
+from redbox.testing.conformance.states.test_phases import *  # noqa: F403
+from redbox.testing.conformance.states.test_retention import *  # noqa: F403
+from redbox.testing.conformance.states.test_unique_keys import *  # noqa: F403
+from redbox.testing.conformance.store.test_claim import *  # noqa: F403
+from redbox.testing.conformance.store.test_put import *  # noqa: F403
+from redbox.testing.conformance.store.test_reading import *  # noqa: F403
+from redbox.testing.conformance.store.test_reap import *  # noqa: F403
+from redbox.testing.conformance.store.test_settle import *  # noqa: F403
+from redbox.testing.conformance.store.test_transactions import *  # noqa: F403
 from redbox.testing.conformance.test_bulk import *  # noqa: F403  # the suite
-from redbox.testing.conformance.test_events import *  # noqa: F403
 from redbox.testing.conformance.test_lifecycle import *  # noqa: F403
-from redbox.testing.conformance.test_operations import *  # noqa: F403
 from redbox.testing.conformance.test_ordering import *  # noqa: F403
 from redbox.testing.conformance.test_rules import *  # noqa: F403
-from redbox.testing.conformance.test_store import *  # noqa: F403
-from redbox.testing.conformance.test_uniqueness import *  # noqa: F403
 from redbox.testing.conformance.test_wakeups import *  # noqa: F403
 from redbox.testing.conformance.test_writing import *  # noqa: F403
 from tests import servers

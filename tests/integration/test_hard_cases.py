@@ -382,6 +382,7 @@ async def test_commands_that_would_leave_the_transaction_are_refused(redbox_box:
     assert (await redbox_box.stats()).phases["AVAILABLE"] == 0
 
 
+@pytest.mark.req("SC-9")
 async def test_events_that_fail_inside_exec_are_reported_as_such(redbox_box: Box):
     async def transact() -> None:
         async with redbox_box.transaction() as tx:

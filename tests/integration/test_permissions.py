@@ -26,7 +26,7 @@ from redbox import (
     StoreUnavailable,
     keys,
 )
-from redbox.audit.walk import all_problems
+from redbox.audit import all_problems
 from redbox.cli.app import cli
 from redbox.relay import metrics
 from redbox.store.permissions import ARGUMENTS, together

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from redbox import Box, Claim, Event, keys
-from redbox.audit.walk import all_problems
+from redbox.audit import all_problems
 from redbox.box.receipts import chunks
 from redbox.pipeline.source.options import LOOK
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, MAX_PAYLOAD

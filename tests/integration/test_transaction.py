@@ -18,7 +18,7 @@ from redbox.store import transaction as transact
 from redbox.testing import check_invariants
 from tests import servers
 
-pytestmark = pytest.mark.req("SC-4")
+pytestmark = pytest.mark.req("SC-4", "SC-9")
 
 
 async def ask(box: Box, *command: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Writes `layout-1.json` anew: `python -m tests.layout`."""
+"""Writes `layout-1.json` again: `python -m tests.layout`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A box with something of everything that layout 1 can hold, and the same box as plain data."""
+"""A box with every kind of data of layout 1, and the same box as plain data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "layout"
 
 
 async def build(box: Box) -> None:
-    """Every state, every index, every optional field. Ids are in the order of their puts, so that claims are too."""
+    """Fills every state, index and optional field. Ids are in the order of the puts, so that claims are too."""
     await box.operate.configure(dead_head="block", who="ada", why="layout")
     await box.put(Event("taken", {}, event_id="a-blocking", ordering_key="blocked"))
     for event_id in ("b-dead", "c-published", "d-released", "e-retried"):
@@ -43,7 +43,7 @@ async def build(box: Box) -> None:
 
 
 async def dump(box: Box) -> dict[str, list[Any]]:
-    """Every key of the box but its heartbeats and hints: its type and its content, as JSON can hold it."""
+    """Returns every key of the box except heartbeats and hints: its type and content, in a form for JSON."""
     found: dict[str, list[Any]] = {}
     store, prefix = box._store, keys.prefix(box.name)
     for raw in sorted(await (await store.exchanges.wire()).scan(prefix + "*")):
@@ -64,7 +64,7 @@ async def dump(box: Box) -> dict[str, list[Any]]:
             (reply,) = await store.exchange([("GET", key)])
             value = _text(reply)
         else:
-            continue  # the log is a stream: read for people, and by nothing else
+            continue  # the log is a stream that only people read
         found[key.removeprefix(prefix)] = [kind, value]
     found.pop(":wake", None)
     return found

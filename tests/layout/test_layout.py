@@ -1,6 +1,6 @@
-"""Layout 1 is what boxes out there have: this version reads it, goes on with it, and still writes it.
+"""Existing boxes have layout 1: this version reads it, works with it, and still writes it.
 
-`python -m tests.layout` wrote `layout-1.json`. It is not to be written again: a change that needs that needs layout 2.
+`python -m tests.layout` wrote `layout-1.json`. Do not write it again: a change that needs it needs layout 2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def masked(data: Any) -> Any:
 
 
 def without_ended_claims(data: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Earlier versions left these two fields in the hash when a claim ended without a success."""
+    """Earlier versions kept these two fields when a claim ended without success."""
     for name, (_, value) in data.items():
         if name.startswith(":e:") and value["state"] in ("PENDING", "DEAD"):
             value.pop("claimed_at", None)
@@ -37,12 +37,12 @@ def without_ended_claims(data: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def without_longest_lease(data: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Earlier versions did not write this field, and do not look at it."""
+    """Earlier versions neither write nor read this field."""
     data[":meta"][1].pop("longest_lease", None)
     return data
 
 
-async def test_the_stored_box_is_sound_and_reads_as_it_was(box: Box):
+async def test_the_stored_box_is_sound_and_is_read_correctly(box: Box):
     await restore(box, stored())
     assert await check_invariants(box) == []
     records = {record.event_id: record async for record in box.list()}
@@ -67,7 +67,7 @@ async def test_the_stored_box_is_sound_and_reads_as_it_was(box: Box):
     assert (await box.stats()).phases[Phase.IN_FLIGHT] == 1
 
 
-async def test_the_stored_box_goes_on(box: Box):
+async def test_the_stored_box_can_be_used(box: Box):
     await restore(box, stored())
     again = await box.put(Event("plain.json", {"id": 1}, event_id="json"))
     assert not again.created
@@ -85,8 +85,8 @@ async def test_the_stored_box_goes_on(box: Box):
     assert await check_invariants(box) == []
 
 
-async def test_what_is_written_now_is_the_same_layout(box: Box):
-    """But for `seq`, which was added to the hash of an ordered event later: an older version ignores it."""
+async def test_this_version_writes_the_same_layout(box: Box):
+    """Except `seq`, which was added later to the hash of an ordered event; an older version ignores it."""
     await build(box)
     assert await check_invariants(box) == []
     written = masked(without_longest_lease(await dump(box)))

@@ -20,17 +20,45 @@ SETTLER = ("tests/relay/test_settler.py",)
 LOST_DATA = ("tests/relay/test_lost_data.py",)
 CAPACITY = ("tests/relay/test_capacity.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
-HTTP_ANSWERS = ("tests/publishers/test_http_answers.py",)
+HTTP_RESPONSES = ("tests/publishers/test_http_responses.py",)
 POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
 METRICS = ("tests/unit/test_metrics.py",)
 EXACT_TIMES = ("tests/unit/test_exact_times.py",)
 RECEIPTS = ("tests/unit/test_receipts.py",)
 PROBES = ("tests/unit/test_durability.py",)
-EVENTS = ("tests/contract/test_events.py", *IN_MEMORY)
-OPERATIONS = ("tests/contract/test_operations.py", *IN_MEMORY)
-UNIQUENESS = ("tests/contract/test_uniqueness.py", *IN_MEMORY)
-STORE = ("tests/contract/test_store.py", *IN_MEMORY)
+EVENTS = (
+    "tests/contract/events/test_identity.py",
+    "tests/contract/events/test_contents.py",
+    "tests/contract/events/test_fields.py",
+    "tests/contract/events/test_attempts.py",
+    "tests/contract/events/test_history.py",
+    "tests/contract/events/test_available_at.py",
+    *IN_MEMORY,
+)
+OPERATIONS = (
+    "tests/contract/operations/test_listing.py",
+    "tests/contract/operations/test_replay.py",
+    "tests/contract/operations/test_actions.py",
+    "tests/contract/operations/test_log.py",
+    *IN_MEMORY,
+)
+UNIQUENESS = (
+    "tests/contract/states/test_phases.py",
+    "tests/contract/states/test_unique_keys.py",
+    "tests/contract/states/test_full_box.py",
+    "tests/contract/states/test_retention.py",
+    *IN_MEMORY,
+)
+STORE = (
+    "tests/contract/store/test_put.py",
+    "tests/contract/store/test_claim.py",
+    "tests/contract/store/test_settle.py",
+    "tests/contract/store/test_transactions.py",
+    "tests/contract/store/test_reap.py",
+    "tests/contract/store/test_reading.py",
+    *IN_MEMORY,
+)
 DAMAGE = ("tests/contract/test_damage.py", *IN_MEMORY)
 STEPS = ("tests/unit/test_steps.py",)
 COALESCER = ("tests/integration/test_coalescer.py", *IN_MEMORY)
@@ -48,7 +76,7 @@ LOOPS = ("tests/integration/test_loops.py", "-k", "memory")
 FROZEN = ("tests/integration/test_frozen_server.py",)
 HARD_CASES = "tests/integration/test_hard_cases.py"
 HTTP = "tests/publishers/test_http.py"
-ANSWERS = "tests/publishers/test_http_answers.py"
+RESPONSES = "tests/publishers/test_http_responses.py"
 CONNECTIONS = "tests/publishers/test_connections.py"
 RESOURCES = "tests/publishers/test_http_resources.py"
 REDACTION = "tests/publishers/test_redaction.py"
@@ -74,7 +102,7 @@ PYTHON_MUTANTS = [
     Mutant("an error about a URL keeps its cause", "redbox/store/connect.py", "raise problem(_WHAT, option_problem(error)) from None", "raise problem(_WHAT, option_problem(error)) from error", NO_SECRET),
     Mutant("a path may hold a login", "redbox/urls.py", '"@" in parts.path or ', "", NO_SECRET),
     Mutant("a directory may hold a login", "redbox/urls.py", "if _NOT_A_NAME.search(name):", "if False:", NO_SECRET),
-    Mutant("an unknown command is told with its arguments", "redbox/arguments.py", "            each.args = (told,)\n", "            pass\n", NO_SECRET),
+    Mutant("an unknown command is told with its arguments", "redbox/arguments.py", "            each.args = (message,)\n", "            pass\n", NO_SECRET),
     Mutant("the address of a data source is shown as it is", "redbox/pipeline/source/options.py", "connect.describe(self.url)!r", "self.url!r", NO_SECRET),
     Mutant("a command is missing from the documented permissions", "tests/roles.py", '(*_SENDING, "BLPOP", "HGETALL"),', '(*_SENDING, "HGETALL"),', ("tests/unit/test_permissions.py",)),
     # header names
@@ -118,7 +146,7 @@ PYTHON_MUTANTS = [
     Mutant("rejections of all kinds are one kind", "redbox/relay/breaker.py", "if self._rejected[kind] >= rejections:", "if self._rejected.total() >= rejections:", BREAKER),
     Mutant("one event opens the breaker by itself", "redbox/relay/breaker.py", "self._failed.add(event_id)", 'self._failed.add(f"{event_id}{len(self._failed)}")', BREAKER),
     Mutant("a success forgets nothing", "redbox/relay/breaker.py", "        if self._failing:\n            self._forget()\n", "", BREAKER),
-    Mutant("HTTP 401 is about the event", "redbox/publishers/http_answers.py", "blames_target=status in _BLAMES_TARGET", "blames_target=False", HTTP_ANSWERS),
+    Mutant("HTTP 401 is about the event", "redbox/publishers/http_responses.py", "blames_target=status in _BLAMES_TARGET", "blames_target=False", HTTP_RESPONSES),
     Mutant("a type that keeps failing is not isolated", "redbox/relay/breaker.py", "self._isolated |= {pair for pair in self._failing if pair[1] != DOWN}", "pass", BREAKER),
     Mutant("an isolated type stays so for ever", "redbox/relay/breaker.py", "if self._clock() - self._succeeded_at <= self._longest:", "if True:", BREAKER),
     Mutant("a type is isolated for every reason", "redbox/relay/breaker.py", "if (event_type, kind) in self._isolated:", "if event_type in self.isolated:", BREAKER),
@@ -276,9 +304,9 @@ PYTHON_MUTANTS = [
     Mutant("a refused event commits the rest", "redbox/store/transaction.py", "if any(reply not in (CREATED, EXISTS) for reply in checked):", "if False:", TRANSACTION),
     Mutant("a failing command of the caller goes unnoticed", "redbox/box/transaction.py", "            if isinstance(reply, Exception):\n", "            if False:\n", TRANSACTION),
     # HTTP
-    Mutant("what fails on a kept connection is not sent again", "redbox/publishers/connections.py", "                raise _Stale from error\n", "                raise\n", (HTTP, "-k", "kept_connection")),
-    Mutant("what fails on a fresh connection is sent again", "redbox/publishers/connections.py", "return self._exchanges > 1 and not self._heard", "return not self._heard", (HTTP, "-k", "hangs_up")),
-    Mutant("what was answered in part is sent again", "redbox/publishers/connections.py", "return self._exchanges > 1 and not self._heard", "return self._exchanges > 1", (HTTP, "-k", "in_part")),
+    Mutant("what fails on a kept connection is not sent again", "redbox/publishers/connections.py", "                raise _StaleConnection from error\n", "                raise\n", (HTTP, "-k", "kept_connection")),
+    Mutant("what fails on a fresh connection is sent again", "redbox/publishers/connections.py", "return self._exchanges > 1 and not self._response_began", "return not self._response_began", (HTTP, "-k", "hangs_up")),
+    Mutant("what was answered in part is sent again", "redbox/publishers/connections.py", "return self._exchanges > 1 and not self._response_began", "return self._exchanges > 1", (HTTP, "-k", "partial_response")),
     Mutant("a request is sent again on another kept connection", "redbox/publishers/connections.py", "resolver=resolver, force_close=True)", "resolver=resolver)", (HTTP, "-k", "on_a_kept_connection")),
     Mutant("the login of the target is sent to its proxy", "redbox/publishers/connections.py", "            proxy=self._proxy,\n", "            proxy=self._proxy,\n            proxy_headers=self._headers,\n", (HTTP, "-k", "login_of_the_target")),
     Mutant("a connection waits until its request is read", "redbox/publishers/connections.py", "            connection.transport.abort()\n", "            pass\n", (RESOURCES,)),
@@ -287,17 +315,17 @@ PYTHON_MUTANTS = [
     Mutant("a long head is not HTTP", "redbox/publishers/connections.py", "                max_headers=HEAD_LINES,\n", "", (RESOURCES,)),
     Mutant("a name that cannot be resolved kills the event", "redbox/publishers/connections.py", "        except ValueError as error:  # of the codec", "        except ZeroDivisionError as error:  # of the codec", (RESOURCES,)),
     Mutant("the proxy's login is repeated", "redbox/publishers/http.py", '[*self._secret_values, login, proxy.password or "", encoded]', "self._secret_values", (RESOURCES,)),
-    Mutant("the beginning of a secret is repeated", "redbox/publishers/redaction.py", "if hidden[-length:] in beginnings:", "if False:", (RESOURCES,)),
+    Mutant("the beginning of a secret is repeated", "redbox/publishers/redaction.py", "if form.startswith(text[at:]):", "if False:", (RESOURCES,)),
     Mutant("the time to connect has no limit", "redbox/publishers/connections.py", "connect(request, [], _TIMEOUT)", "connect(request, [], aiohttp.ClientTimeout(total=None))", (HTTP, "-k", "accepts_no_connection")),
     Mutant("a body that should not be there hides the status", "redbox/publishers/connections.py", "end = _end_of_head(seen) if self._body is None else None", "end = None", (HTTP, "-k", "hide_the_status")),
-    Mutant("a head that ends in two packets is not seen", "redbox/publishers/connections.py", "self._last = seen[-2:]", "pass", (CONNECTIONS, "-k", "packets_end")),
-    Mutant("an answer that nobody asked for is kept", "redbox/publishers/connections.py", "(self._body is not None and self._body.is_eof())", "False", (CONNECTIONS, "-k", "nobody_asked")),
-    Mutant("what a target says first is taken for an answer", "redbox/publishers/connections.py", "if not self._exchanges or (self._body", "if (self._body", (CONNECTIONS, "-k", "nobody_asked")),
-    Mutant("an unread answer holds no place", "redbox/publishers/connections.py", "            task = asyncio.create_task(beginning(unread))\n", "            self._places.release()\n            task = asyncio.create_task(beginning(unread))\n", (HTTP, "-k", "keeps_its_place")),
-    Mutant("an unread answer never gives its place back", "redbox/publishers/connections.py", "            task.add_done_callback(lambda _: self._finish(unread))\n", "", (HTTP, "-k", "gives_its_place_back")),
-    Mutant("an unread answer outlives the publisher", "redbox/publishers/connections.py", "        if self._unread:\n", "        if False:\n", (HTTP, "-k", "ends_unread_answers")),
+    Mutant("a head that ends in two packets is not seen", "redbox/publishers/connections.py", "self._head_end = seen[-2:]", "pass", (CONNECTIONS, "-k", "packets_end")),
+    Mutant("an answer that nobody asked for is kept", "redbox/publishers/connections.py", "(self._body is not None and self._body.is_eof())", "False", (CONNECTIONS, "-k", "unsolicited")),
+    Mutant("what a target says first is taken for an answer", "redbox/publishers/connections.py", "if not self._exchanges or (self._body", "if (self._body", (CONNECTIONS, "-k", "unsolicited")),
+    Mutant("an unread answer holds no place", "redbox/publishers/connections.py", "            task = asyncio.create_task(read_start(unread))\n", "            self._slots.release()\n            task = asyncio.create_task(read_start(unread))\n", (HTTP, "-k", "keeps_its_slot")),
+    Mutant("an unread answer never gives its place back", "redbox/publishers/connections.py", "            task.add_done_callback(lambda _: self._discard(unread))\n", "", (HTTP, "-k", "frees_its_slot")),
+    Mutant("an unread answer outlives the publisher", "redbox/publishers/connections.py", "        if self._unread:\n", "        if False:\n", (HTTP, "-k", "ends_unread_responses")),
     Mutant("a cancellation hides a refusal", "redbox/publishers/connections.py", "suppress(Exception, asyncio.CancelledError)", "suppress(Exception)", (HTTP, "-k", "cancellation_in_the_body")),
-    Mutant("the body of a refusal may take longer than the timeout", "redbox/publishers/http.py", "await beginning(answer, left)", "await beginning(answer, None)", (HTTP, "-k", "timeout_in_the_body")),
+    Mutant("the body of a refusal may take longer than the timeout", "redbox/publishers/http.py", "await read_start(response, left)", "await read_start(response, None)", (HTTP, "-k", "timeout_in_the_body")),
     Mutant("a secret in another case of its quotes is kept", "redbox/publishers/redaction.py", "return [*map(re.escape, forms), *mixed]", "return [*map(re.escape, forms)]", (REDACTION, "-k", "however")),
     Mutant("a query without a name is shown", "redbox/publishers/http.py", "[value] if equals else [name, unquote_plus(name)]", "[value]", (HTTP, "-k", "without_a_name")),
     Mutant("the connection of a half-read answer is kept", "redbox/publishers/connections.py", "    finally:\n        _abort(response.connection)\n", "    finally:\n        pass\n", (HTTP, "-k", "status_decides")),
@@ -305,7 +333,7 @@ PYTHON_MUTANTS = [
     Mutant("signatures have the time of the relay's machine", "redbox/publishers/http.py", "claim.store_ms // 1000", '__import__("time").time_ns() // 10**9', (HTTP, "-k", "time_of_the_store")),
     Mutant("the time since the claim is not counted", "redbox/events.py", " + int((time.monotonic() - self.received) * 1000)", "", (HTTP, "-k", "time_of_the_store")),
     Mutant("what can never be sent is tried again", "redbox/publishers/http.py", "return _unsendable(self._redact(str(error)))", "return NotPublished(self._redact(str(error)))", (HTTP, "-k", "never_be_sent")),
-    Mutant("a secret that an answer repeats is kept", "redbox/publishers/http_answers.py", "_printable(redact(body.decode(errors=\"replace\")))", "_printable(body.decode(errors=\"replace\"))", (ANSWERS, "-k", "redacted")),
+    Mutant("a secret that an answer repeats is kept", "redbox/publishers/http_responses.py", "_printable(redact(body.decode(errors=\"replace\")))", "_printable(body.decode(errors=\"replace\"))", (RESPONSES, "-k", "redacted")),
     Mutant("a password is no secret", "redbox/publishers/http.py", 'found += [login, login.partition(":")[2]] if ":" in login else []', "pass", (HTTP, "-k", "is_kept")),
-    Mutant("a very long Retry-After means nothing", "redbox/publishers/http_answers.py", 'r"[0-9]+"', 'r"[0-9]{1,12}"', (ANSWERS, "-k", "retry_after")),
+    Mutant("a very long Retry-After means nothing", "redbox/publishers/http_responses.py", 'r"[0-9]+"', 'r"[0-9]{1,12}"', (RESPONSES, "-k", "retry_after")),
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from redbox.pipeline.archive.job import archive, read_archive
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.spark_session import set_for
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import bury, claim_one, contents, known, publish
+from redbox.testing.conformance.steps import claim_one, contents, known, make_dead, publish
 
 from .conftest import Command, Played
 
@@ -40,7 +40,9 @@ def fill(played: Played, count: int = 20) -> set[str]:
     box = played.box
     done = [Event(f"user.{number % 2}", {"n": number}, event_id=f"p{number:03}") for number in range(count)]
     played.run(publish(box, *done))
-    played.run(bury(box, *[Event("user.1", event_id=f"d{number:03}", headers={"a": "b"}) for number in range(count)]))
+    played.run(
+        make_dead(box, *[Event("user.1", event_id=f"d{number:03}", headers={"a": "b"}) for number in range(count)])
+    )
     played.run(box.put(Event("waits", event_id="waits")))
     return {f"{kind}{number:03}" for kind in "pd" for number in range(count)}
 
@@ -98,7 +100,7 @@ def test_terminal_events_are_moved_whole(played: Played, spark: SparkSession, tm
 
 def test_times_are_what_other_readers_understand(redis_played: Played, spark: SparkSession, tmp_path: Path):
     """Whole microseconds in UTC, with statistics, although the session would write INT96."""
-    redis_played.run(bury(redis_played.box, Event("n", event_id="a")))
+    redis_played.run(make_dead(redis_played.box, Event("n", event_id="a")))
     put_at = redis_played.run(known(redis_played.box, "a")).created_at
     with set_for(spark, {"spark.sql.parquet.outputTimestampType": "INT96"}):
         archive(spark, address(redis_played), str(tmp_path))
@@ -203,7 +205,7 @@ def test_keep_leaves_redis_alone_and_the_next_run_does_not_copy_again(
     redis_played: Played, spark: SparkSession, tmp_path: Path
 ):
     redis_played.run(publish(redis_played.box, *[Event("n", event_id=f"p{number}") for number in range(4)]))
-    redis_played.run(bury(redis_played.box, *[Event("n", event_id=f"d{number}") for number in range(3)]))
+    redis_played.run(make_dead(redis_played.box, *[Event("n", event_id=f"d{number}") for number in range(3)]))
     assert archive(spark, address(redis_played), str(tmp_path), keep=True).rows == 7
     assert len(in_redis(redis_played)) == 7
     redis_played.run(publish(redis_played.box, Event("n", event_id="new")))
@@ -243,7 +245,7 @@ def test_the_removal_that_an_earlier_run_did_not_come_to_is_told(
 def test_a_dead_head_that_blocks_its_line_stays(redis_played: Played, spark: SparkSession, tmp_path: Path):
     box = redis_played.box
     redis_played.run(box.operate.configure(dead_head="block", who="ada", why="a test"))
-    redis_played.run(bury(box, Event("n", event_id="head", ordering_key="k")))
+    redis_played.run(make_dead(box, Event("n", event_id="head", ordering_key="k")))
     for _ in range(2):
         done = archive(spark, address(redis_played), str(tmp_path))
         assert in_redis(redis_played) == {"head"}
@@ -260,7 +262,7 @@ def test_what_was_kept_leaves_with_a_later_run_that_does_not_keep(
 ):
     box, at, lake = redis_played.box, address(redis_played), str(tmp_path)
     redis_played.run(publish(box, *[Event("n", event_id=f"p{number}") for number in range(3)]))
-    redis_played.run(bury(box, Event("n", event_id="dead")))
+    redis_played.run(make_dead(box, Event("n", event_id="dead")))
     redis_played.run(advance(box, days=8))
     redis_played.run(publish(box, Event("n", event_id="young")))
     assert archive(spark, at, lake, keep=True).rows == 5

@@ -15,7 +15,7 @@ from redbox.pipeline.jobs.patch import patch
 from redbox.pipeline.jobs.replay import replay
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.source.schema import SCHEMA
-from redbox.testing.conformance.steps import bury
+from redbox.testing.conformance.steps import make_dead
 
 from .conftest import Command, Played
 
@@ -102,7 +102,7 @@ def test_a_job_refuses_it_before_anything_is_read(spark: SparkSession):
 
 
 def test_a_command_refuses_it_in_one_sentence(redis_played: Played, command: Command):
-    redis_played.run(bury(redis_played.box, Event("n")))
+    redis_played.run(make_dead(redis_played.box, Event("n")))
     result = command(redis_played, "pipeline", "patch", "--with", "json:loads", "--where", "reflect('a', 'b')", "--yes")
     assert result.exit_code == 2
     assert "calls the function reflect, which is not allowed; use built-in functions" in result.stderr
@@ -111,7 +111,7 @@ def test_a_command_refuses_it_in_one_sentence(redis_played: Played, command: Com
 def test_a_column_of_the_caller_may_call_anything(redis_played: Played, spark: SparkSession):
     from pyspark.sql import functions as f
 
-    redis_played.run(bury(redis_played.box, Event("n", event_id="a"), Event("n", event_id="b")))
+    redis_played.run(make_dead(redis_played.box, Event("n", event_id="a"), Event("n", event_id="b")))
     chosen = f.java_method(f.lit("java.lang.String"), f.lit("valueOf"), f.col("event_id")) == "a"
     at = Address(redis_played.url, redis_played.name)
     assert patch(spark, at, lambda event: event.payload, where=chosen, dry_run=True).counts.patched == 1

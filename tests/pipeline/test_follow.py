@@ -15,7 +15,7 @@ from redbox.pipeline.source import reader
 from redbox.pipeline.source.follow import FollowReader, follow_options
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.testing import advance
-from redbox.testing.conformance.steps import bury, contents, publish
+from redbox.testing.conformance.steps import contents, make_dead, publish
 from redbox.testing.conformance.test_rules import meddle
 
 from .conftest import Played
@@ -53,7 +53,7 @@ class Follow:
 def test_published_and_dead_events_come_once_as_they_come(played: Played, spark: SparkSession, tmp_path: Path):
     box, follow = played.box, Follow(spark, played, tmp_path)
     played.run(publish(box, *[Event("n", event_id=f"p{number:02}") for number in range(23)]))
-    played.run(bury(box, *[Event("n", event_id=f"d{number:02}") for number in range(12)]))
+    played.run(make_dead(box, *[Event("n", event_id=f"d{number:02}") for number in range(12)]))
     played.run(box.put(Event("n", event_id="waits")))
     before = played.run(contents(box))
     follow.once()
@@ -69,7 +69,7 @@ def test_published_and_dead_events_come_once_as_they_come(played: Played, spark:
 
 def test_it_is_narrowed_by_options(redis_played: Played, spark: SparkSession, tmp_path: Path):
     box = redis_played.box
-    redis_played.run(bury(box, Event("user.created", event_id="a"), Event("invoice.paid", event_id="b")))
+    redis_played.run(make_dead(box, Event("user.created", event_id="a"), Event("invoice.paid", event_id="b")))
     redis_played.run(publish(box, Event("user.created", event_id="c")))
     follow = Follow(spark, redis_played, tmp_path, state="DEAD", event_type="user.*")
     follow.once()
@@ -136,7 +136,7 @@ def test_what_comes_or_goes_between_plan_and_parts_does_not_shift_the_end(
     assert direct.read() == [["e0"], ["e2"], ["e3"], ["e4"], ["e5"], ["e6"]]
 
 
-@pytest.mark.parametrize(("end", "state"), [(publish, "PUBLISHED"), (bury, "DEAD")])
+@pytest.mark.parametrize(("end", "state"), [(publish, "PUBLISHED"), (make_dead, "DEAD")])
 def test_a_clock_that_stepped_back_after_the_put_hides_nothing(redis_played: Played, end: Any, state: str):
     redis_played.run(end(redis_played.box, Event("n", event_id="a")))
     redis_played.run(advance(redis_played.box, seconds=1))

@@ -18,7 +18,7 @@ from redbox.pipeline.jobs.reissue import COLUMNS, new_id, shown
 from redbox.pipeline.source.connection import connected
 from redbox.pipeline.source.options import Address
 from redbox.testing import check_invariants
-from redbox.testing.conformance.steps import bury, claim_one, contents, fields_of, known, put_and_claim
+from redbox.testing.conformance.steps import claim_one, contents, fields_of, known, make_dead, put_and_claim
 
 from .conftest import Command, Played
 
@@ -41,7 +41,7 @@ def told(report: Patched) -> dict[str, int]:
 
 
 async def graveyard(played: Played) -> None:
-    await bury(
+    await make_dead(
         played.box,
         Event("paid", {"euros": 1}, event_id="one", headers={"h": "1"}, metadata={"m": "1"}, partition_key="p"),
         Event("paid", {"euros": 2}, event_id="two", ordering_key="o", unique_key="u", unique_scope="UNTOUCHED"),

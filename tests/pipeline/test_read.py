@@ -18,7 +18,7 @@ from redbox.pipeline.source.options import read_options
 from redbox.pipeline.source.reader import INDEXES_OF, BoxReader
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.store.store import Store
-from redbox.testing.conformance.steps import bury, contents, expire, publish
+from redbox.testing.conformance.steps import contents, expire, make_dead, publish
 
 from .conftest import Played
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.req("SP-1")
 async def one_of_each(box: Any) -> dict[str, Record]:
     """An event in every place an event can be in."""
     await publish(box, Event("user.created", b"\x00\xff", event_id="published", headers={"a": "1"}))
-    await bury(box, Event("user.deleted", {"id": 7}, event_id="dead", unique_key="u1", unique_scope="UNTOUCHED"))
+    await make_dead(box, Event("user.deleted", {"id": 7}, event_id="dead", unique_key="u1", unique_scope="UNTOUCHED"))
     await box.put(Event("user.created", "text", event_id="suspect"))
     for _ in range(2):
         await box.claim("relay-1", lease=0.001)

@@ -18,7 +18,7 @@ from redbox.pipeline.jobs.replay import _last_lives, replay
 from redbox.pipeline.report.tables import events
 from redbox.pipeline.source.options import Address
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import bury, claim_one, contents, known, publish, store_time
+from redbox.testing.conformance.steps import claim_one, contents, known, make_dead, publish, store_time
 
 from .conftest import Played
 
@@ -40,7 +40,7 @@ def test_what_is_gone_is_restored_and_what_is_there_is_replayed(played: Played, 
     )  # fmt: skip
     played.run(publish(box, event))
     archive(spark, address(played), lake)
-    played.run(bury(box, Event("user.deleted", event_id="there"), Event("invoice.paid", event_id="other")))
+    played.run(make_dead(box, Event("user.deleted", event_id="there"), Event("invoice.paid", event_id="other")))
     archive(spark, address(played), lake, keep=True)
     counted = replay(spark, address(played), lake, where="event_type like 'user.%'", dry_run=True)
     assert (counted.matched, counted.replayed) == (2, 0)
@@ -73,12 +73,12 @@ def test_running_it_again_is_harmless(redis_played: Played, spark: SparkSession,
 
 def test_the_last_life_counts(redis_played: Played, spark: SparkSession, tmp_path: Path):
     box, lake = redis_played.box, str(tmp_path)
-    redis_played.run(bury(box, Event("n", event_id="a")))
+    redis_played.run(make_dead(box, Event("n", event_id="a")))
     archive(spark, address(redis_played), lake, keep=True)
     redis_played.run(box.replay(["a"]))
     redis_played.run(box.ack(redis_played.run(claim_one(box))))
     archive(spark, address(redis_played), lake, keep=True)
-    redis_played.run(bury(box, Event("n", event_id="b")))
+    redis_played.run(make_dead(box, Event("n", event_id="b")))
     archive(spark, address(redis_played), lake)
     done = replay(spark, address(redis_played), lake, where="state = 'DEAD'")
     assert (done.matched, done.restored) == (1, 1)
@@ -108,7 +108,7 @@ def test_what_was_superseded_after_it_was_archived_is_refused(
 ):
     """The copy that was made before is of an earlier life; in a report both are one death."""
     box, lake, at = redis_played.box, str(tmp_path), address(redis_played)
-    redis_played.run(bury(box, Event("n", event_id="a")))
+    redis_played.run(make_dead(box, Event("n", event_id="a")))
     archive(spark, at, lake, keep=True)
     redis_played.run(box._store.mark_event("superseded_by", [("a", redis_played.run(known(box, "a")).number, "new")]))
     done = archive(spark, at, lake)
@@ -184,7 +184,7 @@ def test_a_restored_event_keeps_its_created_at(redis_played: Played, spark: Spar
 @pytest.mark.parametrize("keep", [True, False])
 def test_what_was_superseded_is_refused(redis_played: Played, spark: SparkSession, tmp_path: Path, keep: bool):
     box, lake = redis_played.box, str(tmp_path)
-    redis_played.run(bury(box, Event("n", event_id="a"), Event("n", event_id="b")))
+    redis_played.run(make_dead(box, Event("n", event_id="a"), Event("n", event_id="b")))
     number = redis_played.run(known(box, "a")).number
     redis_played.run(box._store.mark_event("superseded_by", [("a", number, "new")]))
     archive(spark, address(redis_played), lake, keep=keep)

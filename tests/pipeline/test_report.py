@@ -23,7 +23,7 @@ from redbox.pipeline.report.job import STEPS, Report, _bins, report, table_path
 from redbox.pipeline.report.tables import TABLES
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.spark_session import set_for
-from redbox.testing.conformance.steps import bury, claim_one, claim_soon, publish, store_time
+from redbox.testing.conformance.steps import claim_one, claim_soon, make_dead, publish, store_time
 
 from .conftest import Command, Played
 from .test_archive import check_times
@@ -87,8 +87,8 @@ class Scene:
         await box.put(Event("order.paid", event_id="d1"))
         await box.retry([await claim_one(box)], error=DOWN % UUIDS[2])
         await box.kill([await claim_soon(box)], reason=REJECTED % 17)
-        await bury(box, Event("order.paid", event_id="d2"), reason=REJECTED % 18)
-        await bury(box, Event("<b>user</b>", event_id="d3"), reason=EVIL)
+        await make_dead(box, Event("order.paid", event_id="d2"), reason=REJECTED % 18)
+        await make_dead(box, Event("<b>user</b>", event_id="d3"), reason=EVIL)
         for event_id in ("d1", "d2", "d3"):
             await self.at(event_id, created_at=HOUR, died_at=HOUR + 1000)
         # Those that wait.
@@ -208,7 +208,7 @@ def test_tables_are_single_files_that_other_programs_open(scene: Scene, reported
 
 def test_a_text_that_a_spreadsheet_would_run_is_defused(redis_played: Played, spark: SparkSession, tmp_path: Path):
     evil = '=HYPERLINK("x")'
-    redis_played.run(bury(redis_played.box, Event("-type", event_id="d"), reason=evil))
+    redis_played.run(make_dead(redis_played.box, Event("-type", event_id="d"), reason=evil))
     report(spark, address(redis_played), str(tmp_path))
     with (tmp_path / "tables" / "dead.csv").open(newline="", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)

@@ -13,7 +13,7 @@ from redbox.pipeline.archive.job import archive, read_archive
 from redbox.pipeline.jobs.replay import replay
 from redbox.pipeline.report.job import report
 from redbox.pipeline.report.tables import events
-from redbox.testing.conformance.steps import bury, claim_one, claim_soon, publish
+from redbox.testing.conformance.steps import claim_one, claim_soon, make_dead, publish
 
 from .conftest import Played
 from .test_report import DOWN, HOUR, MINUTE, REJECTED, UUIDS, Scene, address, by, figures, hours_in, read
@@ -34,7 +34,7 @@ async def play_what_is_moved(scene: Scene) -> None:
     await box.ack([await claim_soon(box)])
     await scene.at("retried", created_at=0, published_at=MINUTE)
     for number in (1, 2):
-        await bury(box, Event("order.paid", event_id=f"d{number}"), reason=REJECTED % number)
+        await make_dead(box, Event("order.paid", event_id=f"d{number}"), reason=REJECTED % number)
         await scene.at(f"d{number}", created_at=HOUR, died_at=HOUR + 1000)
 
 
@@ -42,7 +42,7 @@ async def play_what_is_kept(scene: Scene) -> None:
     await publish(scene.box, Event("mail.send", event_id="k1"), Event("mail.send", event_id="k2"))
     await scene.at("k1", created_at=2 * HOUR, published_at=2 * HOUR + 50)
     await scene.at("k2", created_at=2 * HOUR, published_at=2 * HOUR + 70)
-    await bury(scene.box, Event("mail.send", event_id="d3"), reason="HTTP 500")
+    await make_dead(scene.box, Event("mail.send", event_id="d3"), reason="HTTP 500")
     await scene.at("d3", created_at=2 * HOUR, died_at=2 * HOUR + 1000)
 
 

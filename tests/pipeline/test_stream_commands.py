@@ -20,7 +20,7 @@ import pytest
 from redbox import Event, Phase
 from redbox.pipeline.jobs.streams import run_stream
 from redbox.pipeline.source.options import Address
-from redbox.testing.conformance.steps import bury, publish
+from redbox.testing.conformance.steps import make_dead, publish
 from tests import servers
 
 from .conftest import ROOT, Command, Played
@@ -202,7 +202,7 @@ def terminated(module_played: Callable[[], Played], tmp_path_factory: pytest.Tem
     """A follow, stopped as a supervisor does it: SIGTERM goes to the process that was started."""
     played, sink = module_played(), tmp_path_factory.mktemp("terminated") / "sink"
     played.run(publish(played.box, *[Event("n", event_id=f"p{number}") for number in range(20)]))
-    played.run(bury(played.box, *[Event("n", event_id=f"d{number}") for number in range(5)]))
+    played.run(make_dead(played.box, *[Event("n", event_id=f"d{number}") for number in range(5)]))
 
     def followed() -> bool:
         return (sink / "_checkpoint" / "commits" / "0").exists()

@@ -22,7 +22,7 @@ from redbox.keys import counters, pending
 from redbox.pipeline import rejects
 from redbox.pipeline.failures import translate
 from redbox.pipeline.tasks import map_arrow
-from redbox.testing.conformance.steps import bury, publish
+from redbox.testing.conformance.steps import make_dead, publish
 from tests import servers
 
 from .conftest import Played
@@ -244,7 +244,7 @@ def test_from_one_box_into_another(redis_played: Played, spark: SparkSession):
 
     async def fill() -> list[Any]:
         await publish(box, Event("a", b"\x00", event_id="published", headers={"h": "1"}, metadata={"m": "1"}))
-        await bury(box, Event("b", {"n": 1}, event_id="dead", unique_key="u", unique_scope="UNTOUCHED"))
+        await make_dead(box, Event("b", {"n": 1}, event_id="dead", unique_key="u", unique_scope="UNTOUCHED"))
         await box.put(Event("c", "text", event_id="pending", ordering_key="o", partition_key="p"))
         return await listed(box)
 

@@ -1,4 +1,4 @@
-"""Claims as they come from the store: the payload is bytes, and its content type is set."""
+"""Claims as the store returns them: the payload is bytes, and its content type is set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def new_claim(
     ago: float = 0.0,
     **fields: Any,
 ) -> Claim:
-    """A claim that was received `ago` seconds before."""
+    """A claim that was received `ago` seconds ago."""
     event = new_event(payload, **fields)
     return Claim(
         event=event,

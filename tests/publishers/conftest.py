@@ -1,4 +1,4 @@
-"""No proxy of whoever runs the tests stands between a publisher and its target."""
+"""Fixtures for publishers. Tests do not use the proxy of the machine they run on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def opened(target: Any, **options: Any) -> AsyncIterator[Publisher]:
-    """A publisher between its `open` and its `aclose`."""
+    """An open publisher."""
     publisher = open_publisher(target, **options)
     await publisher.open("orders")
     try:

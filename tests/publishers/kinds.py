@@ -1,4 +1,4 @@
-"""Each kind of publisher with its real target, and how to read there what has arrived."""
+"""Each kind of publisher with its real target, and how to read the events that arrived there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.publishers.target import http_target
 
 @dataclass
 class Arrived:
-    """One event as a consumer finds it; `everything` is all that the target received of it."""
+    """One event as a consumer reads it; `everything` is all data that the target received for it."""
 
     event_id: str
     event_type: str
@@ -34,7 +34,7 @@ class Arrived:
 
 @dataclass
 class Case:
-    """A publisher that is open, and its target."""
+    """An open publisher, and its target."""
 
     publisher: Publisher
     arrived: Callable[[], Any]
@@ -67,7 +67,7 @@ def _binary(request: Any) -> Arrived:
 
 def _structured(request: Any) -> Arrived:
     document = json.loads(request.body)
-    if "data" in document:  # the bytes themselves, not what a parser makes of them
+    if "data" in document:  # the bytes themselves, not a parsed value
         payload = request.body.partition(b'"data":')[2][:-1]
     else:
         payload = base64.b64decode(document["data_base64"])
@@ -116,7 +116,7 @@ def lines(path: Path) -> list[Arrived]:
 
 
 def read_line(line: bytes) -> Arrived:
-    """As a consumer of the lines would."""
+    """Parses one line of JSON, as a consumer would."""
     assert line.endswith(b"\n")
     document = json.loads(line)
     if "payload_base64" in document:
@@ -131,7 +131,7 @@ def read_line(line: bytes) -> Arrived:
 
 @asynccontextmanager
 async def function_case(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Case]:
-    """Functions get the event itself, so what they are given is all there."""
+    """Functions get the event itself, with all its fields."""
     (path / "shop_events.py").write_text(
         "got = []\n"
         "async def publish(event, claim):\n    got.append((event, claim))\n"

@@ -1,4 +1,4 @@
-"""An HTTP server for tests: keeps what it receives, and answers as it is told, well or badly."""
+"""An HTTP server for tests: records requests and sends the given replies, valid or broken."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Request:
 
 @dataclass
 class Reply:
-    """What to answer. `gate` or `delay` holds the answer back, `hold` only its body; `silent` never answers; `close`
-    hangs up instead, and `reset` does so rudely; `cut` hangs up after so many bytes of the body; `endless` repeats the
-    body for ever; `raw` is sent as it is."""
+    """A reply to send. `gate` or `delay` holds back the whole reply, `hold` only its body. `silent` never replies,
+    `close` hangs up instead, and `reset` resets the connection. `cut` hangs up after this many bytes of the body,
+    `endless` repeats the body for ever, and `raw` is sent unchanged."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -65,8 +65,8 @@ class Reply:
 
 
 class Target:
-    """One running server. `replies` are used up first, then `reply` answers everything: a Reply, or a function of the
-    request. `most` is how many requests it takes on one connection: it hangs up on the next one, unread."""
+    """A running server. It sends `replies` first, then `reply` to every request: a Reply, or a function of the request.
+    `most` is the number of requests per connection; it hangs up on the next one without reading it."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -86,16 +86,16 @@ class Target:
         return f"{self.scheme}://127.0.0.1:{self.port}/hook"
 
     async def received(self, count: int) -> list[Request]:
-        """Waits until so many requests have arrived."""
+        """Waits until `count` requests have arrived."""
         await self._until(lambda: len(self.requests) >= count)
         return self.requests
 
     async def hung_up(self, but: int = 0) -> None:
-        """Waits until no connection is open, or only this many are."""
+        """Waits until at most `but` connections are open."""
         await self._until(lambda: len(self.open) <= but)
 
     async def end_idle(self) -> None:
-        """Closes its side of every connection, and waits until the other side has closed them too."""
+        """Closes its side of every connection, and waits until the client has closed them too."""
         for writer in self.open:
             writer.write_eof()
         await self.hung_up()
@@ -104,7 +104,7 @@ class Target:
         async with asyncio.timeout(WAIT_SECONDS), self._changed:
             await self._changed.wait_for(condition)
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
@@ -128,7 +128,7 @@ class Target:
             writer.close()
             self.open.discard(writer)
             with suppress(asyncio.CancelledError):
-                await self._tell()
+                await self._notify()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -138,12 +138,12 @@ class Target:
         length = next((int(value) for name, value in headers if name.lower() == b"content-length"), 0)
         request = Request(method, path, headers, await reader.readexactly(length), head)
         self.requests.append(request)
-        await self._tell()
+        await self._notify()
         reply = self.replies.popleft() if self.replies else self.reply
         return await self._answer(reply(request) if callable(reply) else reply, reader, writer)
 
     async def _answer(self, reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """True when the connection may be used again."""
+        """Sends a reply. Returns whether the connection can be used again."""
         if reply.silent:
             await reader.read()
             return False

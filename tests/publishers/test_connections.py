@@ -1,4 +1,4 @@
-"""One connection to an HTTP target: what arrives on it, in pieces or when nothing was asked."""
+"""One connection to an HTTP target: responses in pieces, and unsolicited data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from redbox.publishers.connections import _Protocol
 
-ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 def connected() -> tuple[_Protocol, Mock]:
@@ -30,7 +30,7 @@ def connected() -> tuple[_Protocol, Mock]:
         (b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno, never", [404]),
     ],
 )
-async def test_a_status_is_found_wherever_the_packets_end(redbox_runner, raw: bytes, statuses: list[int]):
+async def test_the_status_is_found_wherever_the_packets_end(redbox_runner, raw: bytes, statuses: list[int]):
     for cut in range(len(raw)):
         protocol, _ = connected()
         protocol.set_response_params()
@@ -41,8 +41,8 @@ async def test_a_status_is_found_wherever_the_packets_end(redbox_runner, raw: by
 
 
 @pytest.mark.req("PC-1")
-@pytest.mark.parametrize("stray", [ANSWER, b"H", b"\r\n"])
-async def test_data_that_nobody_asked_for_ends_the_connection(redbox_runner, stray: bytes):
+@pytest.mark.parametrize("stray", [RESPONSE, b"H", b"\r\n"])
+async def test_unsolicited_data_closes_the_connection(redbox_runner, stray: bytes):
     fresh, transport = connected()
     fresh.data_received(stray)
     transport.abort.assert_called_once()
@@ -51,7 +51,7 @@ async def test_data_that_nobody_asked_for_ends_the_connection(redbox_runner, str
     kept, transport = connected()
     for _ in range(2):
         kept.set_response_params()
-        kept.data_received(ANSWER)
+        kept.data_received(RESPONSE)
         assert (await kept.read())[0].code == 200
         assert kept.is_connected()
         assert not kept.should_close
@@ -62,11 +62,11 @@ async def test_data_that_nobody_asked_for_ends_the_connection(redbox_runner, str
 
 
 @pytest.mark.req("PC-1")
-async def test_data_after_an_answer_does_not_hide_it(redbox_runner):
+async def test_data_after_a_response_does_not_hide_it(redbox_runner):
     protocol, transport = connected()
     protocol.set_response_params()
-    protocol.data_received(ANSWER)
-    protocol.data_received(ANSWER.replace(b"200", b"400"))
+    protocol.data_received(RESPONSE)
+    protocol.data_received(RESPONSE.replace(b"200", b"400"))
     assert (await protocol.read())[0].code == 200
     transport.abort.assert_called_once()
     assert protocol.should_close

@@ -1,4 +1,4 @@
-"""What every publisher must do, on its real target: a new kind is added to KINDS, and nothing else."""
+"""The contract of every publisher, tested with its real target. A new kind is added to KINDS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.publishers.claims import new_claim
 from tests.publishers.kinds import Case, function_case, http_case, null_case, redis_case, stdout_case
 
 KINDS = ("http", "http-structured", "redis-stream", "stdout", "python", "plain", "null")
-#: What a target has: functions get the event itself, and null: keeps nothing.
+#: Which targets can show events and headers: functions get the event itself, and null: keeps nothing.
 WITH_TARGET = ("http", "http-structured", "redis-stream", "stdout", "python", "plain")
 WITH_HEADERS = ("http", "http-structured", "redis-stream", "stdout")
 
@@ -86,7 +86,7 @@ async def test_id_type_and_partition_key_arrive(redbox_runner, open_case: Opener
 
 @pytest.mark.req("PC-2", "EM-9")
 @pytest.mark.parametrize("kind", WITH_HEADERS)
-async def test_headers_arrive_as_they_are(redbox_runner, open_case: Opener):
+async def test_headers_arrive_unchanged(redbox_runner, open_case: Opener):
     headers = {
         "X-Tenant": "a, b;  c",
         "x-text": "日本 é\t\x80",
@@ -104,7 +104,7 @@ async def test_headers_arrive_as_they_are(redbox_runner, open_case: Opener):
 
 @pytest.mark.req("EM-8", "EM-9")
 @pytest.mark.parametrize("kind", WITH_HEADERS)
-async def test_metadata_stays_inside_but_for_the_trace(redbox_runner, open_case: Opener):
+async def test_metadata_is_not_delivered_except_the_trace(redbox_runner, open_case: Opener):
     metadata = {"traceparent": TRACE, "tracestate": "hidden-state", "hidden-name": "hidden-value"}
     async with open_case() as case:
         await case.publisher.publish(new_claim(metadata=metadata, unique_key="hidden-key"))
@@ -118,8 +118,8 @@ async def test_metadata_stays_inside_but_for_the_trace(redbox_runner, open_case:
 
 @pytest.mark.req("EM-8")
 @pytest.mark.parametrize("kind", WITH_HEADERS)
-async def test_a_malformed_trace_is_not_passed_on(redbox_runner, open_case: Opener):
-    """`put` takes any metadata; one that no target would take must not hold the event back."""
+async def test_a_malformed_trace_is_not_delivered(redbox_runner, open_case: Opener):
+    """`put` accepts any metadata; invalid metadata must not prevent the delivery."""
     async with open_case() as case:
         await case.publisher.publish(new_claim(metadata={"traceparent": f"{TRACE}\r\nx-forged: 1"}))
         (arrived,) = await case.arrived()
@@ -129,7 +129,7 @@ async def test_a_malformed_trace_is_not_passed_on(redbox_runner, open_case: Open
 
 @pytest.mark.req("PC-3")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_two_hundred_at_once(redbox_runner, open_case: Opener):
+async def test_two_hundred_concurrent_calls(redbox_runner, open_case: Opener):
     claims = [new_claim(b'{"n":%d}' % number, number=number) for number in range(1, 201)]
     async with open_case() as case:
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
@@ -143,7 +143,7 @@ async def test_two_hundred_at_once(redbox_runner, open_case: Opener):
 
 @pytest.mark.req("PC-3")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_many_at_once_with_an_outcome_for_each(redbox_runner, open_case: Opener):
+async def test_a_batch_has_an_outcome_for_each_event(redbox_runner, open_case: Opener):
     async with open_case() as case:
         claims = [new_claim(number=number) for number in range(1, 1 + min(50, max(3, case.publisher.many)))]
         outcomes = await case.publisher.publish_many(claims)
@@ -155,8 +155,8 @@ async def test_many_at_once_with_an_outcome_for_each(redbox_runner, open_case: O
 
 @pytest.mark.req("PC-3")
 @pytest.mark.parametrize("kind", WITH_TARGET)
-async def test_a_cancelled_publish_harms_no_other(redbox_runner, open_case: Opener):
-    """Cancelled after each number of turns of the event loop, until one is done before that."""
+async def test_a_cancelled_publish_does_not_affect_others(redbox_runner, open_case: Opener):
+    """Cancels after 0, 1, 2, ... turns of the event loop, until a publish completes before it is cancelled."""
     async with asyncio.timeout(100), open_case() as case:
         for turns in range(1000):
             task = asyncio.ensure_future(case.publisher.publish(new_claim()))
@@ -174,7 +174,7 @@ async def test_a_cancelled_publish_harms_no_other(redbox_runner, open_case: Open
 
 
 async def _publish_soon(publisher: Publisher, claim) -> None:
-    """Publishes; a write that was given up may still be at it for a moment."""
+    """Publishes, and waits for a cancelled write that may still be running."""
     while True:
         try:
             return await publisher.publish(claim)

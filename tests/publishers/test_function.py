@@ -1,4 +1,4 @@
-"""Functions as publishers: async and plain, with one argument and with two, and those that cannot be one."""
+"""Functions as publishers: async and plain, with one argument and with two, and invalid ones."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class PlainShop:
         (got.append, 0),
     ],
 )
-async def test_what_is_called_and_how(redbox_runner, function: Any, arguments: int):
+async def test_each_kind_of_function_gets_its_arguments(redbox_runner, function: Any, arguments: int):
     claim = new_claim()
     async with opened(function) as publisher:
         await publisher.publish(claim)
@@ -135,8 +135,8 @@ def takes_three(event, claim, more):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (yields, "yields"),
-        (yields_plainly, "yields"),
+        (yields, "must not yield"),
+        (yields_plainly, "must not yield"),
         (Shop, "is a class"),
         (needs_a_name, r"must take \(event\) or \(event, claim\)"),
         (takes_nothing, "must take"),
@@ -145,14 +145,14 @@ def takes_three(event, claim, more):
         (42, "a target is a URL, a function or a Publisher, not int"),
     ],
 )
-def test_what_cannot_be_a_publisher(function: Any, message: str):
+def test_invalid_functions_are_refused(function: Any, message: str):
     with pytest.raises(UsageError, match=message):
         open_publisher(function)
 
 
 @pytest.mark.req("PC-4")
 @pytest.mark.parametrize("kind", ["async", "plain", "awaitable"])
-async def test_what_it_raises_comes_through(redbox_runner, kind: str):
+async def test_exceptions_of_the_function_are_raised(redbox_runner, kind: str):
     async def refuse(event):
         raise Reject("never", kind="no")
 
@@ -169,7 +169,7 @@ async def test_what_it_raises_comes_through(redbox_runner, kind: str):
         assert [type(each) for each in await publisher.publish_many([new_claim()] * 2)] == [Reject, Reject]
 
 
-async def test_a_generator_in_disguise_is_a_failure(redbox_runner):
+async def test_a_function_that_returns_a_generator_fails(redbox_runner):
     for inner in (yields_plainly, yields):
         async with opened(lambda event, inner=inner: inner(event)) as publisher:
             with pytest.raises(TypeError, match="must not yield"):
@@ -184,8 +184,8 @@ async def test_an_async_function_is_awaited_directly(redbox_runner):
 
 
 @pytest.mark.req("PC-3")
-async def test_no_more_threads_than_allowed_even_when_given_up(redbox_runner):
-    """Functions that hang keep their place, so that threads do not become more with each attempt."""
+async def test_threads_of_cancelled_calls_count_against_the_limit(redbox_runner):
+    """Functions that hang keep their slot, so that threads do not accumulate with each attempt."""
     leave, running, most = threading.Event(), 0, 0
     lock = threading.Lock()
 
@@ -209,7 +209,7 @@ async def test_no_more_threads_than_allowed_even_when_given_up(redbox_runner):
             leave.set()
         async with asyncio.timeout(20):
             await asyncio.gather(*(publisher.publish(new_claim()) for _ in range(20)))
-        await until(lambda: running == 0, "threads that were given up do not end")
+        await until(lambda: running == 0, "threads of cancelled calls do not end")
         assert most == 2
 
 
@@ -241,7 +241,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", ["publish", "shop.publish"])
-async def test_by_name(redbox_runner, module: None, path: str):
+async def test_a_function_by_name(redbox_runner, module: None, path: str):
     claim = new_claim()
     async with opened(f"python:redbox_shop.events:{path}", concurrency=2) as publisher:
         await publisher.publish(claim)
@@ -273,12 +273,12 @@ def test_a_publisher_by_name(module: None):
         ("python:redbox_shop.events:Shop", "is a class"),
     ],
 )
-def test_names_that_lead_nowhere(module: None, url: str, message: str):
+def test_invalid_names_are_refused(module: None, url: str, message: str):
     with pytest.raises(UsageError, match=message):
         open_publisher(url)
 
 
-def test_publishers_pass_through():
+def test_a_publisher_is_returned_unchanged():
     publisher: Publisher = NullPublisher()
     assert open_publisher(publisher) is publisher
     with pytest.raises(UsageError, match="options are for URLs"):
@@ -299,5 +299,5 @@ def test_publishers_pass_through():
         (functools.partial([].append), "list.append"),
     ],
 )
-def test_functions_of_python_itself_have_a_name(function: Any, name: str):
+def test_builtin_functions_have_a_name(function: Any, name: str):
     assert open_publisher(function).target == f"the function {name}"

@@ -11,7 +11,7 @@ from redbox.publishers.redaction import HIDDEN, redactor, shown_url
     "text",
     ["a/b+c=<&>ü", "a%2Fb%2Bc%3D%3C%26%3E%C3%BC", "a/b+c=&lt;&amp;&gt;ü", r"a\/b+c=<&>\u00fc", "a/b+c=<&>\\u00fc"],
 )
-def test_a_secret_is_found_as_it_is_quoted_elsewhere(text: str):
+def test_a_secret_is_found_in_its_usual_escaped_forms(text: str):
     assert redactor(["a/b+c=<&>ü"])(f"[{text}]") == "[[redacted]]"
 
 
@@ -26,11 +26,11 @@ def test_a_secret_is_found_as_it_is_quoted_elsewhere(text: str):
         "a&#47;b&#43;c&#x3D;&lt;&amp;&gt;&#34;",
     ],
 )
-def test_a_secret_is_found_however_its_characters_are_quoted(text: str):
+def test_a_secret_is_found_however_its_characters_are_escaped(text: str):
     assert redactor(['a/b+c=<&>"'])(f"[{text}]") == "[[redacted]]"
 
 
-def test_a_quoted_secret_that_begins_with_another_is_replaced_as_a_whole():
+def test_an_escaped_secret_that_begins_with_another_is_replaced_as_a_whole():
     assert redactor(["abcd", "abcd+efgh"])(r"abcd\u002befgh abcd") == "[redacted] [redacted]"
 
 
@@ -44,7 +44,7 @@ def test_the_longest_secret_is_replaced_first():
 
 
 @pytest.mark.parametrize("secrets", [[], [""], ["abc"]])
-def test_what_is_too_short_for_a_secret_is_left(secrets: list[str]):
+def test_a_text_too_short_for_a_secret_is_kept(secrets: list[str]):
     assert redactor(secrets)("abc abc") == "abc abc"
 
 
@@ -61,7 +61,7 @@ def test_what_is_too_short_for_a_secret_is_left(secrets: list[str]):
         ("/relative/path", "/relative/path"),
     ],
 )
-def test_a_url_is_shown_without_what_looks_secret(url: str, shown: str):
+def test_a_url_is_shown_without_its_secrets(url: str, shown: str):
     assert shown_url(url) == shown
 
 

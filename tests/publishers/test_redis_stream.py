@@ -51,7 +51,7 @@ async def test_maxlen_trims(redbox_runner, redis_url: str, by_option: bool):
         assert 10 <= await client.xlen(f"trimmed{by_option}") < 300
 
 
-async def test_large_batches_go_in_several_rounds(redbox_runner, redis_url: str):
+async def test_large_batches_are_sent_in_chunks(redbox_runner, redis_url: str):
     claims = [new_claim(bytes(2**20 - 1), number=number) for number in range(1, 11)]
     async with opened(stream_url(redis_url, "large")) as publisher:
         assert await publisher.publish_many(claims) == [None] * 10
@@ -84,7 +84,7 @@ async def test_large_batches_go_in_several_rounds(redbox_runner, redis_url: str)
         (b"ERR something new", NotPublished),
     ],
 )
-async def test_what_a_server_may_say(redbox_runner, error: bytes, kind: type):
+async def test_each_error_reply_of_a_server(redbox_runner, error: bytes, kind: type):
     async with refusing_server(error) as url, opened(stream_url(url)) as publisher:
         with pytest.raises(NotPublished) as caught:
             await publisher.publish(new_claim())
@@ -105,7 +105,7 @@ async def test_a_key_of_another_type(redbox_runner, redis_url: str):
 
 
 @pytest.mark.req("PC-4")
-async def test_a_password_that_is_wrong_or_missing(redbox_runner):
+async def test_a_wrong_or_missing_password(redbox_runner):
     with servers.redis_server(requirepass="hush") as server:
         for login in ("", ":wrong@", "nobody:wrong@"):
             url = f"redis+stream://{login}127.0.0.1:{server.port}/0/shop"
@@ -123,12 +123,12 @@ async def test_a_password_that_is_wrong_or_missing(redbox_runner):
 
 
 @pytest.mark.req("PC-4")
-async def test_a_payload_that_the_server_does_not_take(redbox_runner):
+async def test_a_payload_that_the_server_refuses(redbox_runner):
     with servers.redis_server(proto_max_bulk_len="1mb") as server:
         url = f"redis+stream://127.0.0.1:{server.port}/0/shop"
         async with opened(url) as publisher:
             outcomes = await publisher.publish_many([new_claim(), new_claim(bytes(2**20 + 1)), new_claim()])
-            # The server hangs up on it, and its last words may be lost with the connection.
+            # The server hangs up after its error reply, which may be lost with the connection.
             assert outcomes[0] is None or isinstance(outcomes[0], Unavailable)
             assert isinstance(outcomes[1], Reject | Unavailable)
             assert isinstance(outcomes[2], Unavailable)
@@ -149,8 +149,8 @@ async def test_a_lost_reply_is_not_an_acknowledgement_and_nothing_is_repeated(re
 
 
 @pytest.mark.req("PC-3")
-async def test_what_was_answered_before_the_connection_broke_is_published(redbox_runner):
-    """A server that answers twice, and hangs up."""
+async def test_events_with_a_reply_before_the_connection_broke_are_published(redbox_runner):
+    """A server that replies twice and hangs up."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while b"XADD" not in (data := await reader.read(2**16)):
@@ -184,7 +184,7 @@ async def test_what_was_answered_before_the_connection_broke_is_published(redbox
         "redis+stream://:hush@host:6379/0/shop?nonsense=1",
     ],
 )
-def test_urls_that_cannot_be_right(url: str):
+def test_invalid_urls(url: str):
     with pytest.raises(InvalidURL) as caught:
         open_publisher(url)
     assert "hush" not in str(caught.value)
@@ -192,6 +192,6 @@ def test_urls_that_cannot_be_right(url: str):
 
 
 @pytest.mark.parametrize("maxlen", ["0", "many", -1])
-def test_maxlen_that_cannot_be_right(maxlen: object):
+def test_invalid_maxlen(maxlen: object):
     with pytest.raises(UsageError, match="maxlen must be a whole number"):
         open_publisher("redis+stream://host:6379/0/shop", maxlen=maxlen)

@@ -1,4 +1,4 @@
-"""From URLs to publishers: redbox's own, those of others, and those that are not there."""
+"""Publishers by URL: redbox's own, those of other packages, and unknown ones."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_an_unknown_scheme_is_refused_with_those_that_exist(url: str):
         open_publisher(url)
 
 
-def test_text_that_is_no_url_is_not_repeated():
+def test_text_that_is_not_a_url_is_not_repeated():
     with pytest.raises(InvalidURL, match="a target is a URL that begins with one of https://") as caught:
         open_publisher("hush")
     assert "hush" not in str(caught.value)
 
 
-def test_secrets():
+def test_the_secret_options_of_a_target():
     assert secret_options("https://shop.example/") == {"secret", "authorization"}
     assert secret_options("stdout:") == secret_options(f"python:{__name__}:publish") == frozenset()
 
@@ -84,12 +84,12 @@ def test_a_publisher_is_imported_when_it_is_needed():
     assert found.stdout.strip() == "False"
 
 
-def test_the_table_names_what_is_there():
-    for place in SCHEMES.values():
-        assert callable(getattr(import_module(place.module), place.factory))
+def test_every_factory_in_the_table_exists():
+    for scheme in SCHEMES.values():
+        assert callable(getattr(import_module(scheme.module), scheme.factory))
 
 
-# --- publishers of others --------------------------------------------------------------------------------------
+# --- publishers of other packages ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, here, sys.modules[here])
 
 
-def test_a_publisher_of_somebody_else(others: None):
+def test_a_publisher_of_another_package(others: None):
     publisher = open_publisher("acme://there", token="x")
     assert isinstance(publisher, Acme)
     assert (publisher.url, publisher.token) == ("acme://there", "x")
@@ -117,12 +117,12 @@ def test_a_publisher_of_somebody_else(others: None):
         open_publisher("nobody:")
 
 
-def test_redboxs_own_come_first(others: None):
+def test_redboxs_own_publishers_come_first(others: None):
     assert type(open_publisher("null:")) is NullPublisher
 
 
-def test_others_that_are_broken(others: None):
+def test_broken_publishers_of_other_packages(others: None):
     with pytest.raises(UsageError, match=r"the publisher for broken: \(redbox_nothing:Publisher\) cannot be loaded"):
         open_publisher("broken:")
-    with pytest.raises(UsageError, match="does not make a redbox Publisher"):
+    with pytest.raises(UsageError, match="did not return a redbox Publisher"):
         open_publisher("anything:", colour="red")

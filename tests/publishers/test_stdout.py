@@ -1,4 +1,4 @@
-"""stdout: in a process of its own, with a reader that reads, that leaves, and that does not read."""
+"""stdout: in its own process, with a reader that reads, one that has gone, and one that does not read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_whole_lines_from_a_process():
 
 
 @pytest.mark.req("PC-4")
-def test_a_reader_that_left():
+def test_a_reader_that_has_gone():
     with start(4, 10, 1) as process:
         assert process.stdout is not None
         process.stdout.close()
@@ -69,7 +69,7 @@ def test_a_reader_that_left():
 
 @pytest.mark.req("PC-4")
 async def test_a_reader_that_does_not_read(redbox_runner, monkeypatch: pytest.MonkeyPatch):
-    """What is given up stays one thread, which goes on with its line when the reader does."""
+    """A cancelled write stays one thread, which continues with its line when the reader does."""
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as file:
         monkeypatch.setattr(sys, "stdout", file)
@@ -78,14 +78,14 @@ async def test_a_reader_that_does_not_read(redbox_runner, monkeypatch: pytest.Mo
                 async with asyncio.timeout(0.05):
                     await publisher.publish(new_claim(bytes(200_000), content_type="x/y"))
             for _ in range(3):
-                with pytest.raises(Unavailable, match="an earlier write still waits"):
+                with pytest.raises(Unavailable, match="an earlier write is still waiting"):
                     await publisher.publish(new_claim())
             with os.fdopen(reader, "rb") as source:
                 loop = asyncio.get_running_loop()
                 line = await loop.run_in_executor(None, source.readline)
                 assert read_line(line).payload == bytes(200_000)
                 async with asyncio.timeout(20):
-                    while True:  # the thread has a last step to go
+                    while True:  # the thread has not quite ended
                         try:
                             await publisher.publish(new_claim(event_id="after"))
                             break
@@ -94,7 +94,9 @@ async def test_a_reader_that_does_not_read(redbox_runner, monkeypatch: pytest.Mo
                 assert read_line(await loop.run_in_executor(None, source.readline)).event_id == "after"
 
 
-async def test_a_torn_line_is_ended_before_the_next(redbox_runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+async def test_an_incomplete_line_is_ended_before_the_next(
+    redbox_runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     write, calls = os.write, []
 
     def full_disk(descriptor: int, data: memoryview) -> int:
@@ -112,12 +114,12 @@ async def test_a_torn_line_is_ended_before_the_next(redbox_runner, monkeypatch: 
             with pytest.raises(Unavailable, match="No space left"):
                 await publisher.publish(new_claim())
             await publisher.publish(new_claim(event_id="whole"))
-    torn, whole = (tmp_path / "lines").read_bytes().splitlines(keepends=True)
-    assert len(torn) == 11
+    incomplete, whole = (tmp_path / "lines").read_bytes().splitlines(keepends=True)
+    assert len(incomplete) == 11
     assert read_line(whole).event_id == "whole"
 
 
-async def test_output_that_is_captured_or_closed(redbox_runner, monkeypatch: pytest.MonkeyPatch):
+async def test_captured_and_closed_output(redbox_runner, monkeypatch: pytest.MonkeyPatch):
     captured = io.StringIO()
     monkeypatch.setattr(sys, "stdout", captured)
     async with opened("stdout:") as publisher:
@@ -130,7 +132,7 @@ async def test_output_that_is_captured_or_closed(redbox_runner, monkeypatch: pyt
         assert [type(each) for each in await publisher.publish_many([new_claim()] * 2)] == [Unavailable] * 2
 
 
-def test_nothing_behind_the_colon():
+def test_nothing_after_the_colon():
     with pytest.raises(InvalidURL):
         open_publisher("stdout:file")
     with pytest.raises(InvalidURL):

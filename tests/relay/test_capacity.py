@@ -276,7 +276,7 @@ def slow_writes(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
         time.sleep(NEEDED)
         sizes[lines.count(b"\n")] += 1
 
-    monkeypatch.setattr(redis_stream, "_add", add)
+    monkeypatch.setattr(redis_stream, "_send", add)
     monkeypatch.setattr(redis_stream, "ConnectionPool", NoConnections)
     monkeypatch.setattr(StdoutPublisher, "_write_whole", write)
     return sizes

@@ -1,7 +1,7 @@
 """The lifecycle as a small pure-Python model: what a box must do, without Redis, scripts or indexes.
 
-Time is a number of seconds that only `now += ...` moves. Durations of the machine are chosen so that the real
-milliseconds which pass during a run never decide anything.
+Time is a number of seconds that only `now += ...` moves. The durations of the state machine are so long that the real
+milliseconds of a run never matter.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Item:
 
 @dataclass
 class Handed:
-    """A claim as a relay remembers it, long after it may be gone."""
+    """A claim as a relay remembers it; the store may no longer have it."""
 
     id: str
     number: int
@@ -65,7 +65,7 @@ class Model:
     items: dict[str, Item] = field(default_factory=dict)
     lines: dict[str, list[str]] = field(default_factory=dict)
 
-    # --- what can be seen ------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------
 
     def is_head(self, item: Item) -> bool:
         return item.ordering_key is None or self.lines[item.ordering_key][0] == item.id
@@ -84,14 +84,14 @@ class Model:
         return any(item.state == CLAIMED and item.alone for item in self.items.values())
 
     def holders(self, unique_key: str, scope: str) -> set[str]:
-        """The live events that hold a key against an asker with this scope."""
+        """Returns the live events that hold a key against a new event with this scope."""
         live = [item for item in self.items.values() if item.unique_key == unique_key and item.live]
         if scope == "ALL_LIVE":
             return {item.id for item in live}
         return {i.id for i in live if i.state == PENDING and (i.tried == 0 or i.available <= self.now)}
 
     def held(self, claim: Handed) -> Item | None:
-        """The fence."""
+        """Returns the event if the claim is still held: the fence."""
         item = self.items.get(claim.id)
         if item and item.state == CLAIMED and (item.claimed_by, item.number) == (claim.relay, claim.number):
             return item

@@ -28,7 +28,7 @@ from redbox.testing.conformance.fixtures import remove
 from redbox.testing.plugin import new_box_name
 from tests.stateful.model import CLAIMED, DEAD, PENDING, PUBLISHED, Handed, Item, Model
 
-# Apart by at least 30 s in every combination, so that the real time a run takes never decides.
+# All combinations differ by at least 30 s, so that the duration of a run never matters.
 LEASE, DELAY, STEP = 40.0, 100.0, 70.0
 FEW_EXAMPLES = 6
 EXAMPLES = int(os.environ.get("REDBOX_EXAMPLES", "25"))
@@ -60,7 +60,7 @@ class BoxMachine(RuleBasedStateMachine):
         return self.model.items[data.draw(st.sampled_from(sorted(self.model.items)), label="event")]
 
     def some_claim(self, data: st.DataObject) -> tuple[Handed, Claim]:
-        """Any claim that was ever handed out, mostly one of the last."""
+        """Returns any claim that was ever made, most often a recent one."""
         position = data.draw(st.integers(1, min(len(self.claims), 12)), label="claim")
         return self.claims[-position]
 
@@ -117,7 +117,7 @@ class BoxMachine(RuleBasedStateMachine):
         self.claims += zip(handed, claims, strict=True)
 
     async def _expected(self, limit: int) -> list[str]:
-        """Ids that a claim must return. Ties in the model's time are broken by the store's own milliseconds."""
+        """Returns the ids that a claim must return. The store's milliseconds break ties in the time of the model."""
 
         async def by_time(items: list[Item]) -> list[tuple[object, str]]:
             found = [await self.box.get(item.id) for item in items]
@@ -144,7 +144,7 @@ class BoxMachine(RuleBasedStateMachine):
         handed, claim = self.some_claim(data)
         item = self.model.held(handed)
         assert self.run(self.box.retry(claim, error="failed", delay=delay)) == [item is not None]
-        self.run(advance(self.box, milliseconds=1))  # without a delay it is available a millisecond later
+        self.run(advance(self.box, milliseconds=1))  # without a delay the event is available a millisecond later
         if item:
             self.model.retry(item, delay, "failed")
 

@@ -1,4 +1,4 @@
-"""Errors travel: to every caller of a batch, to other processes, and into logs, unchanged."""
+"""Errors are copied, pickled and logged without change: to callers of a batch and to other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every argument of every public call, with values that are wrong: a RedboxError with a sentence, or it works."""
+"""Invalid values for every argument of every public call: it works, or raises a RedboxError with a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from redbox.sync import Box as SyncBox
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("redbox_runner")]
 
-LONE = "caf\udce9"  # as a shell hands over a byte that is not UTF-8
+LONE = "caf\udce9"  # how Python decodes an argument that is not UTF-8
 
 
 class Tagged(msgspec.Struct, tag=LONE):
@@ -47,7 +47,7 @@ Call = Callable[..., Any]
 
 
 def parameters(function: Call) -> list[str]:
-    """The names of its arguments; the filters of a page are those of a listing."""
+    """Returns the names of the arguments; the filters of a page are those of a listing."""
     found = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "cls")]
     names = [each.name for each in found if each.kind is not each.VAR_KEYWORD]
     if len(names) < len(found):
@@ -60,7 +60,7 @@ def _can_be_shown(text: str) -> bool:
 
 
 async def complaints(call: Call, good: dict[str, Any], names: list[str]) -> list[str]:
-    """What raised something that is not ours, or says nothing."""
+    """Returns the calls that raised a foreign exception, or one without a message."""
     found = []
     for name in names:
         for value in VALUES:
@@ -98,7 +98,7 @@ async def test_policies(make: Call):
     assert await complaints(make, good, [name for name in parameters(make) if name != "clock"]) == []
 
 
-async def test_what_a_policy_of_ones_own_returns():
+async def test_the_result_of_a_custom_policy():
     assert await complaints(lambda value: Backoff(lambda *_: value)(Event("a"), 1, ValueError()), {}, ["value"]) == []
 
 

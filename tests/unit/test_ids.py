@@ -1,4 +1,4 @@
-"""Event ids: UUIDv7, and strictly increasing within a process whatever its clock and its threads do."""
+"""Event ids: UUIDv7, strictly increasing within a process, whatever its clock and threads do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_ids_of_many_threads_are_distinct_and_increase_in_each():
     assert len({text for mine in made.values() for text in mine}) == 8000
 
 
-def test_a_clock_that_goes_back_does_not_make_ids_go_back(monkeypatch: pytest.MonkeyPatch):
+def test_ids_increase_although_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch):
     generator = ids._Generator()
     clock = [2_000_000_000_000, 1_000_000_000_000, 1_000_000_000_000]
     monkeypatch.setattr(ids.time, "time_ns", lambda: clock.pop(0) * 1_000_000)
@@ -67,7 +67,7 @@ def test_a_full_counter_runs_into_the_next_millisecond(monkeypatch: pytest.Monke
 
 
 def ids_of_child() -> list[str]:
-    """What a forked process makes at once after the fork."""
+    """Returns the ids that a forked process makes right after the fork."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""Spark needs a Java: without one, or with an old one, a sentence says how to get it."""
+"""Spark needs Java: without it, or with an old version, an error says how to get it."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def test_a_java_home_without_a_java(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         check_java()
 
 
-@pytest.mark.parametrize(("version", "told"), [("1.8.0_402", "8"), ("11.0.22", "11")])
-def test_an_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, told: str):
+@pytest.mark.parametrize(("version", "shown"), [("1.8.0_402", "8"), ("11.0.22", "11")])
+def test_an_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, shown: str):
     make_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(RedboxError, match=f"Spark needs Java 17 or newer, and .* is Java {told};"):
+    with pytest.raises(RedboxError, match=f"Spark needs Java 17 or newer, and .* is Java {shown};"):
         check_java()
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
-def test_a_java_that_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str):
+def test_a_supported_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str):
     make_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     check_java()

@@ -1,4 +1,4 @@
-"""Key names: the scripts' and Python's are the same."""
+"""Key names are the same in the scripts and in Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lupa import lua51 as lupa  # as fakeredis does: two Lua versions in one process do not get on
+from lupa import lua51 as lupa  # the version that fakeredis uses: two Lua versions in one process conflict
 
 from redbox import keys
 from redbox.store.scripts import lua_root
@@ -18,12 +18,12 @@ BOX = "orders"
 
 @pytest.fixture(scope="module")
 def lua() -> dict[str, Any]:
-    """What keys.lua defines when KEYS[1] is the meta key of the box."""
+    """Returns the definitions of keys.lua, with the meta key of the box as KEYS[1]."""
     runtime = lupa.LuaRuntime()
     runtime.globals().KEYS = runtime.table(keys.meta(BOX))
     text = (lua_root() / "include" / "keys.lua").read_text()
-    told = "{ key, event_key, body_key, history_key, line_key, unique_key, relay_key, wait_key }"
-    run = runtime.execute(f"{text}\nreturn {told}")
+    table = "{ key, event_key, body_key, history_key, line_key, unique_key, relay_key, wait_key }"
+    run = runtime.execute(f"{text}\nreturn {table}")
     names = ("key", "event", "body", "history", "line", "unique", "relay", "wait")
     return dict(zip(names, run.values(), strict=True))
 

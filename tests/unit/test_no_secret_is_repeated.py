@@ -1,4 +1,4 @@
-"""A URL that is mistyped may hold a password anywhere: no error, traceback, log line, repr or output repeats it."""
+"""A mistyped URL may have a password anywhere: no error, traceback, log line, repr or output repeats it."""
 
 from __future__ import annotations
 
@@ -89,25 +89,25 @@ thorough = settings(
 )
 
 
-def told(call: Callable[[], Any]) -> str:
-    """All that is ever shown of what a call returns, or raises."""
+def every_text(call: Callable[[], Any]) -> str:
+    """Returns every text in which the result or the error of a call may be assert_no_secret."""
     try:
         return repr(call())
     except RedboxError as error:
         return f"{error} {error!r} {''.join(traceback.format_exception(error))}"
 
 
-def shown(text: str) -> None:
+def assert_no_secret(text: str) -> None:
     __tracebackhide__ = True
-    # A traceback prints the line of this file that made the URL: the marker itself does not stand there.
+    # A traceback prints the source line that made the URL, so that line must not contain the marker itself.
     assert MARKER not in text
 
 
 @given(url=urls)
 @thorough
 def test_a_store_url_is_never_repeated(url: str):
-    shown(told(lambda: Box.open(url)))
-    shown(told(lambda: connect.describe(url)))
+    assert_no_secret(every_text(lambda: Box.open(url)))
+    assert_no_secret(every_text(lambda: connect.describe(url)))
 
 
 @pytest.mark.parametrize("scheme", ["redis://db/0", "unix:///run/redis.sock", "redis+cluster://db:6379"])
@@ -115,10 +115,10 @@ def test_a_store_url_is_never_repeated(url: str):
     "options", [f"{MARKER}=1", f"db=0&{MARKER}=1", f"socket_timeout={MARKER}", f"protocol={MARKER}"]
 )
 def test_an_option_of_a_store_url_is_never_repeated(scheme: str, options: str):
-    """What follows a question mark may be the rest of a password."""
-    text = told(lambda: Box.open(f"{scheme}?{options}"))
+    """The text after a question mark may be the rest of a password."""
+    text = every_text(lambda: Box.open(f"{scheme}?{options}"))
     assert "InvalidURL" in text
-    shown(text)
+    assert_no_secret(text)
 
 
 @given(url=urls)
@@ -127,17 +127,17 @@ def test_a_target_is_never_repeated(url: str):
     def relay() -> object:
         publisher = open_publisher(url)
         if MARKER in urlsplit(publisher.target).path and url.startswith("http"):
-            return None  # an @ may be part of a path, which is shown
+            return None  # an @ may be part of a path, which is assert_no_secret
         return publisher, publisher.target, Relay(Box.open("memory:"), publisher)
 
-    shown(told(relay))
+    assert_no_secret(every_text(relay))
 
 
 @given(url=urls)
 @thorough
 def test_an_option_of_the_data_source_is_never_repeated(url: str):
-    shown(told(lambda: read_options({"url": url, "box": "orders"})))
-    shown(told(lambda: read_options({"url": url, "box": "orders", "slice": "many"})))
+    assert_no_secret(every_text(lambda: read_options({"url": url, "box": "orders"})))
+    assert_no_secret(every_text(lambda: read_options({"url": url, "box": "orders", "slice": "many"})))
 
 
 @given(url=urls, option=st.sampled_from(["--url", "REDBOX_URL", "--to", "--dead-to", "url", "to", "dead_to"]))
@@ -148,12 +148,12 @@ def test_the_command_line_never_repeats_a_url(
     caplog.set_level(logging.DEBUG)
     directory = tmp_path_factory.mktemp("cli")
     if option in ("url", "to", "dead_to"):
-        shown(_from_file(directory / "redbox.toml", option, url))
+        assert_no_secret(_from_file(directory / "redbox.toml", option, url))
         return
     store = ["--url", "memory:"] if option != "REDBOX_URL" else []
     if option == "--url":
         store = ["--url", url]
-    # `relay --check` and the like would connect: a box name that cannot be ends every call before that.
+    # `relay --check` and other commands would connect: an invalid box name ends every call before that.
     command = ["--debug", *store, "--box", "no box", "relay", "--once"]
     command += [option, url] if option in ("--to", "--dead-to") else []
     command += ["--to", "null:"] if option != "--to" else []
@@ -163,8 +163,8 @@ def test_the_command_line_never_repeats_a_url(
     environment = {"REDBOX_URL": url if option == "REDBOX_URL" else None}
     result = CliRunner().invoke(cli, command, env=environment)
     assert result.exit_code == 2
-    shown(result.output + result.stderr + caplog.text)
-    shown("".join(traceback.format_exception(result.exception)) if result.exception else "")
+    assert_no_secret(result.output + result.stderr + caplog.text)
+    assert_no_secret("".join(traceback.format_exception(result.exception)) if result.exception else "")
 
 
 def _from_file(path: Path, field: str, url: str) -> str:
@@ -175,7 +175,7 @@ def _from_file(path: Path, field: str, url: str) -> str:
         found = config.load(path)
         return found, config.open_relays(path, found, lambda: "memory:")
 
-    return told(load)
+    return every_text(load)
 
 
 async def _unknown_to_the_server(url: str) -> RedboxError:
@@ -189,7 +189,7 @@ async def _unknown_to_the_server(url: str) -> RedboxError:
 
 @pytest.mark.parametrize("greets", [True, False])
 def test_a_server_that_does_not_know_the_login_is_not_quoted(greets: bool, caplog: pytest.LogCaptureFixture):
-    """Servers repeat the arguments of a command that they do not know."""
+    """Servers repeat the arguments of an unknown command."""
     caplog.set_level(logging.DEBUG)
     answer = f"ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'ada' '{MARKER}' ".encode()
 
@@ -198,9 +198,9 @@ def test_a_server_that_does_not_know_the_login_is_not_quoted(greets: bool, caplo
             return await _unknown_to_the_server(url.replace("redis://", f"redis://ada:{MARKER}@"))
 
     error = asyncio.run(ask())
-    shown(f"{''.join(traceback.format_exception(error))} {caplog.text}")
+    assert_no_secret(f"{''.join(traceback.format_exception(error))} {caplog.text}")
     for make in (lambda each: translate(each, where="redis://h", box="b", maybe=False), _problem):
-        shown(
+        assert_no_secret(
             "".join(
                 traceback.format_exception(
                     make(ResponseError(f"unknown command 'AUTH', with args beginning with: '{MARKER}'"))
@@ -220,12 +220,12 @@ def test_a_proxy_is_never_repeated(monkeypatch: pytest.MonkeyPatch, proxy: str):
         publisher = HTTPPublisher("http://example.org/")
         asyncio.run(publisher.open("orders"))
 
-    shown(told(opened))
+    assert_no_secret(every_text(opened))
 
 
-def test_a_host_that_cannot_be_is_refused_before_it_is_looked_up():
+def test_an_invalid_host_is_refused_before_it_is_resolved():
     for host in ("a..b", "x" * 70):
-        with pytest.raises(RedboxError, match="its host cannot be read"):
+        with pytest.raises(RedboxError, match="its host cannot be parsed"):
             Box.open(f"redis://{host}/0")
 
 
@@ -236,4 +236,4 @@ def test_an_unreachable_store_is_still_named():
     error = asyncio.run(ask())
     assert isinstance(error, StoreUnavailable)
     assert "redis://***@127.0.0.1:1/0?socket_timeout=1 cannot be reached" in str(error)
-    shown("".join(traceback.format_exception(error)))
+    assert_no_secret("".join(traceback.format_exception(error)))

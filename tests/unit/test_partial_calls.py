@@ -36,8 +36,8 @@ async def test_a_settlement_that_fails_in_the_middle(redbox_box: Box, fail_at: A
     with pytest.raises(StoreUnavailable) as caught:
         await getattr(redbox_box, move)(claims)
     assert str(caught.value) == (
-        "the server is away; of the others nothing was changed; "
-        "the first 200 events of this call were carried out before"
+        "the server is away; nothing else was changed; "
+        "the first 200 events of this call were processed before the error"
     )
     assert caught.value.carried_out == 200
     assert len([record async for record in redbox_box.list(state="CLAIMED")]) == 50
@@ -47,7 +47,7 @@ async def test_a_settlement_that_fails_in_the_middle(redbox_box: Box, fail_at: A
 async def test_a_put_of_many_that_fails_in_the_middle(redbox_box: Box, fail_at: Any, on_conflict: Any):
     events = [Event("n") for _ in range(2500)]
     fail_at("put", 2, StoreFull("the server is out of memory; nothing was written"))
-    with pytest.raises(StoreFull, match="of the others nothing was written; the first 1,000 events") as caught:
+    with pytest.raises(StoreFull, match="nothing else was written; the first 1,000 events") as caught:
         await redbox_box.put_many(events, on_conflict=on_conflict)
     assert [receipt.event_id for receipt in caught.value.receipts] == [event.event_id for event in events[:1000]]
     assert caught.value.carried_out == 1000

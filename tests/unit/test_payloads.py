@@ -1,4 +1,4 @@
-"""Payloads: encoded once, read back by their content type."""
+"""Payloads: encoded once, decoded by their content type."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class OrderModel(pydantic.BaseModel):
         (OrderModel(id=42), b'{"id":42,"note":""}', "application/json"),
     ],
 )
-def test_what_is_stored(payload: Any, stored: bytes, content_type: str):
+def test_each_kind_of_payload_is_stored(payload: Any, stored: bytes, content_type: str):
     assert Event("order.paid", payload).encode() == (stored, content_type)
 
 
 @pytest.mark.req("EM-3")
 @pytest.mark.parametrize("content_type", ["application/json", "image/png", "application/msgpack"])
-def test_bytes_and_text_are_untouched_whatever_their_content_type(content_type: str):
+def test_bytes_and_text_are_stored_unchanged_whatever_their_content_type(content_type: str):
     assert Event("order.paid", b"{ not json", content_type=content_type).encode() == (b"{ not json", content_type)
     assert Event("order.paid", "{ not json", content_type=content_type).encode() == (b"{ not json", content_type)
 
@@ -98,7 +98,7 @@ def test_decode_without_a_type():
         (Event("order.paid", b"raw"), int),
     ],
 )
-def test_what_cannot_be_decoded_says_so(event: Event, into: Any):
+def test_a_payload_that_cannot_be_decoded_raises(event: Event, into: Any):
     with pytest.raises(InvalidEvent, match="payload: cannot be decoded as") as caught:
         event.decode(into)
     assert caught.value.field == "payload"
@@ -116,7 +116,7 @@ def endless() -> list[Any]:
 
 
 @pytest.mark.parametrize("payload", [Opaque(), {"key": Opaque()}, endless(), "\ud800", {"text": "\ud800"}])
-def test_what_cannot_be_encoded_is_refused(payload: Any):
+def test_a_payload_that_cannot_be_encoded_is_refused(payload: Any):
     with pytest.raises(InvalidEvent) as caught:
         Event("order.paid", payload).encode()
     assert caught.value.field == "payload"
@@ -150,8 +150,8 @@ class MeasurementStruct(msgspec.Struct):
         MeasurementStruct,
     ],
 )
-def test_numbers_that_json_cannot_hold_are_refused(number: float, wrap: Callable[[float], Any]):
-    with pytest.raises(InvalidEvent, match=r"^payload: holds NaN or infinity, which JSON does not have") as caught:
+def test_numbers_that_json_cannot_express_are_refused(number: float, wrap: Callable[[float], Any]):
+    with pytest.raises(InvalidEvent, match=r"^payload: contains NaN or infinity, which JSON cannot express") as caught:
         Event("order.paid", wrap(number)).encode()
     assert caught.value.field == "payload"
 
@@ -166,10 +166,10 @@ def test_numbers_that_json_cannot_hold_are_refused(number: float, wrap: Callable
         (Measurement(value=1.5), b'{"value":1.5,"unit":null}'),
     ],
 )
-def test_null_is_not_mistaken_for_one_of_them(payload: Any, stored: bytes):
+def test_null_is_allowed(payload: Any, stored: bytes):
     assert Event("order.paid", payload).encode()[0] == stored
 
 
-def test_message_pack_holds_them():
+def test_message_pack_accepts_them():
     event = Event("order.paid", [math.inf], content_type="application/msgpack")
     assert event.decode() == [math.inf]

@@ -1,4 +1,4 @@
-"""What docs/permissions.md grants is what the scripts call and the store sends, no more and no less."""
+"""docs/permissions.md grants exactly the commands that the scripts call and the store sends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ SENDING = ("store.py", "reads.py", "script_runner.py", "transaction.py", "durabi
 
 
 def sent_by(file: str) -> set[str]:
-    """Commands: tuples that begin with a word in capitals. CONFIG is granted with its subcommand."""
+    """Returns the commands in a file: tuples that begin with a word in capitals. CONFIG is granted with its
+    subcommand."""
     found = set()
     for node in ast.walk(ast.parse((STORE / file).read_text())):
         if isinstance(node, ast.Tuple) and node.elts and isinstance(node.elts[0], ast.Constant):
@@ -29,7 +30,7 @@ def sent_by(file: str) -> set[str]:
     return found
 
 
-def test_every_command_that_the_store_sends_is_granted_to_somebody():
+def test_every_command_that_the_store_sends_is_granted_to_a_role():
     sent = {command for file in SENDING for command in sent_by(file)}
     assert {"EVALSHA", "BLPOP", "SCAN", "WATCH", "WAITAOF"} < sent
     extra = {command for each in FOR_DURABILITY.values() for command in each}
@@ -38,7 +39,7 @@ def test_every_command_that_the_store_sends_is_granted_to_somebody():
 
 def test_nothing_else_in_the_store_sends_commands():
     others = [str(path.relative_to(STORE)) for path in STORE.rglob("*.py") if path.name not in SENDING]
-    known = {"errors.py", "scripts.py", "permissions.py"}  # words of replies, and lists of commands
+    known = {"errors.py", "scripts.py", "permissions.py"}  # they contain words of replies, and lists of commands
     assert {name: sent_by(name) for name in others if name not in known and sent_by(name)} == {}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from redbox.errors import WORDS, StoreError
+from redbox.errors import CODES, StoreError
 from redbox.events import Outcome
 from redbox.store import scripts
 from redbox.store.permissions import ARGUMENTS
@@ -200,11 +200,11 @@ def test_the_errors_line_is_what_the_script_raises(name: str):
 
 def test_every_error_word_has_an_exception_and_every_such_word_is_used():
     raised = {word for text in (*SCRIPTS.values(), *INCLUDES.values()) for word in ERROR.findall(text)}
-    assert raised == set(WORDS)
+    assert raised == set(CODES)
 
 
 def test_an_exception_stands_for_one_word():
-    assert len(set(WORDS.values())) == len(WORDS)
+    assert len(set(CODES.values())) == len(CODES)
 
 
 def reply_words(name: str, *includes: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Settings: checked when given, and the same after a way through the meta hash."""
+"""Settings: checked when given, and unchanged after a round trip through the meta hash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_an_empty_hash_is_the_defaults():
     assert Settings.from_meta({}) == Settings()
 
 
-def test_what_is_in_the_hash_besides_settings_is_passed_over():
+def test_other_fields_of_the_hash_are_ignored():
     assert Settings.from_meta({"layout": "1", "paused": "1", "max_pending": "5"}) == Settings(max_pending=5)
 
 
@@ -42,16 +42,16 @@ def test_what_is_in_the_hash_besides_settings_is_passed_over():
         ({}, {}),
     ],
 )
-def test_what_is_written(changes: dict[str, Any], written: dict[str, str]):
+def test_how_settings_are_written(changes: dict[str, Any], written: dict[str, str]):
     assert to_meta(changes) == written
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.001, 90.5, 86_400.0, 1_234_567.0, 31_536_000.0, 31_622_400.0])
-def test_a_retention_comes_back_as_it_was(seconds: float):
+def test_a_retention_is_read_as_it_was_written(seconds: float):
     assert Settings.from_meta(to_meta({"keep_dead": seconds})).keep_dead == seconds
 
 
-def test_forever_comes_back():
+def test_no_limit_is_read_as_it_was_written():
     assert Settings.from_meta({"keep_published": "forever", "keep_published_count": "forever"}) == Settings(
         keep_published=None, keep_published_count=None
     )
@@ -72,7 +72,7 @@ def test_forever_comes_back():
         ({"keep_dead": float("inf")}, "keep_dead"),
     ],
 )
-def test_what_cannot_be_right_is_refused_and_named(changes: dict[str, Any], name: str):
+def test_an_invalid_setting_is_refused_and_named(changes: dict[str, Any], name: str):
     with pytest.raises(InvalidSetting, match=name):
         to_meta(changes)
 
@@ -84,12 +84,12 @@ def test_a_change_given_is_not_changed():
 
 
 @pytest.mark.parametrize("name", ["default", "orders", "a", "Orders_2.eu-west", "_", "x" * 64])
-def test_box_names(name: str):
+def test_valid_box_names(name: str):
     assert check_box_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", ".", "-x", "a b", "a:b", "{a}", "a*", "x" * 65, "ü", None, 5, "a\n"])
-def test_what_is_no_box_name(name: Any):
+def test_invalid_box_names_are_refused(name: Any):
     with pytest.raises(InvalidSetting, match="box name"):
         check_box_name(name)
 

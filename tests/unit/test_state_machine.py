@@ -1,4 +1,4 @@
-"""The state machine is told three times, in Python, in Lua and in the drawing; here the three are compared."""
+"""The state machine is defined three times: in Python, in Lua and in the drawing. The three agree."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def drawn() -> set[tuple[str, str, str]]:
     return {(source, target, script) for source, target, script in found}
 
 
-def test_the_drawing_shows_the_legal_transitions_and_no_other():
+def test_the_drawing_shows_exactly_the_legal_transitions():
     legal = {(source.value, target.value, script) for script, ways in TRANSITIONS.items() for source, target in ways}
     assert drawn() == legal | {("[*]", "PENDING", "put")}
 
 
 @pytest.mark.req("EM-4")
-def test_the_states_are_four():
+def test_there_are_four_states():
     assert set(State) == {"PENDING", "CLAIMED", "PUBLISHED", "DEAD"}
     assert {state for arrow in drawn() for state in arrow[:2]} == set(State) | {"[*]"}
 
 
 @pytest.mark.parametrize("name", sorted(SCRIPTS))
-def test_a_script_writes_the_states_it_is_drawn_with(name: str):
+def test_a_script_writes_the_states_of_its_transitions(name: str):
     written = set(WRITES_STATE.findall(SCRIPTS[name]))
     assert written == {target for _, target, script in drawn() if script == name}
 
@@ -54,8 +54,8 @@ def test_no_include_writes_a_state():
 @pytest.mark.parametrize("name", sorted(TRANSITIONS))
 def test_a_script_names_its_transitions_in_its_first_line(name: str):
     purpose = SCRIPTS[name].split("\n")[1]
-    told = set(re.findall(r"([A-Z]+) → ([A-Z]+)", purpose))
-    assert told == {(source.value, target.value) for source, target in TRANSITIONS[name]}
+    named = set(re.findall(r"([A-Z]+) → ([A-Z]+)", purpose))
+    assert named == {(source.value, target.value) for source, target in TRANSITIONS[name]}
 
 
 @pytest.mark.req("SC-5", "PL-5")
@@ -63,7 +63,7 @@ def test_only_kill_makes_an_event_dead():
     assert [name for name in SCRIPTS if "DEAD" in WRITES_STATE.findall(SCRIPTS[name])] == ["kill"]
 
 
-def test_the_text_explains_every_script_that_is_drawn():
+def test_the_text_explains_every_script_in_the_drawing():
     explained = set(re.findall(r"^- \*\*(\w+)\*\*", DRAWING, re.MULTILINE))
     assert explained == {script for _, _, script in drawn()}
     assert explained <= set(REGISTRY)

@@ -1,4 +1,4 @@
-"""docs/specification.md names requirement lines and tests that exist; each test carries the line it is named for."""
+"""docs/specification.md names existing requirement lines and tests; each test is marked with its line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_line_of_a_row_is_carried_by_a_test_of_that_row():
     ] == []
 
 
-def test_what_is_satisfied_has_a_test_and_what_is_open_has_none():
+def test_a_satisfied_sentence_has_a_test_and_an_open_one_has_none():
     assert [row.sentence for row in ROWS if bool(row.tests) == (row.status == "open")] == []
 
 
@@ -71,4 +71,4 @@ def test_a_run_fails_unless_every_named_test_passed(outcome: str, proven: bool):
     alone.pytest_runtest_logreport(again)
     assert (ROWS[0].tests[0] not in alone.unproven()) is proven
     alone.pytest_sessionfinish(session)
-    assert session.exitstatus == pytest.ExitCode.TESTS_FAILED  # all the others did not run
+    assert session.exitstatus == pytest.ExitCode.TESTS_FAILED  # the other tests of the document did not run

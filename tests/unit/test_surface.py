@@ -1,4 +1,4 @@
-"""The public surface: whoever changes it changes this file, and the changelog."""
+"""The public surface. A change of it changes this file and the changelog."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redbox.errors import RedboxError
 from redbox.sync import Box as SyncBox
 
 
-def test_what_redbox_exports():
+def test_the_exports_of_redbox():
     assert redbox.__all__ == [
         "Backoff",
         "BatchRefused",
@@ -158,10 +158,10 @@ def test_the_box_for_code_that_is_not_async():
 
 
 @pytest.mark.parametrize("cls", [Box, Operate, SyncBox])
-def test_only_what_reads_best_without_a_name_is_positional(cls: type):
+def test_only_a_few_arguments_are_positional(cls: type):
     """Options can then be added, reordered and deprecated without breaking a caller."""
     allowed = {"self", "cls", "url", "event", "events", "event_id", "relay", "claims", "ids", "limit"}
-    allowed |= {"instance", "about", "longest", "packed", "wait"}  # of what relays use
+    allowed |= {"instance", "about", "longest", "packed", "wait"}  # of methods that relays use
     for name in public(cls):
         member = inspect.getattr_static(cls, name)
         if isinstance(member, property):
@@ -183,7 +183,7 @@ def exceptions() -> dict[str, type[RedboxError]]:
 
 
 def drawn() -> dict[str, str | None]:
-    """Class → parent, as the docstring draws it."""
+    """Class → parent, from the tree in the docstring."""
     found: dict[str, str | None] = {}
     path: list[str] = []
     for line in (errors.__doc__ or "").split("\n"):
@@ -206,7 +206,7 @@ def test_the_tree_in_the_docstring_is_the_tree():
     assert drawn() == tree
 
 
-def test_every_exception_says_something_by_itself():
+def test_every_exception_has_a_default_message():
     assert [name for name, cls in exceptions().items() if not (cls.__doc__ or "").split("\n")[0].endswith(".")] == []
     assert str(errors.BoxPaused()) == "The box is paused; resume it to claim again."
     assert str(errors.StoreUnavailable("gone")) == "gone"

@@ -1,4 +1,4 @@
-"""The table of requirements tells a line that failed from one that is only open."""
+"""The table of requirements distinguishes a line that failed from one that is open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redbox.testing.table import Table
 
 
 def printed(outcomes: dict[str, tuple[str, str]], *, everything: bool = True) -> dict[str, list[str]]:
-    """The printed rows by their first word, after tests with these (line, outcome) ran."""
+    """The printed rows by their first word, after a run of tests with these (line, outcome)."""
     table = Table(everything=everything)
     items: list[Any] = [
         SimpleNamespace(
@@ -33,7 +33,7 @@ def printed(outcomes: dict[str, tuple[str, str]], *, everything: bool = True) ->
     return {line.split()[0]: line.split()[1:] for line in lines if line}
 
 
-def test_a_line_that_no_test_names_is_open_and_no_failure():
+def test_a_line_without_a_test_is_open_and_not_a_failure():
     rows = printed({"a": ("PL-1", "passed")})
     assert rows["PL-1"][0] == "1"
     assert rows["PL-2"][0] == "open"
@@ -51,15 +51,32 @@ def test_a_line_with_one_failure_failed():
     assert rows["PL-1"][0] == "FAIL"
 
 
-def test_open_lines_are_left_out_where_only_proven_ones_are_asked_for():
+def test_open_lines_are_left_out_if_only_proven_ones_are_wanted():
     rows = printed({"a": ("PL-1", "passed")}, everything=False)
     assert "PL-1" in rows
     assert "PL-2" not in rows
 
 
-def test_a_test_that_names_a_line_that_does_not_exist_ends_the_run():
+def test_a_test_that_names_an_unknown_line_ends_the_run():
     with pytest.raises(pytest.UsageError, match="XX-1"):
         printed({"a": ("XX-1", "passed")})
+
+
+PLANNED = (
+    *("RO-6", "RO-7", "LM-1", "LM-2", "LM-3", "LM-4", "RT-1", "RT-2", "RT-3", "CK-1", "CK-2"),
+    *("SF-1", "SF-2", "SF-3", "SF-4", "SF-5", "SF-6"),
+)
+
+
+@pytest.mark.parametrize("line", PLANNED)
+def test_a_planned_line_is_listed_as_open_until_a_test_proves_it(line: str):
+    rows = printed({"a": ("PL-1", "passed")})
+    assert rows[line][0] == "open"
+    assert " ".join(rows[line][1:]) == REQUIREMENTS[line]
+    assert line in " ".join(rows["open:"]).split(", ")
+    proven = printed({"a": (line, "passed")})
+    assert proven[line][0] == "1"
+    assert line not in " ".join(proven["open:"]).split(", ")
 
 
 def test_every_line_says_something_that_can_be_violated():

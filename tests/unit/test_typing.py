@@ -1,4 +1,4 @@
-"""What a type checker says of an application that uses redbox."""
+"""mypy on an application that uses redbox."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from redbox.audit.rules import Problem
-from redbox.audit.walk import NAMING, Examiner, Name, Range
+from redbox.audit.walk import NAME_KINDS, Auditor, IndexRange, Name
 from redbox.errors import UsageError
 from redbox.pipeline.source.connection import connected
 from redbox.pipeline.source.options import PARTITION_SIZE, PATIENCE, Address
@@ -72,8 +72,8 @@ def audit(
         raise UsageError(f"format: use {' or '.join(map(repr, FORMATS))}, not {format!r}")
     with connected(at) as connection:
         connection.require_box()
-        examiner = Examiner(connection.store)
-        ranges = [part for index in NAMING for part in connection.run(examiner.ranges, index, partition_size)]
+        auditor = Auditor(connection.store)
+        ranges = [part for index in NAME_KINDS for part in connection.run(auditor.split, index, partition_size)]
     parts = list(_packed(ranges, partition_size))
     table = spark.range(0, len(parts) + 1, 1, len(parts) + 1)
     names = map_arrow(table, partial(_gather, at, parts), "kind string, name binary")
@@ -85,9 +85,9 @@ def audit(
         found.unpersist()
 
 
-def _packed(ranges: Iterable[Range], size: int) -> Iterator[list[Range]]:
+def _packed(ranges: Iterable[IndexRange], size: int) -> Iterator[list[IndexRange]]:
     """Ranges in tasks of at most so many members: a small box takes one."""
-    pack: list[Range] = []
+    pack: list[IndexRange] = []
     for part in ranges:
         if pack and sum(each.count for each in pack) + part.count > size:
             yield pack
@@ -115,22 +115,22 @@ def _settle(found: DataFrame, to: str | None, format: str, sample: int) -> Audit
 
 
 def _gather(
-    at: Address, parts: Sequence[Sequence[Range]], batches: Iterator[pa.RecordBatch]
+    at: Address, parts: Sequence[Sequence[IndexRange]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The names of those parts whose numbers come in; 0 is the scan, which takes longest and so begins first."""
     with connected(at, PATIENCE) as connection:
-        examiner = Examiner(connection.store)
+        auditor = Auditor(connection.store)
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 cursor, first = 0, number == 0
                 while first or cursor:
-                    cursor, names = connection.run(examiner.scan, cursor)
+                    names, cursor = connection.run(auditor.scan, cursor)
                     first = False
                     yield _named(names)
                 for part in parts[number - 1] if number else ():
-                    left: Range | None = part
+                    left: IndexRange | None = part
                     while left is not None:
-                        left, names = connection.run(examiner.slice, left)
+                        names, left = connection.run(auditor.read, left)
                         yield _named(names)
 
 
@@ -144,10 +144,10 @@ def _named(names: Sequence[Name]) -> pa.RecordBatch:
 def _examine(at: Address, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     looked, broken = Counter[str](), Counter[str]()
     with connected(at, PATIENCE) as connection:
-        examiner = Examiner(connection.store)
+        auditor = Auditor(connection.store)
         for batch in batches:
             kinds, names = (column.to_pylist() for column in batch.columns)
-            problems = connection.run(examiner.judge, zip(kinds, names, strict=True))
+            problems = connection.run(auditor.check, map(Name, kinds, names))
             looked.update(kinds)
             broken.update(problem.rule for problem in problems)
             if problems:

@@ -1,7 +1,7 @@
-"""The conformance suite: at least one test per requirement line, for any store.
+"""The conformance suite: tests of the requirements that any store must meet.
 
     redbox --url redis://localhost:6379/0 conform
     python -m pytest --pyargs redbox.testing.conformance --redbox-url redis://localhost:6379/0
 
-Every test makes boxes of its own and removes them.
+Every test creates its own boxes and removes them.
 """

@@ -1,4 +1,4 @@
-"""Stores from the command line: `--redbox-url`, once or several times; memory: without one."""
+"""The stores of `--redbox-url`, which may be given several times; by default memory:."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ async def remove(box: Box) -> None:
 
 @pytest.fixture
 def open_box(store_url: str, redbox_runner: asyncio.Runner) -> Iterator[Callable[..., Box]]:
-    """Opens boxes on the store; without a name, a new one. What they hold is removed afterwards."""
+    """Opens boxes on the store, by default with a new name. They are removed after the test."""
     opened: list[Box] = []
 
     def open_one(name: str | None = None, **options: Any) -> Box:
@@ -35,7 +35,7 @@ def open_box(store_url: str, redbox_runner: asyncio.Runner) -> Iterator[Callable
     async def clean() -> None:
         for box in opened:
             await box.aclose()
-            if store_url != "memory:":  # which is gone with its box
+            if store_url != "memory:":  # a box in memory ends when it is closed
                 await remove(Box.open(store_url, name=box.name))
 
     redbox_runner.run(clean())
@@ -49,7 +49,7 @@ def box(open_box: Callable[..., Box]) -> Box:
 
 @pytest.fixture(autouse=True)
 def _needs(request: pytest.FixtureRequest) -> None:
-    """Skips what the store cannot show, with the reason."""
+    """Skips a test if the store lacks a feature that it needs."""
     for mark in request.node.iter_markers("needs"):
         if "server" in mark.args and request.getfixturevalue("store_url").startswith("memory:"):
             pytest.skip("memory: has no server of its own to ask, restart or kill")

@@ -1,4 +1,4 @@
-"""What the pipeline stands on: streams that drain a box, slices of it, and locks. All of it without Spark."""
+"""The basis of the pipeline, without Spark: streams that drain a box, ranges of indexes, and locks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redbox import Box, Event, Outcome, Phase, State, keys
 from redbox.errors import BoxPaused, InvalidSetting, StreamTaken
 from redbox.store.replies import START
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import bury, claim_one, contents, expire, fields_of, known, publish
+from redbox.testing.conformance.steps import claim_one, contents, expire, fields_of, known, make_dead, publish
 
 RELAY = "stream:lake"
 LEASE = 60_000
@@ -22,7 +22,7 @@ async def own(box: Box, owner: str = "me") -> tuple[int, int]:
 
 
 async def cut(box: Box, batch: int, limit: int = 100, owner: str = "me", until: int | None = None, **more: Any) -> int:
-    """Claims into a batch; how many it has then."""
+    """Claims events into a batch. Returns how many it has then."""
     await box._store.cut(("lake", owner, batch), RELAY, limit, LEASE, more.get("size", BYTES), until)
     return await box._store.member_count("lake", batch)
 
@@ -68,7 +68,7 @@ async def test_a_batch_is_cut_closed_and_settled(box: Box):
 
 
 @pytest.mark.parametrize("name", ["lake:1", "lake:", ":", ""])
-async def test_no_stream_has_the_name_of_a_batch(box: Box, name: str):
+async def test_a_stream_cannot_have_the_name_of_a_batch(box: Box, name: str):
     await filled(box)
     for action, batch in (("own", 0), ("look", 0), ("cut", 1), ("settle", 1)):
         with pytest.raises(InvalidSetting, match=r"stream name .*: use 1 to 64 letters, digits"):
@@ -76,12 +76,12 @@ async def test_no_stream_has_the_name_of_a_batch(box: Box, name: str):
     with pytest.raises(InvalidSetting, match="stream name"):
         await box._store.member_count(name, 1)
     await own(box)
-    assert await cut(box, 1) == 5  # nothing is in the place of its key
+    assert await cut(box, 1) == 5  # no stream has taken its key
     assert await box._store.track_stream("cut", "lake", "me", 1) == (1, 0)
 
 
 @pytest.mark.req("SP-3")
-async def test_a_batch_is_closed_only_once_in_turn_and_not_empty(box: Box):
+async def test_a_batch_is_closed_once_in_order_and_not_empty(box: Box):
     await filled(box)
     await own(box)
     assert await box._store.track_stream("cut", "lake", "me", 1) == (0, 0)
@@ -95,7 +95,7 @@ async def test_a_batch_is_closed_only_once_in_turn_and_not_empty(box: Box):
 
 
 @pytest.mark.req("SP-3")
-async def test_members_leave_their_batch_also_when_their_claims_were_gone(box: Box):
+async def test_members_leave_their_batch_also_if_their_claims_are_gone(box: Box):
     await filled(box, 2)
     await own(box)
     await cut(box, 1)
@@ -107,7 +107,7 @@ async def test_members_leave_their_batch_also_when_their_claims_were_gone(box: B
 
 
 @pytest.mark.req("SP-3")
-async def test_only_who_stands_where_the_stream_does_can_take_it(box: Box):
+async def test_only_a_driver_at_the_position_of_the_stream_can_take_it(box: Box):
     await filled(box)
     await own(box)
     await cut(box, 1)
@@ -125,14 +125,14 @@ async def test_only_who_stands_where_the_stream_does_can_take_it(box: Box):
 
 
 @pytest.mark.req("SP-3", "PL-6")
-async def test_a_stream_is_taken_from_a_named_owner_only_while_that_one_holds_it(box: Box):
+async def test_a_stream_is_taken_from_a_named_owner_only_while_it_holds_it(box: Box):
     await filled(box, 1)
     await own(box)
     before = await contents(box)
     with pytest.raises(StreamTaken):
         await box._store.track_stream("own", "lake", "other", 0, "somebody")
     assert await contents(box) == before
-    for _ in range(2):  # it may be repeated
+    for _ in range(2):  # it can be repeated
         assert await box._store.track_stream("own", "lake", "other", 0, "me") == (0, 0)
         assert await box._store.track_stream("look", "lake", "other") == (0, 0)
     with pytest.raises(StreamTaken):
@@ -141,7 +141,7 @@ async def test_a_stream_is_taken_from_a_named_owner_only_while_that_one_holds_it
 
 
 @pytest.mark.req("SP-3", "PL-6")
-async def test_whoever_takes_a_stream_over_fences_the_others(box: Box):
+async def test_taking_over_a_stream_fences_the_previous_owner(box: Box):
     await filled(box)
     await own(box)
     await cut(box, 1, limit=2)
@@ -164,7 +164,7 @@ async def test_whoever_takes_a_stream_over_fences_the_others(box: Box):
 
 
 @pytest.mark.req("SP-3")
-async def test_a_cut_takes_only_what_was_available_by_a_moment(box: Box):
+async def test_a_cut_takes_only_events_available_by_a_given_time(box: Box):
     await filled(box, 2)
     moment = await box._store.time()
     await advance(box, seconds=10)
@@ -183,7 +183,7 @@ async def test_a_cut_is_bounded_in_bytes_and_takes_at_least_one(box: Box):
 
 
 @pytest.mark.req("SP-3", "RO-3")
-async def test_a_paused_box_is_not_cut_from(box: Box):
+async def test_no_batch_is_cut_from_a_paused_box(box: Box):
     await filled(box, 1)
     await own(box)
     await box.operate.pause(who="ada", why="a test")
@@ -192,14 +192,14 @@ async def test_a_paused_box_is_not_cut_from(box: Box):
 
 
 @pytest.mark.req("SP-3")
-async def test_what_was_given_back_is_taken_back_and_what_others_took_is_not(box: Box):
+async def test_released_members_are_reclaimed_unless_others_claimed_them(box: Box):
     every = ("taken", "reaped", "released", "held")
     await box.put_many([Event("n", event_id=each, unique_key=each) for each in every])
     await own(box)
     await cut(box, 1)
     held = dict(await members(box, 1))
     await box._store.release(RELAY, [("taken", held["taken"])])
-    await box.release(await claim_one(box, "relay-1"))  # others had it in between
+    await box.release(await claim_one(box, "relay-1"))  # another relay had it in between
     await box._store.renew(RELAY, 10 * LEASE, [("held", held["held"])])
     await box._store.release(RELAY, [("released", held["released"])])
     await advance(box, minutes=2)
@@ -219,7 +219,7 @@ async def test_what_was_given_back_is_taken_back_and_what_others_took_is_not(box
 
 
 @pytest.mark.req("SP-3")
-async def test_taking_back_can_be_repeated(box: Box):
+async def test_a_reclaim_can_be_repeated(box: Box):
     await box.put(Event("n", event_id="a"))
     await own(box)
     await cut(box, 1)
@@ -233,7 +233,7 @@ async def test_taking_back_can_be_repeated(box: Box):
 
 
 @pytest.mark.req("SP-3")
-async def test_only_members_are_taken_back(box: Box):
+async def test_only_members_are_reclaimed(box: Box):
     await box.put(Event("n", event_id="stranger"))
     await box.release(await claim_one(box))
     await own(box)
@@ -247,7 +247,7 @@ async def reclaim(box: Box, *ids: str) -> list[bytes]:
 
 
 @pytest.mark.req("SP-3", "EM-12")
-async def test_what_is_due_later_is_not_taken_back_before(box: Box):
+async def test_a_member_is_not_reclaimed_before_it_is_due(box: Box):
     await box.put_many([Event("n", event_id=each) for each in ("delayed", "suspect", "released")])
     await own(box)
     await cut(box, 1)
@@ -269,7 +269,7 @@ async def test_what_is_due_later_is_not_taken_back_before(box: Box):
 
 
 @pytest.mark.req("SP-3")
-async def test_the_marks_of_an_earlier_claim_end_when_it_is_taken_back(box: Box):
+async def test_a_reclaim_clears_the_flags_of_the_earlier_claim(box: Box):
     await box.put(Event("n", event_id="a"))
     await own(box)
     await cut(box, 1)
@@ -280,7 +280,7 @@ async def test_the_marks_of_an_earlier_claim_end_when_it_is_taken_back(box: Box)
 
 
 @pytest.mark.req("SP-3", "RO-3")
-async def test_from_a_paused_box_nothing_is_taken_back(box: Box):
+async def test_nothing_is_reclaimed_from_a_paused_box(box: Box):
     await filled(box, 2)
     await own(box)
     await cut(box, 1)
@@ -291,13 +291,13 @@ async def test_from_a_paused_box_nothing_is_taken_back(box: Box):
     with pytest.raises(BoxPaused):
         await reclaim(box, "e0", "e1")
     assert await contents(box) == before
-    assert await reclaim(box, "e1") == [b"OK"]  # it was not taken away
+    assert await reclaim(box, "e1") == [b"OK"]  # it was not removed
     await box.operate.resume(who="ada", why="a test")
     assert await reclaim(box, "e0", "e1") == [b"OK", b"OK"]
 
 
 @pytest.mark.req("SP-3")
-async def test_what_cannot_be_taken_back_leaves_a_batch_that_is_open(box: Box):
+async def test_a_member_that_cannot_be_reclaimed_leaves_an_open_batch(box: Box):
     every = await filled(box, 3)
     await own(box)
     await cut(box, 1)
@@ -313,8 +313,8 @@ async def test_what_cannot_be_taken_back_leaves_a_batch_that_is_open(box: Box):
 
 @pytest.mark.req("PL-1", "SP-3")
 @pytest.mark.parametrize("state", list(State))
-async def test_only_what_is_pending_is_taken_back(box: Box, state: State):
-    """The claim number is that of the batch in every state; only PENDING → CLAIMED is drawn."""
+async def test_only_pending_members_are_reclaimed(box: Box, state: State):
+    """The claim number is that of the batch in every state; only PENDING → CLAIMED is legal."""
     await box.put(Event("n", event_id="a"))
     await own(box)
     await cut(box, 1)
@@ -342,7 +342,7 @@ async def test_only_what_is_pending_is_taken_back(box: Box, state: State):
 
 
 @pytest.mark.req("SP-1")
-async def test_bounds_cut_an_index_into_ranges_that_slices_read_whole(box: Box):
+async def test_an_index_is_split_into_ranges_that_are_read_completely(box: Box):
     ids = await filled(box, 7)
     ranges = await box._store.split_index("pending", size=3, ranges=100)
     assert (ranges.claims, ranges.count, len(ranges.last)) == (0, 7, 3)
@@ -358,7 +358,7 @@ async def test_bounds_cut_an_index_into_ranges_that_slices_read_whole(box: Box):
 
 
 @pytest.mark.req("SP-1")
-async def test_bounds_are_narrowed_by_time_place_and_number(box: Box):
+async def test_ranges_are_narrowed_by_time_position_and_size(box: Box):
     await publish(box, Event("n", event_id="old"))
     await advance(box, hours=1)
     await publish(box, Event("n", event_id="new"))
@@ -379,7 +379,7 @@ async def test_bounds_are_narrowed_by_time_place_and_number(box: Box):
 
 
 @pytest.mark.req("SP-1")
-async def test_slices_are_narrowed_by_type_and_time(box: Box):
+async def test_listed_ids_are_narrowed_by_type_and_time(box: Box):
     await box.put_many([Event("user.created", event_id="a"), Event("invoice.paid", event_id="b")])
     (last,) = (await box._store.split_index("pending", size=10, ranges=10)).last
     assert (await box._store.list_ids("pending", last=last, limit=10, event_type="user.*")).ids == [b"a"]
@@ -388,7 +388,7 @@ async def test_slices_are_narrowed_by_type_and_time(box: Box):
 
 
 @pytest.mark.req("SP-1")
-async def test_a_slice_by_a_hostile_type_ends_early_and_goes_on(box: Box):
+async def test_a_slice_by_an_expensive_type_pattern_ends_early_and_continues(box: Box):
     glob = "*?" + "a" * 127 + "b"
     types = ["a" * 255] * 10 + ["a" * 128 + "b"]
     await box.put_many([Event(each, event_id=f"e{n:02}") for n, each in enumerate(types)])
@@ -404,7 +404,7 @@ async def test_a_slice_by_a_hostile_type_ends_early_and_goes_on(box: Box):
 
 @pytest.mark.req("SP-1")
 async def test_events_are_picked_with_their_place_and_history(box: Box):
-    await bury(box, Event("n", event_id="dead"))
+    await make_dead(box, Event("n", event_id="dead"))
     await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("head", "behind")])
     await box.retry(await claim_one(box), error="again", delay=60)
     read = await box._store.read_states(["dead", "gone", "head", "behind"])

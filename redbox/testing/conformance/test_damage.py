@@ -1,4 +1,4 @@
-"""RO: records that a foreign or older writer left malformed. None of them keeps the others from being read."""
+"""RO: malformed data of another program or an older version. It does not affect other events."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from redbox import Box, Event, Phase, RedboxError, State, keys
 from redbox.errors import StoreError
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import bury, known
+from redbox.testing.conformance.steps import known, make_dead
 
 
 async def write(box: Box, *commands: tuple[Any, ...]) -> None:
-    """What redbox itself would never write."""
+    """Writes data that redbox itself would never write."""
     await box._store.exchange(commands)
 
 
@@ -37,9 +37,7 @@ async def listed(box: Box, **filters: Any) -> list[str]:
     ],
     ids=["pid", "published", "in_flight", "field", "bytes", "type"],
 )
-async def test_a_heartbeat_that_cannot_be_read_is_reported_and_the_others_are_read(
-    box: Box, heartbeat: tuple[Any, ...]
-):
+async def test_an_unreadable_heartbeat_is_reported_and_the_others_are_read(box: Box, heartbeat: tuple[Any, ...]):
     await box.put(Event("n"))
     await box.beat("good", "one", {"pid": "7"}, fresh=15)
     await box.beat("bad", "two", {"pid": "8"}, fresh=15)
@@ -50,7 +48,7 @@ async def test_a_heartbeat_that_cannot_be_read_is_reported_and_the_others_are_re
     else:
         await write(box, (command, where, *rest))
     stats = await box.stats()
-    harmless = rest[:1] == [b"\xff"]  # a field that nobody knows is left out
+    harmless = rest[:1] == [b"\xff"]  # an unknown field is ignored
     assert [relay.name for relay in stats.relays if relay.name == "good"] == ["good"]
     assert stats.unreadable == ([] if harmless else ["the heartbeat of relay bad"])
     assert stats.phases[Phase.AVAILABLE] == 1
@@ -58,7 +56,7 @@ async def test_a_heartbeat_that_cannot_be_read_is_reported_and_the_others_are_re
 
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize("value", ["many", "9" * 5000])
-async def test_a_total_that_is_no_number_is_reported_and_the_others_are_read(box: Box, value: str):
+async def test_a_total_that_is_not_a_number_is_reported_and_the_others_are_read(box: Box, value: str):
     await box.put(Event("n"))
     await write(box, ("HSET", keys.counters(box.name), "published", value, b"\xff", "1"))
     stats = await box.stats()
@@ -68,7 +66,7 @@ async def test_a_total_that_is_no_number_is_reported_and_the_others_are_read(box
 
 @pytest.mark.req("SC-4")
 @pytest.mark.parametrize("value", ["many", "1.5", "9" * 30])
-async def test_a_total_that_is_no_number_stops_no_relay(box: Box, value: str):
+async def test_a_total_that_is_not_a_number_stops_no_relay(box: Box, value: str):
     totals = [(total, value) for total in ("put", "published", "expired", "retried", "replayed", "dead")]
     await write(box, ("HSET", keys.counters(box.name), *(part for pair in totals for part in pair)))
     await box.put_many([Event("n", event_id=each) for each in ("a", "b")])
@@ -86,15 +84,15 @@ async def test_a_total_that_is_no_number_stops_no_relay(box: Box, value: str):
 @pytest.mark.parametrize(
     ("name", "value"), [("max_pending", "many"), ("keep_dead", "soon"), ("dead_head", "jump"), ("sweep", b"\xff")]
 )
-async def test_a_setting_that_cannot_be_read_is_reported_and_can_be_set_again(box: Box, name: str, value: Any):
+async def test_an_unreadable_setting_is_reported_and_can_be_set_again(box: Box, name: str, value: Any):
     await box.put(Event("n"))
     await write(box, ("HSET", keys.meta(box.name), name, value, "keep_published_count", "7"))
     stats = await box.stats()
     assert stats.unreadable == [f"the setting {name}"]
     assert stats.settings.keep_published_count == 7
-    with pytest.raises(StoreError, match=f"the setting {name} of this box cannot be read"):
+    with pytest.raises(StoreError, match=f"the setting {name} of this box is unreadable"):
         await box.settings()
-    with pytest.raises(StoreError, match=f"the setting {name} of this box cannot be read"):
+    with pytest.raises(StoreError, match=f"the setting {name} of this box is unreadable"):
         await box.sweep()  # nothing is removed by a guess
     await box.put(Event("n"))
     again: dict[str, Any] = {"max_pending": 5, "keep_dead": 5.0, "dead_head": "skip", "sweep": "all"}
@@ -106,7 +104,7 @@ async def test_a_setting_that_cannot_be_read_is_reported_and_can_be_set_again(bo
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize("index", ["pending", "claimed", "dead", "published"])
 @pytest.mark.parametrize("score", ["+inf", "-inf", "1e300"])
-async def test_a_moment_beyond_all_times_does_not_break_stats(box: Box, index: str, score: str):
+async def test_a_time_out_of_range_does_not_break_stats(box: Box, index: str, score: str):
     await write(
         box, ("HSET", keys.meta(box.name), "layout", "1"), ("ZADD", getattr(keys, index)(box.name), score, "odd")
     )
@@ -115,7 +113,7 @@ async def test_a_moment_beyond_all_times_does_not_break_stats(box: Box, index: s
 
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize("layout", ["x", "9" * 5000])
-async def test_a_layout_that_is_no_number_is_refused_with_a_sentence(box: Box, layout: str):
+async def test_a_layout_that_is_not_a_number_is_refused_with_an_error_message(box: Box, layout: str):
     await write(box, ("HSET", keys.meta(box.name), "layout", layout))
     for call in (box.stats, box.settings, lambda: box.put(Event("n")), lambda: box.claim("relay-1")):
         with pytest.raises(RedboxError, match=r"layout|newer redbox"):
@@ -143,8 +141,8 @@ DAMAGES: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.req("RO-1")
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-async def test_a_damaged_event_is_listed_as_such_and_hides_no_other(box: Box, damage: tuple[Any, ...]):
-    await bury(box, *(Event("n", event_id=each) for each in ("a", "b", "c")))
+async def test_a_damaged_event_is_listed_as_damaged_and_hides_no_other(box: Box, damage: tuple[Any, ...]):
+    await make_dead(box, *(Event("n", event_id=each) for each in ("a", "b", "c")))
     command, *rest = damage
     await write(box, (command, keys.event(box.name, "b"), *rest))
     assert await listed(box, state="DEAD") == ["a", "b", "c"]
@@ -170,8 +168,8 @@ async def test_a_damaged_event_is_listed_as_such_and_hides_no_other(box: Box, da
         f"1\t{'9' * 5000}\tdied\tr\twhy",
     ],
 )
-async def test_a_damaged_history_is_told_as_far_as_it_can_be_read(box: Box, line: str):
-    await bury(box, Event("n", event_id="a"), reason="no")
+async def test_a_damaged_history_is_returned_as_far_as_it_is_readable(box: Box, line: str):
+    await make_dead(box, Event("n", event_id="a"), reason="no")
     await write(box, ("RPUSH", keys.history(box.name, "a"), line))
     record = await known(box, "a")
     assert [attempt.outcome for attempt in record.history] == ["died"]
@@ -181,7 +179,7 @@ async def test_a_damaged_history_is_told_as_far_as_it_can_be_read(box: Box, line
 
 @pytest.mark.req("RO-1")
 async def test_an_id_that_is_not_utf_8_hides_no_other(box: Box):
-    await bury(box, Event("n", event_id="a"), Event("n", event_id="c"))
+    await make_dead(box, Event("n", event_id="a"), Event("n", event_id="c"))
     odd = keys.event(box.name, "").encode() + b"b\xff"
     await write(
         box,
@@ -201,8 +199,8 @@ async def test_an_id_that_is_not_utf_8_hides_no_other(box: Box):
 @pytest.mark.req("SC-2", "SC-7")
 @pytest.mark.parametrize("field", ["attempts", "excused", "expiries", "earlier_attempts"])
 @pytest.mark.parametrize("many", ["many", "nan", "inf", "1e300", "9" * 30])
-async def test_a_count_that_is_no_number_stops_no_relay(box: Box, field: str, many: str):
-    """One event must not keep all others from being claimed, settled or reaped."""
+async def test_a_count_that_is_not_a_number_stops_no_relay(box: Box, field: str, many: str):
+    """One event must not prevent others from being claimed, settled or reaped."""
     await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("a", "b")])
     await box.put(Event("n", event_id="c"))
     where = keys.event(box.name, "a")
@@ -226,7 +224,7 @@ async def test_a_count_that_is_no_number_stops_no_relay(box: Box, field: str, ma
 
 @pytest.mark.req("SC-2")
 @pytest.mark.parametrize("value", ["many", "", "inf", "-inf", "nan", "0x10", "1e3", "1.5", "-1", " 1", "9" * 16])
-async def test_a_count_is_a_plain_whole_number_or_counts_as_none(box: Box, value: str):
+async def test_a_count_that_is_not_a_plain_whole_number_counts_as_zero(box: Box, value: str):
     await box.put(Event("n", event_id="a"))
     await write(box, ("HSET", keys.event(box.name, "a"), "attempts", value, "excused", value))
     (claim,) = await box.claim("relay-1")
@@ -250,7 +248,7 @@ async def test_a_count_is_a_plain_whole_number_or_counts_as_none(box: Box, value
     ],
     ids=["claimed_by", "no claim", "all", "claim", "bytes", "no state", "state"],
 )
-async def test_a_damaged_claim_keeps_no_other_from_being_given_back(box: Box, damage: tuple[Any, ...]):
+async def test_a_damaged_claim_prevents_no_other_release(box: Box, damage: tuple[Any, ...]):
     await box.put_many([Event("n", event_id=each) for each in ("a", "b", "c")])
     await box.claim("relay-1", lease=10)
     command, *rest = damage
@@ -264,18 +262,18 @@ async def test_a_damaged_claim_keeps_no_other_from_being_given_back(box: Box, da
 
 @pytest.mark.req("RO-2")
 @pytest.mark.parametrize("number", ["abc", "nan", "inf", "", "-1", "9" * 30])
-async def test_a_damaged_claim_number_keeps_no_other_from_being_replayed(box: Box, number: str):
-    await bury(box, *(Event("n", event_id=each) for each in ("a", "b", "c")))
+async def test_a_damaged_claim_number_prevents_no_other_replay(box: Box, number: str):
+    await make_dead(box, *(Event("n", event_id=each) for each in ("a", "b", "c")))
     await write(box, ("HSET", keys.event(box.name, "a"), "claim", number))
     await box.replay(state="DEAD")
     assert [(await known(box, each)).state for each in ("b", "c")] == [State.PENDING] * 2
-    report = await box.replay(["a"])  # by its id, whatever its number
+    report = await box.replay(["a"])  # by its id, whatever its claim number
     assert (await known(box, "a")).state is State.PENDING, report
 
 
 @pytest.mark.req("RO-1")
-async def test_a_damaged_counter_of_claims_keeps_nothing_from_being_read(box: Box):
-    await bury(box, Event("n", event_id="a"))
+async def test_a_damaged_claim_counter_prevents_no_read(box: Box):
+    await make_dead(box, Event("n", event_id="a"))
     await write(box, ("HSET", keys.counters(box.name), "claimed", "many", "seq", "many"))
     assert await listed(box, state="DEAD") == ["a"]
     assert len((await box._store.examine(["a"])).events) == 1
@@ -298,12 +296,12 @@ async def test_an_unfinished_put_with_a_damaged_count_is_completed(box: Box, fie
 
 @pytest.mark.req("OP-1")
 @pytest.mark.parametrize("value", ["x", "nan", "inf", "-inf", "1e300", ""])
-async def test_a_damaged_moment_stops_no_line(box: Box, value: str):
+async def test_a_damaged_time_stops_no_line(box: Box, value: str):
     await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("a", "b")])
     where = keys.event(box.name, "b")
     await write(box, ("HSET", where, "available_at", value, "created_at", value))
     assert await box.ack(await box.claim("relay-1")) == [True]
-    assert await box.claim("relay-1") == []  # it cannot be read, and has failed
+    assert await box.claim("relay-1") == []  # it cannot be read, so the attempt failed
     assert (await known(box, "b")).last_error is not None
     await write(box, ("HDEL", where, "available_at"), ("HSET", where, "created_at", "1"))
     await box.operate.reschedule(["b"], who="ada", why="mended")
@@ -318,10 +316,10 @@ async def test_a_damaged_moment_stops_no_line(box: Box, value: str):
 @pytest.mark.parametrize("value", ["x", "nan", "inf", "-1", ""])
 @pytest.mark.parametrize("damaged", ["seq", "available_at"])
 async def test_a_dead_event_with_a_damaged_place_can_be_replayed(box: Box, damaged: str, value: str):
-    """Under the policy "block" it returns to its place; without a readable one it joins the tail."""
+    """With dead_head="block" it returns to its place; if that is unreadable, it joins the tail."""
     await box.operate.configure(dead_head="block", who="ada", why="test")
     await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("a", "b")])
-    await box.operate.kill(["b"], who="ada", why="test")  # in the middle of its line: it leaves it
+    await box.operate.kill(["b"], who="ada", why="test")  # in the middle of its line, which it leaves
     await box.put(Event("n", event_id="c", ordering_key="k"))
     await box.ack(await box.claim("relay-1"))
     dead, head = keys.event(box.name, "b"), keys.event(box.name, "c")
@@ -345,7 +343,7 @@ async def test_a_dead_event_with_a_damaged_place_can_be_replayed(box: Box, damag
 @pytest.mark.parametrize(
     "fields", [("note", "by somebody else"), ("action", "kill", "count", "many"), ("action", b"\xff", b"\xff", "x")]
 )
-async def test_an_odd_entry_of_the_log_hides_no_other(box: Box, fields: tuple[Any, ...]):
+async def test_a_malformed_log_entry_hides_no_other(box: Box, fields: tuple[Any, ...]):
     await box.put(Event("n"))
     await box.operate.pause(who="ada", why="first")
     await write(box, ("XADD", keys.log(box.name), "*", *fields))

@@ -1,4 +1,4 @@
-"""PL: the lifecycle, and who may move an event along it."""
+"""PL: the lifecycle, and the fence of claims."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_claim_and_ack(box: Box):
 
 @pytest.mark.req("PL-1", "EM-4")
 @pytest.mark.parametrize("state", list(State))
-async def test_every_transition_that_is_not_drawn_is_refused(box: Box, state: State):
+async def test_every_illegal_transition_is_refused(box: Box, state: State):
     claim = await put_and_claim(box)
     way: dict[State, Any] = {
         State.PENDING: partial(box.retry, delay=60),
@@ -84,7 +84,7 @@ async def test_every_transition_that_is_not_drawn_is_refused(box: Box, state: St
 
 
 @pytest.mark.req("PL-1", "RO-3")
-async def test_operators_are_refused_with_a_reason_too(box: Box):
+async def test_operators_are_refused_with_a_reason(box: Box):
     claim = await put_and_claim(box)
     assert await box.operate.reschedule([claim.event_id, "none"], who="me", why="test") == [
         Outcome.NOTPENDING,
@@ -111,7 +111,7 @@ async def test_only_available_events_are_claimed(box: Box):
 
 
 @pytest.mark.req("PL-4", "EM-11")
-async def test_failure_makes_it_pending_with_a_delay(box: Box):
+async def test_a_failure_makes_an_event_pending_with_a_delay(box: Box):
     claim = await put_and_claim(box)
     before = (await box.stats()).at
     assert await box.retry(claim, error="503 from shop", delay=60) == [True]
@@ -136,7 +136,7 @@ async def test_a_retry_without_a_delay_is_available_a_millisecond_later(box: Box
 
 
 @pytest.mark.req("PL-4", "SC-7")
-async def test_expiry_makes_it_pending_at_once(box: Box):
+async def test_an_expiry_makes_an_event_pending_at_once(box: Box):
     claim = await put_and_claim(box, lease=30)
     await advance(box, seconds=31)
     before = (await box.stats()).at
@@ -150,7 +150,7 @@ async def test_expiry_makes_it_pending_at_once(box: Box):
 
 
 @pytest.mark.req("PL-4")
-async def test_expiry_with_a_delay(box: Box):
+async def test_an_expiry_with_a_delay(box: Box):
     claim = await put_and_claim(box, lease=30)
     await advance(box, seconds=31)
     assert await box.reap(delay=60) == [claim.event_id]
@@ -186,13 +186,13 @@ async def test_published_stays_published(box: Box):
 
 
 @pytest.mark.req("PL-5", "SC-5")
-async def test_used_up_attempts_are_handed_out_to_be_buried(box: Box):
+async def test_an_exhausted_event_is_claimed_to_be_killed(box: Box):
     await box.put(Event("poison"))
     for attempt in (1, 2):
         claim = await claim_one(box, attempts=2)
         assert (claim.attempts, claim.exhausted, claim.failures) == (attempt, False, attempt - 1)
         await fail(box, claim, error=f"failure {attempt}")
-    # A relay without a limit, or with a higher one, would still try it: the limit is the relay's.
+    # A relay without a limit, or with a higher one, would still publish it: the limit is that of the relay.
     claim = await claim_one(box, attempts=3)
     assert (claim.attempts, claim.exhausted) == (3, False)
     await fail(box, claim, error="failure 3")
@@ -206,7 +206,7 @@ async def test_used_up_attempts_are_handed_out_to_be_buried(box: Box):
 
 @pytest.mark.req("PL-6")
 @pytest.mark.parametrize("move", ["ack", "retry", "kill", "release", "renew"])
-async def test_a_claim_that_is_gone_settles_nothing(box: Box, move: str):
+async def test_a_claim_that_is_no_longer_held_settles_nothing(box: Box, move: str):
     stale = await put_and_claim(box, lease=30)
     await advance(box, seconds=31)
     await box.reap()
@@ -243,7 +243,7 @@ async def test_another_relay_cannot_settle_by_number_alone(box: Box, move: str):
 
 @pytest.mark.req("PL-6")
 @pytest.mark.parametrize("move", ["ack", "retry", "kill", "release"])
-async def test_a_late_lease_that_nobody_reaped_still_settles(box: Box, move: str):
+async def test_an_expired_claim_that_was_not_reaped_still_settles(box: Box, move: str):
     claim = await put_and_claim(box, lease=30)
     await advance(box, minutes=10)
     assert await getattr(box, move)(claim) == [True]
@@ -255,7 +255,7 @@ async def test_a_late_lease_that_nobody_reaped_still_settles(box: Box, move: str
 async def test_claim_numbers_never_repeat(box: Box):
     event = Event("user.created", event_id="fixed")
     seen = []
-    for _ in range(3):  # across replays, and when the event was removed and put again
+    for _ in range(3):  # across replays, and after the event was removed and put again
         await box.put(event)
         claim = await claim_one(box)
         seen.append(claim.number)
@@ -280,7 +280,7 @@ async def test_renewal_moves_the_end_of_the_lease(box: Box):
 
 
 @pytest.mark.req("PL-7")
-async def test_relay_killed_after_claim(box: Box):
+async def test_a_relay_killed_after_its_claim(box: Box):
     await box.put_many([Event("n", n) for n in range(5)])
     lost = await box.claim("killed", lease=30)
     await advance(box, seconds=31)
@@ -292,7 +292,7 @@ async def test_relay_killed_after_claim(box: Box):
 
 
 @pytest.mark.req("PL-7", "DS-1")
-async def test_relay_killed_after_publish_and_before_ack_publishes_again(box: Box):
+async def test_a_relay_killed_between_publish_and_ack_publishes_again(box: Box):
     published = []
     published.append((await put_and_claim(box, lease=30)).event_id)  # published, then killed before the ack
     await advance(box, seconds=31)
@@ -351,7 +351,7 @@ async def test_only_the_stores_clock_decides(box: Box, monkeypatch: pytest.Monke
 
 
 @pytest.mark.req("PL-7", "SC-7")
-async def test_suspects_are_given_out_alone(box: Box):
+async def test_suspects_are_claimed_alone(box: Box):
     await box.put_many([Event("n", n) for n in range(3)])
     for _ in range(2):
         assert len(await box.claim("relay", lease=30)) == 3
@@ -362,23 +362,23 @@ async def test_suspects_are_given_out_alone(box: Box):
     await advance(box, seconds=1)
     first = await box.claim("relay-1", limit=10)
     assert [claim.suspect for claim in first] == [True]
-    # While one suspect is out, no other is given out, but ordinary work goes on.
+    # While one suspect is claimed, no other is, but ordinary events are.
     second = await box.claim("relay-2", limit=10)
     assert [(claim.event.event_type, claim.suspect) for claim in second] == [("ordinary", False)]
     assert await box.claim("relay-3") == []
     assert await box.ack(first) == [True]
     (third,) = await box.claim("relay-3", limit=10)
     assert third.suspect
-    assert (third.attempts, third.excused) == (3, 2)  # two expiries in company were excused
+    assert (third.attempts, third.excused) == (3, 2)  # two expiries beside other claims were excused
     await advance(box, seconds=31)
-    assert await box.reap() != []  # alone, so this one counts
+    assert await box.reap() != []  # claimed alone, so this expiry counts
     record = await look(box, third)
     assert (record.attempts, record.excused, record.expiries) == (3, 2, 3)
     assert await check_invariants(box) == []
 
 
 @pytest.mark.req("PL-7")
-async def test_a_suspect_that_fails_in_the_open_is_ordinary_again(box: Box):
+async def test_a_suspect_with_a_reported_failure_is_ordinary_again(box: Box):
     await box.put(Event("n"))
     for _ in range(2):
         await claim_one(box, lease=30)
@@ -388,7 +388,7 @@ async def test_a_suspect_that_fails_in_the_open_is_ordinary_again(box: Box):
     assert suspect.suspect
     assert await box.release(suspect) == [True]
     suspect = await claim_one(box)
-    assert suspect.suspect  # given back unstarted, it proved nothing
+    assert suspect.suspect  # released before it started: that proves nothing
     await fail(box, suspect, error="503")
     record = await look(box, suspect)
     assert (record.expiries, record.suspect) == (0, False)
@@ -397,7 +397,7 @@ async def test_a_suspect_that_fails_in_the_open_is_ordinary_again(box: Box):
 
 
 @pytest.mark.req("PL-7", "SC-2")
-async def test_older_work_goes_before_a_suspect(box: Box):
+async def test_older_events_are_claimed_before_a_suspect(box: Box):
     await box.put(Event("suspect"))
     for delay in (0, 300):
         await claim_one(box, lease=30)
@@ -410,7 +410,7 @@ async def test_older_work_goes_before_a_suspect(box: Box):
 
 
 @pytest.mark.req("PL-1", "RO-3")
-async def test_a_paused_box_takes_puts_and_settlements_but_gives_no_claims(box: Box):
+async def test_a_paused_box_accepts_puts_and_settlements_but_no_claims(box: Box):
     claim = await put_and_claim(box)
     await box.operate.pause(who="me", why="maintenance")
     with pytest.raises(BoxPaused):
@@ -424,12 +424,12 @@ async def test_a_paused_box_takes_puts_and_settlements_but_gives_no_claims(box: 
 
 
 async def destroy(box: Box, event_id: str) -> None:
-    """What no script does: an event vanishes from under its indexes."""
+    """Deletes an event but not its index entries, as no script does."""
     await box._store.exchange([("DEL", keys.event(box.name, event_id))])
 
 
 @pytest.mark.req("SC-4")
-async def test_an_id_without_an_event_is_set_aside_and_the_claim_goes_on(box: Box):
+async def test_an_id_without_an_event_is_set_aside_and_the_claim_continues(box: Box):
     gone, kept = await box.put_many([Event("gone"), Event("kept")])
     await destroy(box, gone.event_id)
     (claim,) = await box.claim("relay-1", limit=10)
@@ -440,7 +440,7 @@ async def test_an_id_without_an_event_is_set_aside_and_the_claim_goes_on(box: Bo
 
 
 @pytest.mark.req("SC-4", "SC-7")
-async def test_an_id_without_an_event_is_set_aside_and_the_reaper_goes_on(box: Box):
+async def test_an_id_without_an_event_is_set_aside_and_the_reap_continues(box: Box):
     gone, kept = await box.put_many([Event("gone"), Event("kept")])
     assert len(await box.claim("relay-1", lease=30)) == 2
     await advance(box, seconds=31)
@@ -469,7 +469,7 @@ async def test_an_event_without_a_body_is_set_aside(box: Box):
 
 
 @pytest.mark.req("RO-3", "SC-4")
-async def test_an_operator_may_kill_a_suspect(box: Box):
+async def test_an_operator_can_kill_a_suspect(box: Box):
     await box.put(Event("n"))
     for _ in range(2):
         suspect = await claim_one(box, lease=30)

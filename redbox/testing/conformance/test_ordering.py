@@ -1,4 +1,4 @@
-"""OP: ordering keys, dead heads, and what waits behind them."""
+"""OP: ordering keys, dead heads, and the events that wait behind them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redbox.testing.conformance.steps import fail, fields_of
 
 
 async def put_line(box: Box, count: int, key: str = "a", **fields: Any) -> list[str]:
-    """Events n0, n1, ... of one line."""
+    """Puts events n0, n1, ... into one line."""
     events = [Event(f"n{n}", ordering_key=key, **fields) for n in range(count)]
     return [receipt.event_id for receipt in await box.put_many(events)]
 
@@ -47,7 +47,7 @@ async def test_one_at_a_time_in_put_order(box: Box):
 
 
 @pytest.mark.req("OP-1")
-async def test_different_keys_run_in_parallel_and_free_events_do_not_wait(box: Box):
+async def test_lines_run_in_parallel_and_events_without_a_key_do_not_wait(box: Box):
     await put_line(box, 2, "a")
     await put_line(box, 2, "b")
     await box.put_many([Event("free"), Event("free")])
@@ -61,7 +61,7 @@ async def test_partition_keys_do_not_order(box: Box):
 
 
 @pytest.mark.req("OP-1")
-async def test_put_order_wins_over_ids_and_over_the_batch(box: Box):
+async def test_put_order_decides_and_not_ids_or_batches(box: Box):
     await box.put(Event("first", event_id="z", ordering_key="a"))
     await asyncio.gather(*(box.put(Event(f"m{n}", event_id=f"y{9 - n}", ordering_key="a")) for n in range(5)))
     await box.put_many([Event("last", event_id="a", ordering_key="a")])
@@ -74,7 +74,7 @@ async def test_put_order_wins_over_ids_and_over_the_batch(box: Box):
 
 @pytest.mark.req("OP-2", "OP-1")
 @pytest.mark.parametrize("how", ["retry", "release", "expiry"])
-async def test_what_comes_back_keeps_the_head(box: Box, how: str):
+async def test_a_returned_event_stays_the_head(box: Box, how: str):
     await put_line(box, 3)
     claim = await the_one(box, lease=30)
     if how == "retry":
@@ -84,7 +84,7 @@ async def test_what_comes_back_keeps_the_head(box: Box, how: str):
     else:
         await advance(box, seconds=31)
         await box.reap(delay=60)
-    assert await box.claim("relay") == []  # while the head waits, so does the line
+    assert await box.claim("relay") == []  # while the head waits, the line waits
     assert (await box.stats()).waiting == 2
     await advance(box, seconds=61)
     again = await the_one(box)
@@ -96,7 +96,7 @@ async def test_what_comes_back_keeps_the_head(box: Box, how: str):
 
 
 @pytest.mark.req("OP-1", "EM-12")
-async def test_a_scheduled_head_holds_its_line(box: Box):
+async def test_a_scheduled_head_holds_up_its_line(box: Box):
     await box.put(Event("head", ordering_key="a", delay=60))
     await box.put(Event("next", ordering_key="a"))
     assert await box.claim("relay") == []
@@ -118,7 +118,7 @@ async def test_a_promoted_event_keeps_its_own_time(box: Box):
 
 
 @pytest.mark.req("OP-2")
-async def test_skip_lets_the_line_go_on(box: Box):
+async def test_skip_lets_the_line_continue(box: Box):
     await put_line(box, 2)
     await box.kill(await the_one(box), reason="no")
     assert await claim_types(box) == ["n1"]
@@ -127,7 +127,7 @@ async def test_skip_lets_the_line_go_on(box: Box):
 
 
 @pytest.mark.req("OP-2")
-async def test_block_stops_the_line_until_it_is_dropped(box: Box):
+async def test_block_stops_the_line_until_the_head_is_dropped(box: Box):
     await block(box)
     first, *_ = await put_line(box, 3)
     await put_line(box, 1, "other")
@@ -173,8 +173,8 @@ async def test_replay_joins_the_tail(box: Box):
 
 
 @pytest.mark.req("OP-1", "OP-4")
-async def test_an_event_keeps_the_number_of_its_place_after_it_has_left_the_line(box: Box):
-    """An archive restores the order of a key by it. A replay to the tail takes a new place."""
+async def test_an_event_keeps_its_place_number_after_it_has_left_the_line(box: Box):
+    """An archive uses it to restore the order of a key. A replay to the tail takes a new place."""
     first, second, third = await put_line(box, 3)
     await box.put(Event("no.line", event_id="no.line"))
     await box.ack(await box.claim("relay"))
@@ -186,7 +186,7 @@ async def test_an_event_keeps_the_number_of_its_place_after_it_has_left_the_line
 
 
 @pytest.mark.req("OP-4")
-async def test_replay_of_an_event_whose_line_is_empty_is_its_head(box: Box):
+async def test_an_event_replayed_into_an_empty_line_is_its_head(box: Box):
     (first,) = await put_line(box, 1)
     await box.ack(await the_one(box))
     await box.replay([first])
@@ -212,7 +212,7 @@ async def test_replay_under_block_returns_to_its_place(box: Box):
 
 
 async def rest_of_the_line(box: Box) -> list[str]:
-    """Delivers what is left, and checks that no two events of the line are in flight at once."""
+    """Delivers the remaining events, and checks that never two events of the line are in flight."""
     seen = []
     while claims := await box.claim("relay"):
         assert len(claims) == 1
@@ -234,7 +234,7 @@ async def test_under_block_an_event_killed_behind_the_head_returns_to_its_place(
     assert (await box.replay([ids[2]])).replayed == 1  # behind the head
     assert (await box.stats()).waiting == 3
     await box.ack(await the_one(box))
-    assert (await box.replay([ids[1]])).replayed == 1  # before a head that nobody has claimed
+    assert (await box.replay([ids[1]])).replayed == 1  # before a head that was not claimed
     assert (await box.stats()).waiting == 3
     assert await check_invariants(box) == []
     assert await rest_of_the_line(box) == ["n1", "n2", "n3", "n4"]
@@ -265,7 +265,7 @@ async def test_under_block_a_replay_does_not_pass_a_later_event_that_was_claimed
 
 
 @pytest.mark.req("OP-4", "OP-2")
-async def test_under_block_a_replay_does_not_pass_a_dead_head_that_nobody_had_claimed(box: Box):
+async def test_under_block_a_replay_does_not_pass_a_dead_head_that_was_never_claimed(box: Box):
     await block(box)
     ids = await put_line(box, 4)
     await kill_by_hand(box, ids[1])
@@ -280,7 +280,7 @@ async def test_under_block_a_replay_does_not_pass_a_dead_head_that_nobody_had_cl
 
 
 @pytest.mark.req("OP-4", "RO-2")
-async def test_under_block_dead_events_that_are_replayed_together_keep_their_order(box: Box):
+async def test_under_block_dead_events_replayed_together_keep_their_order(box: Box):
     await block(box)
     ids = await put_line(box, 4)
     await kill_by_hand(box, ids[1])
@@ -291,7 +291,7 @@ async def test_under_block_dead_events_that_are_replayed_together_keep_their_ord
 
 
 @pytest.mark.req("OP-4")
-async def test_under_block_what_was_published_is_replayed_at_the_tail(box: Box):
+async def test_under_block_a_published_event_is_replayed_at_the_tail(box: Box):
     await block(box)
     ids = await put_line(box, 3)
     await box.ack(await the_one(box))
@@ -300,7 +300,7 @@ async def test_under_block_what_was_published_is_replayed_at_the_tail(box: Box):
 
 
 @pytest.mark.req("OP-4")
-async def test_a_replay_joins_the_tail_when_the_line_has_gone_on(box: Box):
+async def test_a_replay_joins_the_tail_when_the_line_has_moved_on(box: Box):
     ids = await put_line(box, 3)
     await kill_by_hand(box, ids[1])
     await box.replay([ids[1]])
@@ -308,7 +308,7 @@ async def test_a_replay_joins_the_tail_when_the_line_has_gone_on(box: Box):
 
 
 @pytest.mark.req("OP-4")
-async def test_a_replayed_line_goes_back_in_the_order_of_the_replay(box: Box):
+async def test_a_replayed_line_has_the_order_of_the_replay(box: Box):
     ids = await put_line(box, 3)
     while claims := await box.claim("relay"):
         await box.kill(claims)
@@ -325,7 +325,7 @@ async def test_a_replayed_line_goes_back_in_the_order_of_the_replay(box: Box):
 
 @pytest.mark.req("OP-2", "RO-3")
 @pytest.mark.parametrize("policy", ["skip", "block"])
-async def test_killing_one_in_the_middle_takes_it_out(box: Box, policy: str):
+async def test_killing_an_event_in_the_middle_removes_it_from_the_line(box: Box, policy: str):
     await box.operate.configure(dead_head=policy, who="me", why="test")
     ids = await put_line(box, 3)
     assert await box.operate.kill([ids[1]], who="me", why="not wanted") == [Outcome.OK]
@@ -339,7 +339,7 @@ async def test_killing_one_in_the_middle_takes_it_out(box: Box, policy: str):
 
 
 @pytest.mark.req("OP-1", "RO-3")
-async def test_killing_one_behind_a_claimed_head_leaves_the_head_alone(box: Box):
+async def test_killing_an_event_behind_a_claimed_head_does_not_affect_the_head(box: Box):
     ids = await put_line(box, 3)
     (head,) = await box.claim("relay")
     assert await box.operate.kill([ids[1]], who="me", why="not wanted") == [Outcome.OK]
@@ -372,14 +372,14 @@ async def test_changing_the_policy_to_skip_frees_blocked_lines(box: Box):
 
 
 @pytest.mark.req("OP-2")
-async def test_a_reaper_frees_the_blocked_lines_that_an_operator_left(box: Box):
-    """The operator's process died after its first step of one line."""
+async def test_a_reap_frees_the_blocked_lines_that_an_operator_left(box: Box):
+    """The process of the operator ended after its first step."""
     await block(box)
     for key in range(5):
         await put_line(box, 2, f"k{key}")
     await box.kill(await box.claim("relay"))
     await box.reap()
-    assert (await box.stats()).blocked == 5  # as the policy says
+    assert (await box.stats()).blocked == 5  # as dead_head says
     left = await box._store.configure("configure", [("dead_head", "skip")], who="me", why="go on", limit=1)
     assert (left, (await box.stats()).blocked) == (4, 4)
     assert await box.reap(limit=3) == []
@@ -431,8 +431,8 @@ async def test_order_across_relays_retries_and_crashes(box: Box):
 
 
 @pytest.mark.req("OP-3")
-async def test_claiming_does_not_scan_what_waits(box: Box):
-    """What waits behind a head is in no set that claim reads."""
+async def test_a_claim_does_not_scan_waiting_events(box: Box):
+    """Events behind a head are in no set that a claim reads."""
     await put_line(box, 300)
     await box.put(Event("free"))
     stats = await box.stats()
@@ -442,8 +442,9 @@ async def test_claiming_does_not_scan_what_waits(box: Box):
 
 
 @pytest.mark.req("OP-3")
-async def test_claiming_reads_nothing_of_what_waits(box: Box):
-    """Neither the set of those that wait nor their line: with another type there, a claim that looked would fail."""
+async def test_a_claim_reads_no_waiting_events(box: Box):
+    """Neither the index of waiting events nor their line: with a foreign type there, a claim that reads them would
+    fail."""
     await put_line(box, 3, "k")
     await box.put(Event("free"))
     for key in (keys.waiting(box.name), keys.line(box.name, "k")):
@@ -454,7 +455,7 @@ async def test_claiming_reads_nothing_of_what_waits(box: Box):
 @pytest.mark.req("OP-3")
 @pytest.mark.needs("server")
 async def test_the_cost_of_a_claim_and_an_ack_does_not_grow_with_the_line(open_box: Callable[..., Box]):
-    """Counted by the server: as many commands for 300 that wait as for 3."""
+    """The server counts as many commands for 300 waiting events as for 3."""
 
     async def commands(waiting: int) -> dict[str, int]:
         box = open_box()
@@ -468,7 +469,7 @@ async def test_the_cost_of_a_claim_and_an_ack_does_not_grow_with_the_line(open_b
 
 
 async def calls(box: Box) -> dict[str, int]:
-    """How often the server has run each command that reads or writes events, scripts' own calls included."""
+    """Returns how often the server ran each command that reads or writes events, including calls of scripts."""
     (raw,) = await box._store.exchange([("INFO", "commandstats")])
     counts = re.findall(r"cmdstat_([hz]\w+):calls=(\d+)", raw.decode() if isinstance(raw, bytes) else str(raw))
     return {name: int(count) for name, count in counts}

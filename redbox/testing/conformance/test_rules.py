@@ -1,4 +1,4 @@
-"""The checker sees each thing that is broken in a box: what is done here behind its back."""
+"""SP-9: the audit finds each broken rule in a box. The tests break them by direct writes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, keys
-from redbox.audit.walk import all_problems
+from redbox.audit import all_problems
 from redbox.testing import check_invariants
-from redbox.testing.conformance.steps import bury, contents, expire, publish
+from redbox.testing.conformance.steps import contents, expire, make_dead, publish
 
 
 async def one_of_each(box: Box) -> None:
-    """Something in every place there is: every state, a suspect, a blocked line, a waiting one, unique keys."""
+    """Fills every index: every state, a suspect, a blocked line, a waiting event, unique keys."""
     await publish(box, Event("n", event_id="published", unique_key="u0"))
-    await bury(box, Event("n", {"id": 7}, event_id="dead", unique_key="u1", unique_scope="UNTOUCHED"))
+    await make_dead(box, Event("n", {"id": 7}, event_id="dead", unique_key="u1", unique_scope="UNTOUCHED"))
     await box.put(Event("n", event_id="retried", unique_key="u4"))
     await box.retry(await box.claim("relay-3"), delay=3600)
     await box.operate.configure(dead_head="block", who="test", why="a line that is blocked")
-    await bury(box, Event("n", event_id="blocking", ordering_key="stuck"))
+    await make_dead(box, Event("n", event_id="blocking", ordering_key="stuck"))
     await box.put(Event("n", event_id="behind", ordering_key="stuck"))
     await box.put(Event("n", event_id="suspect", ordering_key="alone"))
     for _ in range(2):
@@ -32,14 +32,14 @@ async def one_of_each(box: Box) -> None:
     await box.put_many([Event("n", b"x", event_id="later", delay=3600), Event("n", "text", event_id="pending")])
 
 
-async def meddle(box: Box, *command: Any) -> None:
-    """A command behind redbox's back; `:name` is a key of the box."""
+async def write_directly(box: Box, *command: Any) -> None:
+    """Sends a command directly to the server; `:name` is a key of the box."""
     prefix = keys.prefix(box.name)
     full = [f"{prefix}{part}" if isinstance(part, str) and part.startswith(":") else part for part in command]
     await box._store.exchange([tuple(full)])
 
 
-MEDDLED: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
+BROKEN: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
     ([("HSET", ":e:pending", "state", "CLAIMED")], {("state", "pending"), ("claim", "pending")}),
     ([("HSET", ":e:pending", "state", "ASLEEP")], {("fields", "pending")}),
     ([("HSET", ":e:pending", "attempts", "many")], {("fields", "pending")}),
@@ -93,19 +93,19 @@ async def test_a_sound_box_has_no_problem_and_is_not_changed(box: Box):
 
 
 @pytest.mark.req("SP-9")
-@pytest.mark.parametrize(("commands", "expected"), MEDDLED)
-async def test_each_thing_that_is_broken_is_told_with_its_id(
+@pytest.mark.parametrize(("commands", "expected"), BROKEN)
+async def test_each_broken_rule_is_reported_with_its_id(
     box: Box, commands: list[tuple[Any, ...]], expected: set[tuple[str, str | None]]
 ):
     await one_of_each(box)
     for command in commands:
-        await meddle(box, *command)
+        await write_directly(box, *command)
     assert {(problem.rule, problem.event_id) async for problem in all_problems(box._store)} == expected
 
 
 @pytest.mark.req("SP-9")
-async def test_a_long_line_is_looked_at_whole(box: Box):
+async def test_a_long_line_is_checked_completely(box: Box):
     await box.put_many([Event("n", ordering_key="long") for _ in range(2500)])
     assert await check_invariants(box) == []
-    await meddle(box, "ZADD", ":line:long", 2400.5, "nobody")
+    await write_directly(box, "ZADD", ":line:long", 2400.5, "nobody")
     assert [(problem.rule, problem.event_id) async for problem in all_problems(box._store)] == [("orphan", "nobody")]

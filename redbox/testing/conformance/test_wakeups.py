@@ -1,4 +1,4 @@
-"""Hints, the next due time, heartbeats, and what a relay may say of an attempt: what relays build upon."""
+"""The basis of relays: hints, the next due time, heartbeats, and excused attempts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from redbox import Box, Claim, Event, keys
 from redbox.store.wire.base import BlockingWait
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import bury, claim_one, expire, fail, known, publish, put_and_claim
+from redbox.testing.conformance.steps import claim_one, expire, fail, known, make_dead, publish, put_and_claim
 
 
 async def hinted(box: Box) -> bool:
-    """Whether a hint is there; takes it."""
+    """Takes a hint. Returns whether there was one."""
     return await box.wait_for_hint(0.01)
 
 
@@ -30,7 +30,7 @@ async def look_for(box: Box, limit: int = 100) -> Found:
 
 
 async def two_expiries(box: Box, *events: Event) -> None:
-    """Makes suspects of events."""
+    """Makes events suspects."""
     await box.put_many(events)
     for _ in range(2):
         assert len(await box.claim("relay-1")) == len(events)
@@ -40,8 +40,8 @@ async def two_expiries(box: Box, *events: Event) -> None:
 # --- ending a wait ---------------------------------------------------------------------------------------------
 
 
-async def test_a_token_ends_one_wait_and_does_not_stay(box: Box):
-    """It is found by a wait that begins later; if none does, it is removed by itself."""
+async def test_a_hint_ends_one_wait_and_expires(box: Box):
+    """A wait that begins later finds it; without one it expires."""
     wait, other = BlockingWait(), BlockingWait()
     await box.end_wait(wait)
     store = box._store
@@ -59,7 +59,7 @@ async def test_a_token_ends_one_wait_and_does_not_stay(box: Box):
 # --- hints -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_put_hints_once(box: Box):
+async def test_a_put_gives_one_hint(box: Box):
     assert not await hinted(box)
     await box.put_many([Event("n"), Event("n")])
     await box.put(Event("n"))
@@ -67,7 +67,7 @@ async def test_a_put_hints_once(box: Box):
     assert not await hinted(box)
 
 
-async def test_who_waits_is_woken_at_once(box: Box):
+async def test_a_waiting_relay_is_woken_at_once(box: Box):
     waiting = asyncio.create_task(box.wait_for_hint(2.0))
     await asyncio.sleep(0.05)
     began = time.monotonic()
@@ -76,7 +76,7 @@ async def test_who_waits_is_woken_at_once(box: Box):
     assert time.monotonic() - began < 1.0
 
 
-async def test_an_event_that_comes_later_than_another_does_not_hint(box: Box):
+async def test_an_event_due_later_than_another_gives_no_hint(box: Box):
     await box.put(Event("n", delay=60))
     assert await hinted(box)
     await box.put(Event("n", delay=120))
@@ -85,14 +85,14 @@ async def test_an_event_that_comes_later_than_another_does_not_hint(box: Box):
     assert await hinted(box)
 
 
-async def test_one_token_is_enough(box: Box):
+async def test_one_hint_is_enough(box: Box):
     await box.put(Event("n", delay=60))
     await box.put(Event("n", delay=30))
     assert await hinted(box)
     assert not await hinted(box)
 
 
-async def test_everything_that_makes_an_event_available_hints(box: Box):
+async def test_every_change_that_makes_an_event_available_gives_a_hint(box: Box):
     claim = await put_and_claim(box, Event("n", event_id="a"))
     for back in (box.retry, box.release):
         await hinted(box)
@@ -118,7 +118,7 @@ async def test_everything_that_makes_an_event_available_hints(box: Box):
 
 @pytest.mark.req("OP-1")
 @pytest.mark.parametrize("settle", ["ack", "kill"])
-async def test_the_next_of_a_line_hints_when_its_head_is_settled(box: Box, settle: str):
+async def test_the_next_event_of_a_line_gives_a_hint_when_its_head_is_settled(box: Box, settle: str):
     await box.put_many([Event("n", ordering_key="o"), Event("n", ordering_key="o")])
     claim = await claim_one(box)
     await hinted(box)
@@ -127,7 +127,7 @@ async def test_the_next_of_a_line_hints_when_its_head_is_settled(box: Box, settl
     assert len(await box.claim("relay-1")) == 1
 
 
-async def test_the_next_of_a_line_hints_when_its_dead_head_is_dropped(box: Box):
+async def test_the_next_event_of_a_line_gives_a_hint_when_its_dead_head_is_dropped(box: Box):
     await box.operate.configure(dead_head="block", who="ada", why="order matters")
     await box.put_many([Event("n", event_id="a", ordering_key="o"), Event("n", ordering_key="o")])
     await box.kill(await claim_one(box))
@@ -136,7 +136,7 @@ async def test_the_next_of_a_line_hints_when_its_dead_head_is_dropped(box: Box):
     assert await hinted(box)
 
 
-async def test_a_claim_that_leaves_something_behind_passes_the_hint_on(box: Box):
+async def test_a_claim_that_leaves_events_gives_another_hint(box: Box):
     await box.put_many([Event("n"), Event("n"), Event("n")])
     assert await hinted(box)
     await box.claim("relay-1", limit=2)
@@ -148,7 +148,7 @@ async def test_a_claim_that_leaves_something_behind_passes_the_hint_on(box: Box)
 # --- when there will be more -----------------------------------------------------------------------------------
 
 
-async def test_a_claim_tells_when_there_is_more(box: Box):
+async def test_a_claim_says_when_there_is_more(box: Box):
     found = await look_for(box)
     assert (found.claims, found.more_in) == ([], None)
     await box.put_many([Event("n"), Event("n"), Event("later", delay=60)])
@@ -160,7 +160,7 @@ async def test_a_claim_tells_when_there_is_more(box: Box):
     assert 50 < found.more_in <= 60
 
 
-async def test_a_suspect_that_must_wait_for_another_is_no_more(box: Box):
+async def test_a_suspect_that_must_wait_for_another_does_not_count_as_more(box: Box):
     await two_expiries(box, Event("n"), Event("n"))
     found = await look_for(box)
     assert (len(found.claims), found.more_in) == (1, None)
@@ -192,7 +192,7 @@ async def test_an_excused_failure_does_not_use_up_the_limit(box: Box):
     assert await check_invariants(box) == []
 
 
-async def test_excuses_are_one_for_all_or_one_for_each(box: Box):
+async def test_excused_is_given_for_all_claims_or_for_each(box: Box):
     await box.put_many([Event("n", event_id="a"), Event("n", event_id="b")])
     await fail(box, await box.claim("relay-1"), excuse=[True, False])
     assert [(await known(box, id_)).excused for id_ in ("a", "b")] == [1, 0]
@@ -222,7 +222,7 @@ async def test_an_expiry_counts_once_the_relay_holds_nothing_else(box: Box):
 
 
 @pytest.mark.req("EM-10", "PL-7")
-async def test_an_expiry_is_excused_when_company_came_after_the_claim(box: Box):
+async def test_an_expiry_is_excused_when_other_claims_came_after_the_claim(box: Box):
     await put_and_claim(box, Event("n", event_id="first"), lease=30)
     assert await box.claim("relay-1", holding=1, beside="first") == []  # nothing came: still alone
     await box.put_many([Event("n", event_id=f"later-{n}") for n in range(5)])
@@ -233,7 +233,7 @@ async def test_an_expiry_is_excused_when_company_came_after_the_claim(box: Box):
 
 
 @pytest.mark.req("EM-10")
-async def test_an_expiry_counts_when_the_company_came_to_nothing_or_to_another(box: Box):
+async def test_an_expiry_counts_when_a_later_claim_was_empty_or_of_another_relay(box: Box):
     await put_and_claim(box, Event("n", event_id="first"), lease=30)
     assert await box.claim("relay-1", holding=1, beside="first") == []
     await box.put(Event("n", event_id="second"))
@@ -261,8 +261,8 @@ async def test_an_events_age_counts_from_when_it_was_first_due(box: Box):
 
 @pytest.mark.req("RO-2")
 @pytest.mark.parametrize("reset", [True, False])
-@pytest.mark.parametrize("way", [bury, publish])
-async def test_a_replayed_event_is_young_again(box: Box, way, reset: bool):
+@pytest.mark.parametrize("way", [make_dead, publish])
+async def test_a_replay_resets_the_age_of_an_event(box: Box, way, reset: bool):
     (event_id,) = await way(box, Event("n"))
     await advance(box, days=3)
     await box.replay([event_id], reset=reset)
@@ -272,7 +272,7 @@ async def test_a_replayed_event_is_young_again(box: Box, way, reset: bool):
 
 
 @pytest.mark.parametrize("tried", [False, True])
-async def test_a_rescheduled_event_is_due_when_it_was_rescheduled_for(box: Box, tried: bool):
+async def test_a_rescheduled_event_is_due_at_its_new_time(box: Box, tried: bool):
     await box.put(Event("n", event_id="a"))
     if tried:
         await fail(box, await claim_one(box))
@@ -285,7 +285,7 @@ async def test_a_rescheduled_event_is_due_when_it_was_rescheduled_for(box: Box, 
 # --- heartbeats ------------------------------------------------------------------------------------------------
 
 
-async def test_a_heartbeat_is_seen_in_the_stats_until_the_relay_leaves(box: Box):
+async def test_a_heartbeat_is_in_the_stats_until_the_relay_leaves(box: Box):
     assert (await box.stats()).relays == []
     about = {"host": "a", "pid": "7", "in_flight": "3", "breaker": "open", "reason": "HTTP 503"}
     assert await box.beat("relay-1", "one", about, fresh=15) == {}
@@ -299,21 +299,21 @@ async def test_a_heartbeat_is_seen_in_the_stats_until_the_relay_leaves(box: Box)
     assert (await box.stats()).relays == []
 
 
-async def test_two_relays_of_one_name_are_told(box: Box):
+async def test_two_relays_with_one_name_are_reported(box: Box):
     await box.beat("relay-1", "one", {"host": "a"}, fresh=15)
     assert (await box.beat("relay-1", "two", {"host": "b"}, fresh=15))["host"] == "a"
     assert await box.beat("relay-1", "two", {"host": "b"}, fresh=15) == {}
     assert await box.beat("relay-1", "one", {"host": "a"}, fresh=0) == {}
 
 
-async def test_a_relay_that_was_seen_in_the_future_is_no_namesake(box: Box):
-    """The store's clock was set back, and the relay has not been heard of since."""
+async def test_a_relay_last_seen_in_the_future_does_not_count_as_a_namesake(box: Box):
+    """The store's clock was set back, and the relay has sent no heartbeat since."""
     await box.beat("relay-1", "one", {"host": "a"}, fresh=15)
     await advance(box, hours=-3)
     assert await box.beat("relay-1", "two", {"host": "b"}, fresh=15) == {}
 
 
-async def test_a_relay_that_was_not_heard_of_for_a_day_is_forgotten(box: Box):
+async def test_a_relay_without_a_heartbeat_for_a_day_is_forgotten(box: Box):
     await box.beat("relay-1", "one", {"host": "a"}, fresh=15)
     await advance(box, hours=23)
     await box.beat("relay-2", "two", {}, fresh=15)
@@ -332,8 +332,8 @@ async def test_a_heartbeat_changes_nothing_else(box: Box):
 
 
 @pytest.mark.req("RO-3")
-async def test_every_idle_relay_learns_of_a_pause_at_once(box: Box):
-    """Each takes one token: without one it would still act on what it knew before, until it looks again."""
+async def test_every_idle_relay_is_woken_by_a_pause(box: Box):
+    """Each relay takes one hint; without it, the relay would act on outdated knowledge until its next claim."""
     for name in ("relay-1", "relay-2", "relay-3"):
         await box.beat(name, "an instance", {}, fresh=60)
     await box.operate.pause(who="ada", why="a test")

@@ -1,4 +1,4 @@
-"""SC-4: every script of the registry looks at what it is about to write, before its first write."""
+"""SC-4: every script of the registry checks the keys that it will write before its first write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redbox.store.codec import encode_restored
 from redbox.store.replies import CREATED
 from redbox.store.scripts import NO_WRITES, REGISTRY
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import bury, contents, publish, put_and_claim
+from redbox.testing.conformance.steps import contents, make_dead, publish, put_and_claim
 
 ADA: Final[dict[str, Any]] = {"who": "ada", "why": "a test"}
 STREAM: Final = "stream:lake"
@@ -26,10 +26,10 @@ Call = Callable[[Box, Held], Awaitable[Any]]
 
 
 async def scene(box: Box) -> Held:
-    """One event in each state, each by its name, and a stream with a batch; returns the living claims."""
+    """One event in each state, each named after it, and a stream with a batch; returns the claims."""
     store = box._store
     await publish(box, Event("n", event_id="published"))
-    await bury(box, Event("n", event_id="dead", ordering_key="d", unique_key="d"))
+    await make_dead(box, Event("n", event_id="dead", ordering_key="d", unique_key="d"))
     await box.put_many([Event("n", event_id=each, unique_key=each) for each in ("member", "released")])
     await store.track_stream("own", "lake", "me")
     await store.cut(("lake", "me", 1), STREAM, 2, LEASE, 1_000_000, None)
@@ -131,8 +131,8 @@ async def without_prefix(box: Box) -> dict[str, Any]:
 
 
 async def written_by(box: Box, call: str) -> set[str]:
-    """The keys that the call writes, and on which a foreign type can stop it: a string is replaced and an event removed
-    whatever their types are."""
+    """Returns the keys that the call writes and whose type matters to it: strings are replaced, and events removed,
+    whatever their type is."""
     held = await scene(box)
     before = await without_prefix(box)
     await CALLS[call](box, held)
@@ -146,7 +146,7 @@ async def written_by(box: Box, call: str) -> set[str]:
 
 @pytest.mark.req("SC-4")
 @pytest.mark.parametrize("call", WRITING)
-async def test_a_script_that_cannot_finish_does_not_begin(open_box: Callable[..., Box], call: str):
+async def test_a_script_that_cannot_finish_writes_nothing(open_box: Callable[..., Box], call: str):
     kinds = await written_by(open_box(), call)
     assert kinds, "the scene has nothing for this call to do"
     kinds |= {f":{name}" for name in MAY_WRITE.get(SCRIPT_OF[call], ())}
@@ -175,7 +175,7 @@ async def test_a_script_that_cannot_finish_does_not_begin(open_box: Callable[...
 
 
 @pytest.mark.req("SC-4")
-async def test_a_box_of_a_newer_layout_is_left_alone_by_every_script(box: Box):
+async def test_no_script_changes_a_box_of_a_newer_layout(box: Box):
     held = await scene(box)
     await box._store.exchange([("HSET", keys.meta(box.name), "layout", "2")])
     before = await contents(box)
@@ -217,7 +217,7 @@ async def test_an_event_in_no_index_is_completed_by_the_next_put(box: Box, optio
 
 
 @pytest.mark.req("SC-4")
-async def test_an_event_that_was_tried_keeps_its_attempts_when_it_is_completed(box: Box):
+async def test_an_attempted_event_keeps_its_attempts_when_it_is_completed(box: Box):
     await box.put(Event("a", event_id="1", unique_key="u"))
     (claim,) = await box.claim("relay-1")
     await box.retry(claim, error="boom", delay=0)

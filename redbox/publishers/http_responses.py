@@ -1,4 +1,5 @@
-"""What an HTTP answer, or its absence, means for an event. The status decides, the body only explains."""
+"""The error to raise for an HTTP response that is not 2xx, or for a missing one. The status decides, the body
+explains."""
 
 from __future__ import annotations
 
@@ -16,20 +17,20 @@ from redbox.publishers.redaction import shown_url
 LONGEST_WAIT: Final = 3600.0
 BODY_SHOWN: Final = 500
 
-#: The target, or what stands before it, takes nothing at the moment. 407 is a proxy that does not let us through.
+#: The target, or a proxy before it, accepts nothing at the moment. 407: the proxy wants a login.
 _UNAVAILABLE: Final = frozenset({407, 429, 502, 503, 504})
 _RETRY: Final = frozenset({408, 425})
-#: A wrong token, path or method would be refused for every event.
+#: Likely a wrong token, path or method, which would be refused for every event.
 _BLAMES_TARGET: Final = frozenset({401, 403, 404, 405})
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa1-\U0010ffff]+")
 
 
-def outcome(
+def response_error(
     status: int, phrase: str, headers: Mapping[str, str], body: bytes, *, now: float, redact: Callable[[str], str] = str
 ) -> NotPublished:
-    """What to raise for an answer that is not 2xx.
+    """Returns the error for a response that is not 2xx.
 
-    `now` is in seconds since 1970. `redact` removes secrets that the answer may repeat.
+    `now` is in seconds since 1970. `redact` removes secrets that the response may repeat.
     """
     reason = _reason(status, phrase, headers, body, redact)
     delay = retry_after(headers, now)
@@ -40,38 +41,39 @@ def outcome(
     return NotPublished(reason) if delay is None else RetryLater(delay, reason)
 
 
-def failure(error: aiohttp.ClientError, redact: Callable[[str], str] = str) -> NotPublished:
-    """What to raise when there was no answer, or none that can be read. Our own words: a client's may hold the URL."""
+def connection_error(error: aiohttp.ClientError, redact: Callable[[str], str] = str) -> NotPublished:
+    """Returns the error for a missing or invalid response. It does not quote the client in full: that text may contain
+    the URL."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return Unavailable(f"the certificate does not hold: {_words(error.certificate_error, redact)}")
+            return Unavailable(f"the certificate is not valid: {_description(error.certificate_error, redact)}")
         case aiohttp.ClientProxyConnectionError():
-            return Unavailable(f"no connection to the proxy {error.host}: {_words(error.os_error, redact)}")
+            return Unavailable(f"cannot connect to the proxy {error.host}: {_description(error.os_error, redact)}")
         case aiohttp.ClientConnectorDNSError():
-            return Unavailable(f"no connection: the name {error.host} cannot be resolved")
+            return Unavailable(f"cannot connect: the host name {error.host} cannot be resolved")
         case aiohttp.ClientConnectorError():
-            return Unavailable(f"no connection to {error.host}: {_words(error.os_error, redact)}")
+            return Unavailable(f"cannot connect to {error.host}: {_description(error.os_error, redact)}")
         case aiohttp.ConnectionTimeoutError():
-            return Unavailable("no connection in time")
+            return Unavailable("connecting timed out")
         case aiohttp.ClientHttpProxyError():
-            return Unavailable(f"the proxy answered HTTP {error.status} {_printable(redact(error.message))}".rstrip())
+            return Unavailable(f"the proxy returned HTTP {error.status} {_printable(redact(error.message))}".rstrip())
         case aiohttp.ServerDisconnectedError():
-            return Unavailable("the target closed the connection without an answer")
+            return Unavailable("the target closed the connection without a response")
         case aiohttp.ClientConnectionError():
-            return Unavailable(f"the connection broke: {_words(error, redact)}")
+            return Unavailable(f"the connection broke: {_description(error, redact)}")
         case aiohttp.ClientResponseError():
-            return NotPublished(f"the answer is not HTTP: {_printable(redact(error.message))}")
+            return NotPublished(f"the response is not valid HTTP: {_printable(redact(error.message))}")
         case _:
-            return NotPublished(f"{type(error).__name__}: {_words(error, redact)}")
+            return NotPublished(f"{type(error).__name__}: {_description(error, redact)}")
 
 
-def _words(error: BaseException, redact: Callable[[str], str]) -> str:
+def _description(error: BaseException, redact: Callable[[str], str]) -> str:
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return _printable(redact(text)) or type(error).__name__
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """The seconds that an answer asks to wait, at most an hour; None when it asks for none, or not clearly."""
+    """Returns the delay that a response asks for, in seconds and at most an hour; None without a valid Retry-After."""
     text = headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]+", text):
         wait = float(text)
@@ -79,7 +81,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
         then = _timestamp(text)
         if then is None:
             return None
-        sent = _timestamp(headers.get("date", ""))  # of the same clock
+        sent = _timestamp(headers.get("date", ""))  # by the same clock
         wait = then - (now if sent is None else sent)
     return min(wait, LONGEST_WAIT) if wait > 0 else None
 
@@ -92,20 +94,20 @@ def _timestamp(date: str) -> float | None:
 
 
 def _reason(status: int, phrase: str, headers: Mapping[str, str], body: bytes, redact: Callable[[str], str]) -> str:
-    said = f"HTTP {status} {_printable(redact(phrase)) or _usual_phrase(status)}".rstrip()
+    summary = f"HTTP {status} {_printable(redact(phrase)) or _standard_phrase(status)}".rstrip()
     if 300 <= status < 400:
         location = headers.get("location", "")
         to = _printable(redact(shown_url(location))) if location else ""
-        return f"{said}: redirects are not followed" + (f" (to {to})" if to else "")
+        return f"{summary}: redirects are not followed" + (f" (to {to})" if to else "")
     text = _printable(redact(body.decode(errors="replace")))
-    return f"{said}: {text}" if text else said
+    return f"{summary}: {text}" if text else summary
 
 
 def _printable(text: str) -> str:
     return " ".join(_UNPRINTABLE.sub(" ", text).split())[:BODY_SHOWN]
 
 
-def _usual_phrase(status: int) -> str:
+def _standard_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -1,4 +1,4 @@
-"""What each HTTP answer means for an event."""
+"""The error that each HTTP response becomes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
-from redbox.publishers.http_answers import failure, outcome, retry_after
+from redbox.publishers.http_responses import connection_error, response_error, retry_after
 from redbox.publishers.redaction import redactor
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -43,8 +43,8 @@ NOW = datetime.now(UTC).replace(microsecond=0)
         (999, NotPublished, RetryLater),
     ],
 )
-def test_not_acknowledged(status: int, without: type, with_delay: type):
-    problem = outcome(status, "", {}, b"", now=0.0)
+def test_each_status_that_is_not_2xx(status: int, without: type, with_delay: type):
+    problem = response_error(status, "", {}, b"", now=0.0)
     assert type(problem) is without
     assert str(problem).startswith(f"HTTP {status}")
     if isinstance(problem, Unavailable):
@@ -52,7 +52,7 @@ def test_not_acknowledged(status: int, without: type, with_delay: type):
     if isinstance(problem, Reject):
         assert problem.kind == f"HTTP {status}"
         assert problem.blames_target is (status in (401, 403, 404, 405))
-    later = outcome(status, "", {"retry-after": "9"}, b"", now=0.0)
+    later = response_error(status, "", {"retry-after": "9"}, b"", now=0.0)
     assert type(later) is with_delay
     if not isinstance(later, Reject):
         assert later.delay == 9
@@ -76,7 +76,7 @@ def test_not_acknowledged(status: int, without: type, with_delay: type):
         ("soon", None),
         ("", None),
         ("Wed, 99 Foo 2024 00:00:00 GMT", None),
-        # Named: the processes that share the tests must find the same names.
+        # With ids: all test processes must collect the same names.
         pytest.param(format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0, id="in 90 s"),
         pytest.param(format_datetime(NOW + timedelta(days=90), usegmt=True), 3600.0, id="in 90 days"),
         pytest.param(format_datetime(NOW - timedelta(seconds=90), usegmt=True), None, id="90 s ago"),
@@ -86,7 +86,7 @@ def test_retry_after(text: str, delay: float | None):
     assert retry_after({"retry-after": text, "date": format_datetime(NOW, usegmt=True)}, 0.0) == delay
 
 
-def test_a_date_without_the_servers_own_is_compared_with_the_time_of_the_store():
+def test_a_retry_date_without_a_date_header_is_compared_with_the_time_of_the_store():
     then = datetime(2031, 1, 1, tzinfo=UTC)
     found = retry_after({"retry-after": format_datetime(then, usegmt=True)}, then.timestamp() - 90)
     assert found == 90
@@ -103,29 +103,32 @@ def test_a_date_without_the_servers_own_is_compared_with_the_time_of_the_store()
     ],
 )
 def test_the_reason_is_readable_and_bounded(phrase: str, body: bytes, reason: str):
-    assert str(outcome(503, phrase, {}, body, now=0.0)) == reason
+    assert str(response_error(503, phrase, {}, body, now=0.0)) == reason
 
 
-def test_the_reason_of_a_redirect_names_where_to_without_its_query():
-    def told(location: str) -> str:
-        return str(outcome(302, "Found", {"location": location}, b"<html>", now=0.0))
+def test_the_reason_of_a_redirect_names_its_location_without_the_query():
+    def reason(location: str) -> str:
+        return str(response_error(302, "Found", {"location": location}, b"<html>", now=0.0))
 
     start = "HTTP 302 Found: redirects are not followed (to "
-    assert told("https://login.example/sso?token=hush") == f"{start}https://login.example/sso)"
-    assert told("https://a:hush@login.example/sso#hush") == f"{start}https://login.example/sso)"
-    assert told("/services/T00000000/B00000000/hushHUSHhush0123") == f"{start}/services/T00…/B00…/hus…)"
-    assert told("http://[hush") == f"{start}[redacted])"
-    assert told("") == "HTTP 302 Found: redirects are not followed"
+    assert reason("https://login.example/sso?token=hush") == f"{start}https://login.example/sso)"
+    assert reason("https://a:hush@login.example/sso#hush") == f"{start}https://login.example/sso)"
+    assert reason("/services/T00000000/B00000000/hushHUSHhush0123") == f"{start}/services/T00…/B00…/hus…)"
+    assert reason("http://[hush") == f"{start}[redacted])"
+    assert reason("") == "HTTP 302 Found: redirects are not followed"
 
 
-def test_secrets_that_an_answer_repeats_are_redacted_before_it_is_cut():
+def test_secrets_that_a_response_repeats_are_redacted_before_it_is_cut():
     redact = redactor(["Bearer t0ken"])
     body = b"x" * 495 + b"Bearer t0ken"
-    problem = outcome(401, "Not Bearer t0ken", {}, body, now=0.0, redact=redact)
+    problem = response_error(401, "Not Bearer t0ken", {}, body, now=0.0, redact=redact)
     assert str(problem) == "HTTP 401 Not [redacted]: " + "x" * 495 + "[reda"
 
 
-def test_what_the_client_says_of_a_failure_is_redacted():
-    problem = failure(aiohttp.ClientOSError(104, "reset by https://h/?token=hush"), redactor(["hush"]))
+def test_the_message_of_a_client_error_is_redacted():
+    problem = connection_error(aiohttp.ClientOSError(104, "reset by https://h/?token=hush"), redactor(["hush"]))
     assert str(problem) == "the connection broke: reset by https://h/?token=[redacted]"
-    assert str(failure(aiohttp.ClientPayloadError("hush"), redactor(["hush"]))) == "ClientPayloadError: [redacted]"
+    assert (
+        str(connection_error(aiohttp.ClientPayloadError("hush"), redactor(["hush"])))
+        == "ClientPayloadError: [redacted]"
+    )

@@ -1,0 +1,154 @@
+"""The replies of the scripts `examine` and `examine_keys` as types: what was stored at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from redbox import keys
+from redbox.events import State
+from redbox.store.replies import Examined, ExaminedKey
+
+#: The sorted sets in which `examine` reports the scores of an id, in the order of its reply.
+SORTED_SETS: Final = (*keys.INDEXES, "retries", "lost")
+#: The indexes in which an event of a state may be.
+INDEXES_OF: Final = {
+    State.PENDING.value: keys.PENDING_INDEXES,
+    State.CLAIMED.value: ("claimed",),
+    State.PUBLISHED.value: ("published",),
+    State.DEAD.value: ("dead",),
+}
+LIVE: Final = frozenset({State.PENDING.value, State.CLAIMED.value})
+NUMBERS: Final = frozenset(
+    {"created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at", "claim", "attempts", "excused",
+     "expiries", "seq", "earlier_attempts", "restored_at"}
+)  # fmt: skip
+_TEXTS: Final = (
+    "state", "event_type", "claimed_by", "ordering_key", "unique_key", "unique_scope", "last_error",
+)  # fmt: skip
+_FIELDS: Final = {name.encode(): name for name in (*NUMBERS, *_TEXTS)}
+
+
+class EventSnapshot(msgspec.Struct):
+    """All that the box stores about one id. Without an event, `fields` is empty.
+
+    `scores` has the sorted sets that contain the id. `line_place` is its score in the line of its ordering_key, and
+    `unique_score` the one at its unique_key; None if it is not a member. `claims_made` and `line_places_given` are the
+    counters of the box.
+    """
+
+    event_id: str
+    fields: dict[str, str]
+    scores: dict[str, float]
+    body_bytes: int
+    history_length: int
+    line_place: float | None
+    line_head: str | None
+    unique_score: float | None
+    claims_made: int
+    line_places_given: int
+
+    @property
+    def indexes(self) -> list[str]:
+        return [index for index in keys.INDEXES if index in self.scores]
+
+    @property
+    def state(self) -> str:
+        return self.fields["state"]
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE
+
+    @property
+    def available_at(self) -> float:
+        return float(self.fields.get("available_at", self.fields["created_at"]))
+
+    @property
+    def recent_attempts(self) -> int:
+        """Attempts since the event was put or replayed."""
+        return self.number("attempts") - self.number("earlier_attempts")
+
+    def number(self, field: str) -> int:
+        return int(self.fields.get(field, 0))
+
+
+class KeyMember(msgspec.Struct):
+    """A member of a line or of a unique key; `key` is the one that its event has. Without an event, `state` is None."""
+
+    event_id: str
+    state: str | None
+    key: str | None
+
+
+class KeyPage(msgspec.Struct):
+    """Some members of a line or of a unique key, in one consistent view.
+
+    `more`: there may be further members, after `score` and `member_id`. `head_state` and `blocked` are about the head
+    of a line.
+    """
+
+    more: bool
+    score: bytes
+    member_id: bytes
+    head: str | None
+    head_state: str | None
+    blocked: bool
+    members: list[KeyMember]
+
+    @property
+    def was_read(self) -> bool:
+        """False if the step had reached its limit before it came to this key."""
+        return not self.more or bool(self.members)
+
+
+def as_text(raw: bytes) -> str:
+    """Decodes bytes that another program may have written."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def read_events(reply: Examined) -> list[EventSnapshot]:
+    """Decodes a reply of `examine`."""
+    return [
+        EventSnapshot(
+            as_text(raw_id),
+            {
+                _FIELDS.get(name) or as_text(name): as_text(value)
+                for name, value in zip(flat[::2], flat[1::2], strict=True)
+            },
+            {name: float(score) for name, score in zip(SORTED_SETS, scores, strict=True) if score is not None},
+            body_bytes,
+            history_length,
+            _score(line_place),
+            _text(line_head),
+            _score(unique_score),
+            reply.claims,
+            reply.places,
+        )
+        for raw_id, flat, scores, body_bytes, history_length, line_place, line_head, unique_score in reply.events
+    ]
+
+
+def read_keys(replies: Sequence[ExaminedKey]) -> list[KeyPage]:
+    """Decodes a reply of `examine_keys`."""
+    return [
+        KeyPage(
+            reply.more,
+            *reply.after,
+            _text(reply.head),
+            _text(reply.state),
+            reply.blocked_at is not None,
+            [KeyMember(as_text(raw_id), _text(state), _text(key)) for raw_id, state, key in reply.members],
+        )
+        for reply in replies
+    ]
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else as_text(raw)
+
+
+def _score(raw: bytes | None) -> float | None:
+    return None if raw is None else float(raw)

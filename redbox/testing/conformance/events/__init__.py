@@ -1,0 +1,1 @@
+"""EM: the event model."""

@@ -1,0 +1,1 @@
+"""RO: inspection, replay, and actions of operators."""

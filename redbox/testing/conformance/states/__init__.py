@@ -1,0 +1,1 @@
+"""MQ: phases, unique keys and retention."""

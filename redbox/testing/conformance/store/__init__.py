@@ -1,0 +1,1 @@
+"""SC: the contract of every store."""

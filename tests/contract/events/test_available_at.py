@@ -1,0 +1,1 @@
+from redbox.testing.conformance.events.test_available_at import *  # noqa: F403  # the suite, on every store of tests/conftest.py

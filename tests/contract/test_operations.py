@@ -1,1 +1,0 @@
-from redbox.testing.conformance.test_operations import *  # noqa: F403  # the suite, on every store of tests/conftest.py
