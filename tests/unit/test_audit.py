@@ -24,7 +24,7 @@ from redbox.audit.rules import (
 from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyMember, KeyPage, read_events, read_keys
 from redbox.store import scripts
 from redbox.store.codec import encode_event
-from redbox.store.replies import Examined, ExaminedEvent, ExaminedKey, ExaminedMember, FoundPlace
+from redbox.store.replies import Examined, ExaminedEvent, ExaminedKey, ExaminedMember
 
 pytestmark = pytest.mark.req("SP-9")
 LUA = Path(scripts.__file__).parents[2] / "lua"
@@ -205,8 +205,8 @@ def test_replies_are_read():
     assert read_events(Examined(7, 2, [event])) == [expected]
     found = [ExaminedMember(b"a", None, None), ExaminedMember(b"b", b"DEAD", b"k")]
     replies = [
-        ExaminedKey(True, FoundPlace(b"5", b"b"), b"a", None, None, found),
-        ExaminedKey(True, FoundPlace(b"", b""), None, None, None, []),
+        ExaminedKey(True, (b"5", b"b"), b"a", None, None, found),
+        ExaminedKey(True, (b"", b""), None, None, None, []),
     ]
     members = [KeyMember("a", None, None), KeyMember("b", "DEAD", "k")]
     first, second = read_keys(replies)
