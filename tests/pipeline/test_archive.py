@@ -16,8 +16,8 @@ from redbox import Event
 from redbox.errors import RedboxError, UsageError
 from redbox.events import State
 from redbox.pipeline.archive import job
-from redbox.pipeline.archive.files import Archive
 from redbox.pipeline.archive.job import archive, read_archive
+from redbox.pipeline.archive.layout import Archive
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.spark_session import set_for
 from redbox.testing import advance, check_invariants

@@ -176,7 +176,7 @@ def test_members_that_others_took_fail_the_query_unless_it_may_go_on(
     drain.source = "redbox"
     with pytest.raises(StreamingQueryException) as raised:
         drain.once()
-    assert "lost 3 events of 30 that it had in hand" in translate(raised.value).message
+    assert "lost 3 events of 30 that it held" in translate(raised.value).message
     drain.options["onLost"] = "continue"
     drain.once()
     assert drain.rows() == ids - Counter(claim.event_id for claim in taken)
@@ -189,12 +189,12 @@ def test_a_checkpoint_that_does_not_fit_is_told(redis_played: Played, spark: Spa
     fill(redis_played, 30, first=30)
     with pytest.raises(StreamingQueryException) as raised:
         Drain(spark, redis_played, tmp_path / "two").once()
-    assert "it stands at batch 0, and stream 'lake'" in translate(raised.value).message
+    assert "it is at batch 0, and stream 'lake'" in translate(raised.value).message
     assert "has cut 1 and settled 1" in translate(raised.value).message
     redis_played.run(redis_played.box._store.exchange([("DEL", keys.stream(redis_played.name, "lake"))]))
     with pytest.raises(StreamingQueryException) as raised:
         Drain(spark, redis_played, tmp_path / "one").once()
-    assert "it stands at batch 1, and stream 'lake'" in translate(raised.value).message
+    assert "it is at batch 1, and stream 'lake'" in translate(raised.value).message
 
 
 def test_two_streams_share_a_box_and_relays_too(redis_played: Played, spark: SparkSession, tmp_path: Path):

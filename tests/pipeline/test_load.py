@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from redbox import Box, Record
 from redbox.errors import RedboxError
 from redbox.pipeline.failures import translate
-from redbox.pipeline.jobs.load import CUT, Loaded, load
+from redbox.pipeline.jobs.load import SPLIT_SETTINGS, Loaded, load
 from redbox.pipeline.source.options import Address
 from redbox.testing.conformance.steps import contents
 
@@ -185,14 +185,16 @@ def test_ids_do_not_hang_on_how_many_work(redis_played: Played, spark: SparkSess
     """More cores, other settings, further files: the same rows are the same events."""
     path = many(tmp_path / "files")
     run(spark, redis_played, path, format="csv", job="once")
-    for name, value in zip(CUT, ("1000", "1", "50"), strict=True):
+    for name, value in zip(SPLIT_SETTINGS, ("1000", "1", "50"), strict=True):
         spark.conf.set(name, value)
     try:
         (path / "further.csv").write_text("event_type,payload\nn,further\n")
         again = run(spark, redis_played, path, format="csv", job="once")
-        assert {name: spark.conf.get(name) for name in CUT} == dict(zip(CUT, ("1000", "1", "50"), strict=True))
+        assert {name: spark.conf.get(name) for name in SPLIT_SETTINGS} == dict(
+            zip(SPLIT_SETTINGS, ("1000", "1", "50"), strict=True)
+        )
     finally:
-        for name in CUT:
+        for name in SPLIT_SETTINGS:
             spark.conf.unset(name)
     assert counted(again) == {"rows": 601, "put": 1, "existing": 600}
 

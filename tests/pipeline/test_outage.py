@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from redbox import Event, keys
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.pipeline.archive.files import Archive
 from redbox.pipeline.archive.job import archive
+from redbox.pipeline.archive.layout import Archive
 from redbox.pipeline.archive.lock import locked
 from redbox.pipeline.failures import translate
 from redbox.pipeline.jobs.audit import audit

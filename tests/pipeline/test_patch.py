@@ -13,8 +13,7 @@ from click.testing import Result
 from redbox import Box, Event, Record, State
 from redbox.errors import UsageError
 from redbox.pipeline.jobs import patch as patching
-from redbox.pipeline.jobs.patch import Patched, patch, run_step
-from redbox.pipeline.jobs.reissue import COLUMNS, new_id, shown
+from redbox.pipeline.jobs.patch import COLUMNS, Patched, new_id, patch, run_step, shown
 from redbox.pipeline.source.connection import connected
 from redbox.pipeline.source.options import Address
 from redbox.testing import check_invariants
@@ -345,7 +344,7 @@ def test_payloads_are_shown_as_text_when_they_are():
 def test_the_sample_is_bounded():
     total = Patched()
     for number in range(50):
-        part = Patched(ids=[f"{number}"], failures=[patching.Failure(f"{number}", "x")])
+        part = Patched(ids=[f"{number}"], failures=[patching.PatchFailure(f"{number}", "x")])
         part.counts.patched = 1
         total.add(part, 3)
     assert (total.counts.patched, len(total.ids), len(total.failures)) == (50, 20, 3)

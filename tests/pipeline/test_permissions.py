@@ -14,9 +14,9 @@ from redbox import Event
 from redbox.pipeline import files
 from redbox.pipeline.archive.job import archive
 from redbox.pipeline.jobs.streams import run_stream
-from redbox.pipeline.rejects import Rejects
 from redbox.pipeline.report.job import report
 from redbox.pipeline.source.options import Address
+from redbox.pipeline.source.rejects import Rejects
 from redbox.testing.conformance.steps import publish
 
 from .conftest import Played

@@ -103,7 +103,7 @@ def _run(
             source = {**source, "maxEventsPerTrigger": str(batch)}
         at, before = Address(session.url, session.box_name), time.monotonic()
 
-        def tell(done: Streamed) -> None:
+        def progress(done: Streamed) -> None:
             session.output.note(f"{done.rows:,} events in {done.batches:,} micro-batches", rows=done.rows)
 
         with stop_on_signal() as stop:
@@ -116,7 +116,7 @@ def _run(
                 options=options,
                 checkpoint=checkpoint,
                 every=None if once else every,
-                tell=tell,
+                progress=progress,
                 stop=stop,
             )
         told = f"{done.rows:,} events in {done.batches:,} micro-batches written to {to}"

@@ -12,14 +12,14 @@ import msgspec
 from redbox.errors import RedboxError, UsageError
 from redbox.events import from_ms
 from redbox.pipeline import files
-from redbox.pipeline.parquet import READ_SETTINGS, TIMES
+from redbox.pipeline.archive.layout import READ_SETTINGS
 from redbox.pipeline.report import tables as report_tables
 from redbox.pipeline.report.facts import ATTEMPTS_TOGETHER, MOST_ROWS, Facts
 from redbox.pipeline.report.page import page
 from redbox.pipeline.report.tables import COLUMNS, HOUR, TABLES
 from redbox.pipeline.source.connection import connected
 from redbox.pipeline.source.options import Address
-from redbox.pipeline.spark_session import set_for
+from redbox.pipeline.spark_session import PARQUET_TIMES, set_for
 from redbox.store.connect import describe
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def report(
     table = report_tables.events(_live(spark, at, since), archive, since, until).persist()
     known = {"made_at": made_at, "archived": archive is not None, "since": since, "until": until}
     try:
-        with set_for(spark, TIMES | READ_SETTINGS):
+        with set_for(spark, PARQUET_TIMES | READ_SETTINGS):
             for directory in (to, files.join(to, "tables")):
                 files.make_directory(spark, directory)
             tables = _write_all(table, to)
