@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NO_OVERWRITING: Final = "UnsupportedFileSystemException"
-_NO_PERMISSIONS: Final = "UnsupportedOperationException"
 PRIVATE_DIRECTORY: Final = "700"
 PRIVATE_FILE: Final = "600"
 _BUFFER_BYTES: Final = 4096
@@ -35,19 +34,13 @@ def make_directory(spark: SparkSession, path: str) -> None:
             system.mkdirs(place, _mode(spark, PRIVATE_DIRECTORY))
 
 
-def make_private(spark: SparkSession, path: str) -> None:
-    """Makes a file readable by this user only."""
-    with _explained(f"{path} cannot be made private"):
-        system, place = _find(spark, path)
-        try:
-            system.setPermission(place, _mode(spark, PRIVATE_FILE))
-        except Py4JJavaError as error:
-            if _NO_PERMISSIONS not in str(error.java_exception.getClass().getName()):
-                raise
+def write_text(spark: SparkSession, path: str, text: str, *, overwrite: bool = True) -> None:
+    """Writes a text file, as `write_bytes` does."""
+    write_bytes(spark, path, text.encode(), overwrite=overwrite)
 
 
-def write_text(spark: SparkSession, path: str, text: str, *, overwrite: bool = True, private: bool = False) -> None:
-    """Writes a text file atomically: an existing file stays until the new one is complete.
+def write_bytes(spark: SparkSession, path: str, data: bytes, *, overwrite: bool = True, private: bool = False) -> None:
+    """Writes a file atomically: an existing file stays until the new one is complete.
 
     Parent directories are made. With `overwrite=False` an existing file is an error. Only this user can read a
     `private` file.
@@ -59,7 +52,7 @@ def write_text(spark: SparkSession, path: str, text: str, *, overwrite: bool = T
         try:
             stream = _create_private(spark, system, place) if private else system.create(place, False)
             try:
-                stream.write(bytearray(text.encode()))
+                stream.write(bytearray(data))
             finally:
                 stream.close()
             _move(spark, part, path, overwrite)

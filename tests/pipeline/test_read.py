@@ -165,7 +165,7 @@ def test_a_renewal_before_a_task_reads_is_no_change(redis_played: Played):
 
 def test_a_renewal_while_claims_are_planned_is_no_change(redis_played: Played, monkeypatch: pytest.MonkeyPatch):
     fences = [(claim.event_id, claim.number) for claim in claim_some(redis_played, 23)]
-    real, left = Store.slice, [fences[:15]]
+    real, left = Store.list_ids, [fences[:15]]
 
     async def renewing(store: Store, *arguments: Any) -> Any:
         reply = await real(store, *arguments)
