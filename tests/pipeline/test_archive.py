@@ -153,8 +153,15 @@ def die_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "_write:before", "_write:after", "write_manifest:before", "write_manifest:after", "_settle:after",
-        "write_removal:before", "write_removal:after", "read_files:before",
+        "_write:after",
+        "write_manifest:after",
+        "write_removal:before",
+        *[
+            pytest.param(step, marks=pytest.mark.campaign)
+            for step in (
+                "_write:before", "write_manifest:before", "_settle:after", "write_removal:after", "read_files:before",
+            )
+        ],
     ],
 )  # fmt: skip
 def test_cut_short_anywhere_and_run_again_nothing_is_lost_or_doubled(

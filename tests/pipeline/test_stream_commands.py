@@ -154,7 +154,7 @@ def test_a_box_is_moved_into_another(
     where = ["--to", "redbox", "--option", f"url={other.url}", "--option", f"box={other.name}"]
     without = command(redis_played, "pipeline", "drain", "--once", *where)
     assert without.exit_code == 2
-    assert "redbox is a sink without a path; say where the checkpoint is to be kept" in without.stderr
+    assert "redbox is a sink without a path; say where to keep the checkpoint" in without.stderr
     moved = command(redis_played, "pipeline", "drain", "--once", *where, "--checkpoint", str(tmp_path / "checkpoint"))
     assert moved.exit_code == 0, moved.stderr
     assert redis_played.run(other.box.stats()).phases[Phase.AVAILABLE] == len(ids)

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from redbox import Box, Event
 from redbox.errors import UsageError
 from redbox.keys import counters, pending
-from redbox.pipeline import rejects
 from redbox.pipeline.failures import translate
+from redbox.pipeline.source import rejects
 from redbox.pipeline.tasks import map_arrow
 from redbox.testing.conformance.steps import bury, publish
 from tests import servers
@@ -116,7 +116,7 @@ def test_columns_that_do_not_fit_are_told(redis_played: Played, spark: SparkSess
         ({"durability": "paper"}, "durability"),
         ({"reject": "x"}, "writing into a box has no option 'reject'; it has box, "),
         ({"box": "no such"}, "box name"),
-        ({"rejects": "s3a://lake/rejects"}, "option rejects: 's3a://lake/rejects' is no place that pyarrow "),
+        ({"rejects": "s3a://lake/rejects"}, "option rejects: 's3a://lake/rejects' is not a location that pyarrow "),
     ],
 )
 def test_a_mistake_is_one_clear_sentence(redis_played: Played, spark: SparkSession, options: dict[str, Any], told: str):
