@@ -60,7 +60,7 @@ def in_redis(played: Played) -> set[str]:
     return played.run(ids())
 
 
-def test_a_manifest_tells_the_rows_of_each_file(redis_played: Played, spark: SparkSession, tmp_path: Path):
+def test_a_manifest_lists_the_rows_of_each_file(redis_played: Played, spark: SparkSession, tmp_path: Path):
     """Whatever the types are called: one task writes files of the same name into several directories."""
     types = ["a:b", "a%3Ab", "plain", "ä/ö?", "x=1&y+{z}"]
     events = [Event(name, event_id=f"{at}-{n}") for at, name in enumerate(types) for n in range(at + 1)]
@@ -235,7 +235,7 @@ def test_a_run_that_was_to_keep_is_finished_without_removing(
     assert in_redis(redis_played) == ids | {"waits"}
 
 
-def test_the_removal_that_an_earlier_run_did_not_come_to_is_told(
+def test_the_finished_removal_of_an_earlier_run_is_reported(
     redis_played: Played, spark: SparkSession, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ):
     fill(redis_played, 3)
@@ -243,7 +243,7 @@ def test_the_removal_that_an_earlier_run_did_not_come_to_is_told(
     with pytest.raises(Power):
         archive(spark, address(redis_played), str(tmp_path / "lake"))
     told = command(redis_played, "pipeline", "archive", "--to", str(tmp_path / "lake")).output
-    assert "the removal of 1 earlier run was finished; its events are counted below" in told
+    assert "finished the removal of 1 earlier run; the events are counted below" in told
     assert "0 events archived in 0 files, 6 removed, 0 left" in told
 
 

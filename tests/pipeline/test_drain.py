@@ -183,7 +183,7 @@ def test_members_that_others_took_fail_the_query_unless_it_may_go_on(
     check_published(redis_played, 30)
 
 
-def test_a_checkpoint_that_does_not_fit_is_told(redis_played: Played, spark: SparkSession, tmp_path: Path):
+def test_a_checkpoint_that_does_not_fit_is_reported(redis_played: Played, spark: SparkSession, tmp_path: Path):
     fill(redis_played, 30)
     Drain(spark, redis_played, tmp_path / "one").once()
     fill(redis_played, 30, first=30)

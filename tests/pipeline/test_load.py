@@ -125,8 +125,9 @@ def test_csv_with_quotes_commas_and_lines_in_it(redis_played: Played, spark: Spa
     ("name", "lines", "told"),
     [
         ("a.csv", ["event_type,payload,more", "n,1,x", "n,2,x,too many"],
-         "a row has not as many fields as the header: 'n,2,x,too many'"),
-        ("a.csv", ["event_type,payload,more", "n,1,x", "n,2"], "a row has not as many fields as the header: 'n,2'"),
+         "a row does not have as many fields as the header: 'n,2,x,too many'"),
+        ("a.csv", ["event_type,payload,more", "n,1,x", "n,2"],
+         "a row does not have as many fields as the header: 'n,2'"),
         ("a.csv", ["event_type,payload", "n,größe"], "a line is not UTF-8: 'n,gr"),
         ("a.jsonl", ['{"event_type": "n", "payload": "1"}', "nonsense"], "a line is not one JSON object: 'nonsense'"),
         ("a.jsonl", ['{"event_type": "n", "payload": "1"}', '{"event_type": "n", "pay'],
@@ -227,7 +228,7 @@ def test_rejects(redis_played: Played, spark: SparkSession, tmp_path: Path):
             "'payload' is given both by a",
         ),
         ("a.csv", {"constants": {"headers": "x"}}, "column 'headers' must be map<string,string>, not string"),
-        ("a.dat", {}, "what {path} holds cannot be told by its name; give the format: parquet, json, csv"),
+        ("a.dat", {}, "the name {path} does not show its format; give the format: parquet, json, csv"),
         ("a.csv", {"format": "xml"}, "there is no format 'xml'; there are parquet, json, csv"),
         ("b.csv", {}, "column 'payload' is missing; an event needs event_type and payload"),
         ("bad.parquet", {}, "{path} cannot be read; is it of another format?"),
@@ -248,7 +249,7 @@ def test_a_mistake_is_one_clear_sentence(
     assert complaint(spark, redis_played, path, **options).startswith(told.format(path=path))
 
 
-def test_a_server_that_is_not_there_is_told_before_there_are_tasks(spark: SparkSession, tmp_path: Path):
+def test_a_server_that_is_not_there_is_reported_before_there_are_tasks(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.csv").write_text("event_type,payload\na,1\n")
     with pytest.raises(RedboxError, match="cannot be reached"):
         load(spark, Address("redis://127.0.0.1:1/0", "b"), str(tmp_path / "a.csv"))

@@ -164,7 +164,7 @@ def test_what_is_no_event_leaves_the_old_one_dead_and_says_why(redis_played: Pla
     assert reasons["raises"].startswith("event_type: must be printable and without spaces")
 
 
-def test_a_held_unique_key_is_told(redis_played: Played, spark: SparkSession):
+def test_a_held_unique_key_is_reported(redis_played: Played, spark: SparkSession):
     redis_played.run(graveyard(redis_played))
     redis_played.run(redis_played.box.put(Event("paid", event_id="holder", unique_key="u")))
     report = run(redis_played, spark, where="event_id = 'two'")
@@ -328,7 +328,9 @@ async def not_plain(event: Event) -> None: ...
         (not_plain, "not_plain must be a plain function of an event: without async, and without yield"),
     ],
 )
-def test_what_is_no_function_is_told(redis_played: Played, spark: SparkSession, with_: Any, complaint: str):
+def test_anything_but_a_plain_function_is_refused(
+    redis_played: Played, spark: SparkSession, with_: Any, complaint: str
+):
     with pytest.raises(UsageError) as raised:
         run(redis_played, spark, with_)
     assert raised.value.message.startswith(complaint)

@@ -335,7 +335,7 @@ def test_a_box_in_which_nothing_is_settled_says_so(redis_played: Played, spark: 
         assert said in text
 
 
-def test_what_cannot_be_reported_is_told(redis_played: Played, spark: SparkSession, tmp_path: Path):
+def test_invalid_arguments_of_a_report_are_refused(redis_played: Played, spark: SparkSession, tmp_path: Path):
     with pytest.raises(UnknownBox, match="there is no box"):
         report(spark, address(redis_played), str(tmp_path / "none"))
     assert files.list(spark, str(tmp_path)) == ()
@@ -399,7 +399,7 @@ def test_the_time_axis_has_few_bars_and_holds_everything(seconds: int):
     assert axis.step in STEPS or seconds > 7000 * 86_400
 
 
-def test_the_command_writes_the_report_and_tells_its_figures(scene: Scene, command: Command, tmp_path: Path):
+def test_the_command_writes_the_report_and_prints_its_figures(scene: Scene, command: Command, tmp_path: Path):
     job = ["pipeline", "report", "--to", str(tmp_path / "out"), "--since", "1d"]
     done = command(scene.played, "--json", *job)
     assert done.exit_code == 0, done.stderr

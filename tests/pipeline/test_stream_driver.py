@@ -117,7 +117,7 @@ def test_a_batch_waits_for_what_was_released_with_a_delay_and_comes_again_as_it_
     operate(redis_played, "release", ["e01", "e06"], delay=3600)
     with driven(redis_played, patience=0) as new:
         assert new.next_batch(0, 5, None) == 0
-        assert "'lake' waits for 1 events of batch 1" in caplog.text
+        assert "'lake' waits for 1 event of batch 1" in caplog.text
         with pytest.raises(Refused, match="not available yet; resume the box, or reschedule them"):
             new.sizes(1, 1)
         assert claimed(redis_played) == 6

@@ -204,5 +204,5 @@ def read_archive(spark: SparkSession, path: str, *, box: str = "") -> DataFrame:
 
 
 def identities(table: Any) -> Any:
-    """The columns that tell an event that was archived twice apart."""
+    """The columns that identify a row of an archive, also if an event was archived twice."""
     return table.select("event_id", "claim")

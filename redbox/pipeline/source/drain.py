@@ -123,6 +123,10 @@ class DrainReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield builder.build("claimed", now, events)
 
 
+def _events(count: int) -> str:
+    return "1 event" if count == 1 else f"{count:,} events"
+
+
 def relay_of(stream: str) -> str:
     """The relay name under which a stream claims."""
     return f"stream:{stream}"
@@ -364,7 +368,7 @@ class StreamDriver:
     def _why_waiting(self) -> str:
         count, batch = sum(map(len, self._away.values())), min(self._away)
         return (
-            f"stream {self._options.stream!r} waits for {count:,} events of batch {batch} and later ones: they were "
+            f"stream {self._options.stream!r} waits for {_events(count)} of batch {batch} and later ones: "
             "released, and the box is paused or they are not available yet; resume the box, or reschedule them"
         )
 
@@ -400,7 +404,7 @@ class StreamDriver:
     def _report(self, lost: int, how: str) -> None:
         if not lost:
             return
-        sentence = f"stream {self._options.stream!r} lost {lost:,} events {how}"
+        sentence = f"stream {self._options.stream!r} lost {_events(lost)} {how}"
         if self._options.on_lost == "fail":
             raise StreamLost(f"{sentence}; to go on without them set onLost to continue")
         logger.warning(sentence)

@@ -107,7 +107,7 @@ class BoxStreamWriter(DataSourceStreamArrowWriter):
         query = self._options.job if self._named else running.getLocalProperty("sql.streaming.queryId")
         epoch = running.getLocalProperty("streaming.sql.batchId")
         if query is None or epoch is None:
-            raise UsageError("this Spark does not tell a task its query and epoch; give event_id as a column")
+            raise UsageError("this Spark does not give a task its query and epoch; give event_id as a column")
         return write_rows(iterator, self._options, f"{query}/{epoch}", running.partitionId())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
