@@ -24,18 +24,18 @@ except ImportError as error:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format `redbox` known to a session, and its sentence the last line of an error that Spark raises."""
+    """Registers the format `redbox` with a session, and makes redbox's sentence the last line of Spark's errors."""
+    from redbox.pipeline.failures import quote_ours_last
     from redbox.pipeline.source.data_source import RedboxSource
-    from redbox.pipeline.source.last_line import put_ours_last
     from redbox.pipeline.spark_session import active
 
-    put_ours_last()
+    quote_ours_last()
     with active(spark):
         spark.dataSource.register(RedboxSource)
 
 
 def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A Spark session that knows the format `redbox`; by default on all cores of this machine."""
+    """Creates a Spark session with the format `redbox`; by default on all cores of this machine."""
     from redbox.pipeline.spark_session import session as make
 
     return make(master, conf)

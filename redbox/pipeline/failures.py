@@ -1,9 +1,10 @@
-"""What a failed job is told as: Spark wraps our sentence in a hundred lines."""
+"""Errors of Spark: the one sentence in a hundred lines that a person needs."""
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JNetworkError
 
@@ -11,7 +12,7 @@ from redbox import errors
 from redbox.errors import RedboxError, UsageError
 
 _OURS: Final = re.compile(r"^(?:.*?: )?redbox\.errors\.(\w+): (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
-#: Spark's own: a class of errors, a sentence that may go over several lines, and a code.
+#: An error of Spark's own: its class, a sentence of one or more lines, and a code.
 _SPARKS: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] (.+?)(?: SQLSTATE: |\n\n|\Z)", re.DOTALL)
 _JAVAS: Final = re.compile(r"^(?:: |Caused by: )[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
@@ -28,13 +29,13 @@ DIED: Final = (
 
 
 def our_line(text: str) -> str | None:
-    """The class and the sentence of the error of ours that an error of Spark's carries, if it does."""
+    """The class and the sentence of the redbox error that an error of Spark quotes; None if it quotes none."""
     found = _OURS.findall(text)
     return f"redbox.errors.{found[-1][0]}: {found[-1][1]}" if found else None
 
 
 def translate(error: BaseException) -> RedboxError:
-    """Spark's error as the error of ours that it carries; one of Spark's own as one sentence without its codes."""
+    """An error of Spark as the redbox error that it quotes; an error of Spark's own as one sentence without codes."""
     if isinstance(error, RedboxError):
         return error
     text = str(error)
@@ -46,15 +47,15 @@ def translate(error: BaseException) -> RedboxError:
         return _made(name, sentence)
     if _TRACEBACK in text:
         return RedboxError(f"a task failed: {_last_line(text.rpartition(_TRACEBACK)[2])}")
-    told = _SPARKS.search(text)
-    if told is not None:
-        return _in_words(told[1], " ".join(told[2].split()))
+    own = _SPARKS.search(text)
+    if own is not None:
+        return _in_words(own[1], " ".join(own[2].split()))
     java = _JAVAS.search(text)
     return RedboxError(f"Spark failed: {java[1].strip() if java else _first_line(text) or type(error).__name__}")
 
 
 def _made(name: str, sentence: str) -> RedboxError:
-    """An error of ours from its finished sentence: some build it from more than one argument."""
+    """A redbox error from its finished sentence; the constructors of some take other arguments."""
     kind = getattr(errors, name, RedboxError)
     if not (isinstance(kind, type) and issubclass(kind, RedboxError)):
         kind = RedboxError
@@ -85,4 +86,31 @@ def _first_line(text: str) -> str:
 def _last_line(text: str) -> str:
     """The error at the end of a traceback: the last line that is not Spark's."""
     lines = [line.split(" SQLSTATE:")[0].strip() for line in text.split("\n\n", maxsplit=1)[0].splitlines()]
-    return next((line for line in reversed(lines) if line), "for a reason that it did not tell")
+    return next((line for line in reversed(lines) if line), "no reason was given")
+
+
+def quote_ours_last() -> None:
+    """Makes redbox's sentence the last line of an error that Spark raises.
+
+    Spark quotes the traceback of a Python source in its own error, followed by codes, the state of the query and errors
+    of its own. There is no setting or hook to change that, so this wraps PySpark's conversion of Java errors, once per
+    process: an error that quotes one of ours gets it as a note, which Python prints last. Nothing else changes. Without
+    the function that it wraps it does nothing.
+    """
+    from pyspark.errors.exceptions import captured
+
+    original: Any = getattr(captured, "convert_exception", None)
+    if original is None or hasattr(original, "quotes_ours_last"):
+        return
+
+    @functools.wraps(original)
+    def convert(*args: Any, **options: Any) -> Any:
+        error = original(*args, **options)
+        text = str(error).rstrip()
+        line = our_line(text)
+        if line is not None and not text.endswith(line):
+            error.add_note(line)
+        return error
+
+    convert.quotes_ours_last = True  # type: ignore[attr-defined]
+    captured.convert_exception = convert

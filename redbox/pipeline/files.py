@@ -1,6 +1,6 @@
 """Small files wherever Spark can write: a local directory, HDFS, an object store.
 
-Everything goes through Hadoop's file systems in Spark's own process, so that a path means here what it means to Spark.
+Everything goes through Hadoop's file systems in Spark's own process, so a path means the same here as in Spark.
 """
 
 from __future__ import annotations
@@ -17,61 +17,54 @@ from redbox.errors import RedboxError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_NO_OVERWRITING_THERE: Final = "UnsupportedFileSystemException"
-_NO_PERMISSIONS_THERE: Final = "UnsupportedOperationException"
+_NO_OVERWRITING: Final = "UnsupportedFileSystemException"
 PRIVATE_DIRECTORY: Final = "700"
 PRIVATE_FILE: Final = "600"
 _BUFFER_BYTES: Final = 4096
 
 
 def make_directory(spark: SparkSession, path: str) -> None:
-    """Makes a directory that only this user may read; one that is there keeps its permissions.
+    """Makes a directory that only this user may read; an existing one keeps its permissions.
 
-    Object stores have no permissions of this kind: there, those of the bucket count.
+    Object stores have no such permissions: there, those of the bucket apply.
     """
-    with _told(f"{path} cannot be made"):
+    with _explained(f"{path} cannot be made"):
         system, place = _find(spark, path)
         if not system.exists(place):
             system.mkdirs(place, _mode(spark, PRIVATE_DIRECTORY))
 
 
-def make_private(spark: SparkSession, path: str) -> None:
-    """Takes away everyone else's permission to read a file."""
-    with _told(f"{path} cannot be made private"):
-        system, place = _find(spark, path)
-        try:
-            system.setPermission(place, _mode(spark, PRIVATE_FILE))
-        except Py4JJavaError as error:
-            if _NO_PERMISSIONS_THERE not in str(error.java_exception.getClass().getName()):
-                raise
+def write_text(spark: SparkSession, path: str, text: str, *, overwrite: bool = True) -> None:
+    """Writes a text file, as `write_bytes` does."""
+    write_bytes(spark, path, text.encode(), overwrite=overwrite)
 
 
-def write_text(spark: SparkSession, path: str, text: str, *, overwrite: bool = True, private: bool = False) -> None:
-    """Writes a whole text file; nobody ever sees half of it. What was there stays until the new one is complete.
+def write_bytes(spark: SparkSession, path: str, data: bytes, *, overwrite: bool = True, private: bool = False) -> None:
+    """Writes a file atomically: an existing file stays until the new one is complete.
 
-    Directories above it are made. With `overwrite=False` a file that is there is an error, and stays. A `private` file
-    can be read by this user only.
+    Parent directories are made. With `overwrite=False` an existing file is an error. Only this user can read a
+    `private` file.
     """
     directory, slash, name = path.rpartition("/")
     part = f"{directory}{slash}.{name}.{uuid.uuid4().hex[:12]}.part"
-    with _told(f"{path} cannot be written"):
+    with _explained(f"{path} cannot be written"):
         system, place = _find(spark, part)
         try:
             stream = _create_private(spark, system, place) if private else system.create(place, False)
             try:
-                stream.write(bytearray(text.encode()))
+                stream.write(bytearray(data))
             finally:
                 stream.close()
             _move(spark, part, path, overwrite)
         except BaseException:
-            with suppress(Exception):  # the first error is the one to tell
+            with suppress(Exception):  # the first error is the one to raise
                 system.delete(place, False)
             raise
 
 
 def read_text(spark: SparkSession, path: str) -> str:
     """The text of a file."""
-    with _told(f"{path} cannot be read"):
+    with _explained(f"{path} cannot be read"):
         system, place = _find(spark, path)
         stream = system.open(place)
         try:
@@ -81,15 +74,15 @@ def read_text(spark: SparkSession, path: str) -> str:
 
 
 def exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is a file or a directory."""
-    with _told(f"{path} cannot be looked at"):
+    """Whether there is a file or a directory at this path."""
+    with _explained(f"{path} cannot be looked at"):
         system, place = _find(spark, path)
         return bool(system.exists(place))
 
 
 def list(spark: SparkSession, path: str) -> tuple[str, ...]:  # noqa: A001 - called as files.list
-    """The names in a directory, sorted; none where there is no directory."""
-    with _told(f"{path} cannot be listed"):
+    """The names in a directory, sorted; none if there is no directory."""
+    with _explained(f"{path} cannot be listed"):
         system, place = _find(spark, path)
         if not system.exists(place):
             return ()
@@ -97,8 +90,8 @@ def list(spark: SparkSession, path: str) -> tuple[str, ...]:  # noqa: A001 - cal
 
 
 def sizes(spark: SparkSession, path: str) -> dict[str, int | None]:
-    """The names in a directory with their sizes in bytes; None for a directory. None where there is no directory."""
-    with _told(f"{path} cannot be listed"):
+    """The names in a directory, if there is one, with their sizes in bytes; None for a directory."""
+    with _explained(f"{path} cannot be listed"):
         system, place = _find(spark, path)
         entries = system.listStatus(place) if system.exists(place) else ()
         return {
@@ -107,14 +100,14 @@ def sizes(spark: SparkSession, path: str) -> dict[str, int | None]:
 
 
 def rename(spark: SparkSession, path: str, to: str, *, overwrite: bool = False) -> None:
-    """Gives a file or a directory another name; one that is there is an error, unless a file is to be overwritten."""
-    with _told(f"{path} cannot be renamed to {to}"):
+    """Renames a file or a directory. An existing target is an error, unless it is a file to overwrite."""
+    with _explained(f"{path} cannot be renamed to {to}"):
         _move(spark, path, to, overwrite)
 
 
 def delete(spark: SparkSession, path: str) -> bool:
-    """Removes a file, or a directory with all that is in it; False when there was none."""
-    with _told(f"{path} cannot be deleted"):
+    """Removes a file, or a directory with its contents; returns False if there was none."""
+    with _explained(f"{path} cannot be deleted"):
         system, place = _find(spark, path)
         return bool(system.delete(place, True))
 
@@ -130,7 +123,7 @@ def _java(spark: SparkSession) -> tuple[Any, Any]:
 
 
 def _find(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """The file system of a path, and the path as it calls it."""
+    """The file system of a path, and the path qualified for it."""
     jvm, settings = _java(spark)
     place = jvm.org.apache.hadoop.fs.Path(path)
     system = place.getFileSystem(settings)
@@ -155,17 +148,17 @@ def _move(spark: SparkSession, path: str, to: str, overwrite: bool) -> None:
     options = spark.sparkContext._gateway.new_array(option, 1)  # type: ignore[union-attr]  # noqa: SLF001 - as above
     options[0] = option.OVERWRITE if overwrite else option.NONE
     try:
-        # FileSystem.rename refuses to overwrite, and says False for every other reason too; FileContext tells them.
+        # FileSystem.rename cannot overwrite, and returns False for any error; FileContext gives the reason.
         context = jvm.org.apache.hadoop.fs.FileContext.getFileContext(system.getUri(), settings)
         context.rename(old, new, options)
     except Py4JJavaError as error:
-        if _NO_OVERWRITING_THERE not in str(error.java_exception.getClass().getName()):
+        if _NO_OVERWRITING not in str(error.java_exception.getClass().getName()):
             raise
         _move_simply(system, old, new, overwrite)
 
 
 def _move_simply(system: Any, old: Any, new: Any, overwrite: bool) -> None:
-    """For file systems that cannot replace a file in one step: for a moment there is none, but never half of one."""
+    """For file systems that cannot replace a file atomically: for a moment there is none, but never half of one."""
     if system.exists(new):
         if not overwrite:
             raise FileExistsError(f"{new.toString()} exists")
@@ -175,8 +168,8 @@ def _move_simply(system: Any, old: Any, new: Any, overwrite: bool) -> None:
 
 
 @contextmanager
-def _told(problem: str) -> Iterator[None]:
-    """What Java raises, as one sentence."""
+def _explained(problem: str) -> Iterator[None]:
+    """Reports an error of Java in one sentence."""
     try:
         yield
     except Py4JJavaError as error:

@@ -1,4 +1,4 @@
-"""A Spark session for the jobs: one clear sentence when Java or the right Spark is missing."""
+"""A Spark session for the jobs, and one clear sentence when Java is missing."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from redbox.errors import RedboxError
-from redbox.pipeline.parquet import TIMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JAVA: Final = 17
+JAVA: Final = 17  # the oldest version that Spark runs on
+#: Parquet files hold times as INT64 microseconds in UTC. Spark's default, INT96, has no statistics, and other readers
+#: take it for a time without a zone.
+PARQUET_TIMES: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    **TIMES,
+    **PARQUET_TIMES,
 }
-#: On this machine Spark shares the cores with the store, and the default collector works beside it all the time.
+#: On one machine Spark shares the cores with the store, and the default garbage collector keeps threads running.
 LOCAL_SETTINGS: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
 
 
 def session(master: str | None = None, conf: Mapping[str, str] | None = None, *, name: str = "redbox") -> SparkSession:
-    """A session that knows the format `redbox`. Without a master, the one that spark-submit or the settings say, else
-    this machine."""
+    """Creates a session with the format `redbox`. Without a master, it uses that of spark-submit or the settings, or
+    else this machine."""
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark import SparkConf
@@ -52,22 +54,22 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None, *,
     for key, value in {**SETTINGS, **(LOCAL_SETTINGS if local else {})}.items():
         settled.setIfMissing(key, value)
     if local and not os.environ.get("SPARK_LOCAL_IP"):
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # no name look-up, and nobody else is let in
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # no name lookup, and no connections from other machines
     try:
         made = SparkSession.builder.appName(name).config(conf=settled).getOrCreate()
     except (PySparkException, OSError) as error:
         raise RedboxError(f"Spark did not start: {error}") from error
     made.sparkContext.setLogLevel("ERROR")
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # tells once more what is raised
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # logs what is raised as well
     register(made)
     return made
 
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Makes a session the active one of this thread for a while.
+    """Makes a session the active one of this thread while the block runs.
 
-    Spark registers a source in the session it is asked to, but looks in the active one whether it is there already.
+    Spark registers a source with the session it is asked to, but checks in the active one whether it exists already.
     """
     jvm: Any = getattr(spark, "_jvm", None)  # a session of Spark Connect has none
     if jvm is None:
@@ -84,7 +86,7 @@ def active(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def set_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Other settings of the session for a while."""
+    """Changes settings of the session while the block runs."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -96,14 +98,14 @@ def set_for(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def check_java() -> None:
-    """Spark needs a Java, and says so in fifty lines."""
+    """Raises RedboxError with one sentence if there is no Java that Spark can use; Spark needs fifty lines for it."""
     how = f"install one, on Debian and Ubuntu: apt-get install openjdk-{JAVA}-jre-headless"
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
         where = f"JAVA_HOME is {home}, and there is none in it" if home else "none was found"
         raise RedboxError(f"Spark needs Java {JAVA} or newer, and {where}; {how}")
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     if found is not None and int(found[1]) < JAVA:
         raise RedboxError(f"Spark needs Java {JAVA} or newer, and {java} is Java {found[1]}; {how}")

@@ -47,7 +47,7 @@ def test_the_story_as_printed(tmp_path: Path):
     assert embedded.wait_stopped(tmp_path / ".redbox")
 
 
-def test_the_schema_is_told_whole():
+def test_the_schema_is_documented_completely():
     table = TEXT.partition("## The schema")[2].partition("\n## ")[0]
     told = [name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
     assert told == SCHEMA.fieldNames()

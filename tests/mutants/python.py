@@ -291,7 +291,7 @@ PYTHON_MUTANTS = [
     Mutant("a condition calls any function", "redbox/pipeline/jobs/condition.py", "if name.lower() not in FUNCTIONS:", "if False:", (CONDITION, "-k", "refused")),
     Mutant("a condition contains any SQL", "redbox/pipeline/jobs/condition.py", "elif kind not in NODES or not package.startswith(_CATALYST):", "elif False:", (CONDITION, "-k", "refused")),
     # files with events in them
-    Mutant("everyone can read rejects", "redbox/pipeline/rejects.py", "_make_private(directory, self._part)\n", "os.makedirs(directory, exist_ok=True)\n", (FILE_MODES, "-k", "rejects")),
+    Mutant("everyone can read rejects", "redbox/pipeline/source/rejects.py", "_make_private(directory, self._part)\n", "os.makedirs(directory, exist_ok=True)\n", (FILE_MODES, "-k", "rejects")),
     Mutant("everyone can read a report", "redbox/pipeline/files.py", "_create_private(spark, system, place) if private else system.create(place, False)", "system.create(place, False)", (FILE_MODES, "-k", "keeps_its_permissions")),
     # malformed records, and steps
     Mutant("one bad heartbeat breaks stats", "redbox/box/reports.py", "except msgspec.ValidationError:", "except TypeError:", DAMAGE),

@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 
 from redbox.pipeline.source.connection import connected
 from redbox.pipeline.source.data_source import RedboxSource
-from redbox.pipeline.source.drain import DrainReader, stream_options
-from redbox.pipeline.source.stream_driver import StreamDriver
+from redbox.pipeline.source.drain import DrainReader, StreamDriver
+from redbox.pipeline.source.options import drain_options
 
 PLAN = "REDBOX_TEST_PLAN"  # the environment variable with the plan's path
 
@@ -102,4 +102,4 @@ class DyingSource(RedboxSource):
         return "redbox_dying"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return DyingReader(stream_options(self.options), schema)
+        return DyingReader(drain_options(self.options), schema)

@@ -64,7 +64,7 @@ AT_ONCE: list[tuple[tuple[Any, ...], tuple[str, str | None]]] = [
 ]
 
 
-def test_all_that_is_broken_is_told_in_one_audit(played: Played, spark: SparkSession, tmp_path: Path):
+def test_all_problems_are_reported_in_one_audit(played: Played, spark: SparkSession, tmp_path: Path):
     played.run(one_of_each(played.box))
     for command, _ in AT_ONCE:
         played.run(meddle(played.box, *command))
@@ -144,7 +144,7 @@ def test_a_box_in_use_raises_no_false_alarm(redis_played: Played, spark: SparkSe
     assert redis_played.run(check_invariants(redis_played.box)) == []
 
 
-def test_mistakes_are_told(redis_played: Played, spark: SparkSession, tmp_path: Path):
+def test_mistakes_are_reported(redis_played: Played, spark: SparkSession, tmp_path: Path):
     with pytest.raises(UnknownBox, match="there is no box"):
         audited(redis_played, spark)
     redis_played.run(redis_played.box.put(Event("n")))
@@ -155,9 +155,7 @@ def test_mistakes_are_told(redis_played: Played, spark: SparkSession, tmp_path: 
     assert "already exists" in translate(raised.value).message
 
 
-def test_the_command_tells_and_ends_with_1_when_a_rule_is_broken(
-    redis_played: Played, command: Command, tmp_path: Path
-):
+def test_the_command_lists_problems_and_exits_with_1(redis_played: Played, command: Command, tmp_path: Path):
     redis_played.run(one_of_each(redis_played.box))
     sound = command(redis_played, "pipeline", "audit")
     assert (sound.exit_code, sound.exception) == (0, None)
@@ -172,7 +170,7 @@ def test_the_command_tells_and_ends_with_1_when_a_rule_is_broken(
     assert list((tmp_path / "all").glob("*.parquet"))
 
 
-def test_the_command_tells_problems_as_json(redis_played: Played, command: Command):
+def test_the_command_prints_problems_as_json(redis_played: Played, command: Command):
     redis_played.run(one_of_each(redis_played.box))
     redis_played.run(meddle(redis_played.box, "DEL", ":b:dead"))
     redis_played.run(meddle(redis_played.box, "ZADD", ":blocked", 5, "none"))

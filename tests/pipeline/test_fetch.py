@@ -12,7 +12,7 @@ from redbox.errors import StreamLost
 from redbox.pipeline.source.connection import Connection, connected
 from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import Address
-from redbox.pipeline.source.rows import Found, Rows
+from redbox.pipeline.source.rows import BatchBuilder, FetchedEvent
 from redbox.pipeline.source.schema import schema_of
 from redbox.store.replies import Fence
 from redbox.testing.conformance.steps import publish
@@ -22,7 +22,7 @@ from .conftest import Played
 
 pytestmark = pytest.mark.req("SP-1")
 
-ROWS = Rows(schema_of(["event_id", "payload", "problem"]))
+BUILDER = BatchBuilder(schema_of(["event_id", "payload", "problem"]))
 LATER = 2**62
 
 
@@ -46,7 +46,7 @@ def before_bodies(connection: Connection, monkeypatch: pytest.MonkeyPatch, step:
     monkeypatch.setattr(connection.store, "exchange", exchange)
 
 
-def ids(read: Iterator[list[Found]]) -> list[str]:
+def ids(read: Iterator[list[FetchedEvent]]) -> list[str]:
     events = [event for part in read for event in part]
     assert all(event.body for event in events)
     return [event.event_id for event in events]
@@ -62,7 +62,7 @@ def test_what_is_dropped_before_its_body_is_read_is_gone(
 ):
     redis_played.run(publish(redis_played.box, *[Event("n", event_id=each) for each in ("a", "b", "c")]))
     before_bodies(connection, monkeypatch, lambda: connection.store.drop([("b", "")], who="test", why="test"))
-    assert ids(Fetch(connection, LATER).unchanged("published", ["a", "b", "c"], ROWS)) == ["a", "c"]
+    assert ids(Fetch(connection, LATER).unchanged("published", ["a", "b", "c"], BUILDER)) == ["a", "c"]
 
 
 def test_what_is_acknowledged_and_not_kept_before_its_body_is_read_is_gone(
@@ -70,7 +70,7 @@ def test_what_is_acknowledged_and_not_kept_before_its_body_is_read_is_gone(
 ):
     claims = claim(redis_played)
     before_bodies(connection, monkeypatch, lambda: connection.store.ack("relay-1", True, claims[:1]))
-    assert ids(Fetch(connection, LATER, LATER).unchanged("claimed", ["a", "b", "c"], ROWS)) == ["b", "c"]
+    assert ids(Fetch(connection, LATER, LATER).unchanged("claimed", ["a", "b", "c"], BUILDER)) == ["b", "c"]
 
 
 @pytest.mark.req("SP-3")
@@ -80,7 +80,7 @@ def test_a_stream_has_lost_what_is_removed_before_its_body_is_read(
 ):
     claims = claim(redis_played)
     before_bodies(connection, monkeypatch, lambda: connection.store.ack("relay-1", True, claims[:1]))
-    read = Fetch(connection).held(claims, ROWS, strict=strict)
+    read = Fetch(connection).held(claims, BUILDER, strict=strict)
     if strict:
         with pytest.raises(StreamLost, match="a among them"):
             list(read)
@@ -100,15 +100,15 @@ def test_what_is_put_behind_the_look_at_its_hash_is_not_there_yet(
         return real(ask, *arguments, **options)
 
     monkeypatch.setattr(connection, "run", run)
-    assert ids(Fetch(connection).wherever(["a", "b"], ROWS)) == ["a"]
+    assert ids(Fetch(connection).wherever(["a", "b"], BUILDER)) == ["a"]
 
 
 def test_what_has_no_body_at_a_second_look_is_damaged(redis_played: Played, connection: Connection):
     redis_played.run(publish(redis_played.box, Event("n", event_id="a"), Event("n", event_id="b")))
     redis_played.run(meddle(redis_played.box, "DEL", ":b:b"))
-    ((good, bad),) = Fetch(connection, LATER).unchanged("published", ["a", "b"], ROWS)
+    ((good, bad),) = Fetch(connection, LATER).unchanged("published", ["a", "b"], BUILDER)
     assert good.body
     assert (bad.event_id, bad.body) == ("b", None)
-    told = ROWS.batch("published", LATER, [good, bad]).column("problem").to_pylist()
+    told = BUILDER.build("published", LATER, [good, bad]).column("problem").to_pylist()
     assert told[0] is None
     assert told[1] == "event b cannot be read: its stored body is missing"

@@ -58,7 +58,7 @@ def test_names_are_listed_in_order_and_there_are_none_where_nothing_is(spark: Sp
     assert files.list(spark, directory) == ("a.txt", "b.txt", "c")
 
 
-def test_renaming_moves_and_overwrites_only_when_told_to(spark: SparkSession, directory: str):
+def test_renaming_moves_and_overwrites_only_with_overwrite(spark: SparkSession, directory: str):
     one, two = files.join(directory, "1"), files.join(directory, "2")
     files.write_text(spark, one, "one")
     files.write_text(spark, two, "two")
@@ -80,7 +80,7 @@ def test_deleting_takes_a_whole_directory_and_says_whether_there_was_one(spark: 
 
 
 @pytest.mark.parametrize("act", [files.read_text, files.exists, files.list, files.delete])
-def test_a_path_that_cannot_be_is_told_in_one_sentence(spark: SparkSession, act):
+def test_an_impossible_path_is_reported_in_one_sentence(spark: SparkSession, act):
     with pytest.raises(RedboxError, match=r"^nowhere://x/y cannot be .+ \(\w+Exception\)$") as raised:
         act(spark, "nowhere://x/y")
     assert "\n" not in raised.value.message

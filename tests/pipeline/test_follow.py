@@ -12,7 +12,8 @@ from redbox import Event
 from redbox.pipeline.failures import translate
 from redbox.pipeline.source import follow as following
 from redbox.pipeline.source import reader
-from redbox.pipeline.source.follow import FollowReader, follow_options
+from redbox.pipeline.source.follow import FollowReader
+from redbox.pipeline.source.options import follow_options
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.testing import advance
 from redbox.testing.conformance.steps import contents, make_dead, publish

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from redbox import Box, Record
 from redbox.errors import RedboxError
 from redbox.pipeline.failures import translate
-from redbox.pipeline.jobs.load import CUT, Loaded, load
+from redbox.pipeline.jobs.load import SPLIT_SETTINGS, Loaded, load
 from redbox.pipeline.source.options import Address
 from redbox.testing.conformance.steps import contents
 
@@ -125,8 +125,9 @@ def test_csv_with_quotes_commas_and_lines_in_it(redis_played: Played, spark: Spa
     ("name", "lines", "told"),
     [
         ("a.csv", ["event_type,payload,more", "n,1,x", "n,2,x,too many"],
-         "a row has not as many fields as the header: 'n,2,x,too many'"),
-        ("a.csv", ["event_type,payload,more", "n,1,x", "n,2"], "a row has not as many fields as the header: 'n,2'"),
+         "a row does not have as many fields as the header: 'n,2,x,too many'"),
+        ("a.csv", ["event_type,payload,more", "n,1,x", "n,2"],
+         "a row does not have as many fields as the header: 'n,2'"),
         ("a.csv", ["event_type,payload", "n,größe"], "a line is not UTF-8: 'n,gr"),
         ("a.jsonl", ['{"event_type": "n", "payload": "1"}', "nonsense"], "a line is not one JSON object: 'nonsense'"),
         ("a.jsonl", ['{"event_type": "n", "payload": "1"}', '{"event_type": "n", "pay'],
@@ -185,14 +186,16 @@ def test_ids_do_not_hang_on_how_many_work(redis_played: Played, spark: SparkSess
     """More cores, other settings, further files: the same rows are the same events."""
     path = many(tmp_path / "files")
     run(spark, redis_played, path, format="csv", job="once")
-    for name, value in zip(CUT, ("1000", "1", "50"), strict=True):
+    for name, value in zip(SPLIT_SETTINGS, ("1000", "1", "50"), strict=True):
         spark.conf.set(name, value)
     try:
         (path / "further.csv").write_text("event_type,payload\nn,further\n")
         again = run(spark, redis_played, path, format="csv", job="once")
-        assert {name: spark.conf.get(name) for name in CUT} == dict(zip(CUT, ("1000", "1", "50"), strict=True))
+        assert {name: spark.conf.get(name) for name in SPLIT_SETTINGS} == dict(
+            zip(SPLIT_SETTINGS, ("1000", "1", "50"), strict=True)
+        )
     finally:
-        for name in CUT:
+        for name in SPLIT_SETTINGS:
             spark.conf.unset(name)
     assert counted(again) == {"rows": 601, "put": 1, "existing": 600}
 
@@ -225,12 +228,16 @@ def test_rejects(redis_played: Played, spark: SparkSession, tmp_path: Path):
             "'payload' is given both by a",
         ),
         ("a.csv", {"constants": {"headers": "x"}}, "column 'headers' must be map<string,string>, not string"),
-        ("a.dat", {}, "what {path} holds cannot be told by its name; give the format: parquet, json, csv"),
+        ("a.dat", {}, "the name {path} does not show its format; give the format: parquet, json, csv"),
         ("a.csv", {"format": "xml"}, "there is no format 'xml'; there are parquet, json, csv"),
         ("b.csv", {}, "column 'payload' is missing; an event needs event_type and payload"),
         ("bad.parquet", {}, "{path} cannot be read; is it of another format?"),
         ("empty", {"format": "parquet"}, "there is no Parquet file to read there"),
-        ("a.csv", {"rejects": "s3a://lake/rejects"}, "option rejects: 's3a://lake/rejects' is no place that pyarrow "),
+        (
+            "a.csv",
+            {"rejects": "s3a://lake/rejects"},
+            "option rejects: 's3a://lake/rejects' is not a location",
+        ),
         ("when.csv", {}, 'Spark says: The value \'yesterday\' of the type "STRING" cannot be cast to "TIMESTAMP"'),
     ],
 )
@@ -246,7 +253,7 @@ def test_a_mistake_is_one_clear_sentence(
     assert complaint(spark, redis_played, path, **options).startswith(told.format(path=path))
 
 
-def test_a_server_that_is_not_there_is_told_before_there_are_tasks(spark: SparkSession, tmp_path: Path):
+def test_a_server_that_is_not_there_is_reported_before_there_are_tasks(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.csv").write_text("event_type,payload\na,1\n")
     with pytest.raises(RedboxError, match="cannot be reached"):
         load(spark, Address("redis://127.0.0.1:1/0", "b"), str(tmp_path / "a.csv"))

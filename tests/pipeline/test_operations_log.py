@@ -8,7 +8,7 @@ import pytest
 
 from redbox import Event
 from redbox.errors import StoreUnavailable
-from redbox.pipeline.jobs.operations_log import Noted
+from redbox.pipeline.jobs.operations_log import LoggedJob
 from redbox.pipeline.source.options import Address
 from redbox.store.store import Store
 
@@ -18,17 +18,17 @@ from .conftest import Played
 @pytest.mark.req("RO-3")
 def test_a_job_is_logged_once_although_the_reply_was_lost(redis_played: Played, monkeypatch: pytest.MonkeyPatch):
     redis_played.run(redis_played.box.put(Event("n")))
-    note, lost = Store.note, [StoreUnavailable("the reply was lost")]
+    write_log, lost = Store.write_log, [StoreUnavailable("the reply was lost")]
 
-    async def note_and_lose_the_reply(*args: Any, **options: Any) -> None:
-        await note(*args, **options)
+    async def write_and_lose_the_reply(*args: Any, **options: Any) -> None:
+        await write_log(*args, **options)
         if lost:
             raise lost.pop()
 
-    monkeypatch.setattr(Store, "write_log", note_and_lose_the_reply)
-    job = Noted(at=Address(redis_played.url, redis_played.name), action="replay", who="ada", why="", detail="d")
-    job.note(2, ["a", "b"])
+    monkeypatch.setattr(Store, "write_log", write_and_lose_the_reply)
+    job = LoggedJob(at=Address(redis_played.url, redis_played.name), action="replay", who="ada", why="", detail="d")
+    job.log(2, ["a", "b"])
     assert lost == []
     assert [(entry.count, entry.ids) for entry in redis_played.run(redis_played.box.operate.log())] == [(2, ("a", "b"))]
-    job.note(2, ["a", "b"])  # another job that did the same
+    job.log(2, ["a", "b"])  # another job that did the same
     assert len(redis_played.run(redis_played.box.operate.log())) == 2

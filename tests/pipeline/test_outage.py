@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from redbox import Event, keys
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.pipeline.archive.files import Archive
 from redbox.pipeline.archive.job import archive
+from redbox.pipeline.archive.layout import Archive
 from redbox.pipeline.archive.lock import locked
 from redbox.pipeline.failures import translate
 from redbox.pipeline.jobs.audit import audit
@@ -41,9 +41,9 @@ CLAIMING, REMOVING, LOCKING = (load(name).sha.encode() for name in ("claim", "dr
 
 
 class Outage:
-    """Stands between Spark and a server, and takes the server away in the middle of a conversation.
+    """A proxy between Spark and a server that takes the server away in the middle of a conversation.
 
-    The server has run the command whose reply is never heard. It comes back with its append-only file.
+    The server has run the command whose reply is lost. It comes back with its append-only file.
     """
 
     def __init__(self, server: servers.Server) -> None:
@@ -69,7 +69,7 @@ class Outage:
         back_after: int = FOR_GOOD,
         how: signal.Signals = signal.SIGKILL,
     ) -> None:
-        """At the how-manieth such command for this box; until it was looked for so many times."""
+        """Takes the server away at the `time`th such command for this box, until `back_after` connections failed."""
         self.begun.clear()
         self.over.clear()
         self.refused, self._how = 0, how
@@ -158,7 +158,7 @@ class Outage:
 
 @pytest.fixture(scope="module")
 def away() -> Iterator[Outage]:
-    """A server of our own that writes everything down before it answers."""
+    """A server of our own that syncs every write before it replies."""
     with servers.redis_server(appendonly="yes", appendfsync="always") as server:
         made = Outage(server)
         yield made
@@ -167,7 +167,7 @@ def away() -> Iterator[Outage]:
 
 @pytest.fixture
 def behind(away: Outage, redbox_runner: asyncio.Runner) -> Iterator[Played]:
-    """A box on it: Spark goes through the outage, the test goes straight there."""
+    """A box on it: Spark connects through the proxy, the test directly."""
     made = Played(away.server.url, redbox_runner)
     made.url = away.url
     with away.server.client() as client:
@@ -244,7 +244,7 @@ def fail_to_archive(played: Played, away: Outage, spark: SparkSession, lake: Pat
 
 
 def archive_again(played: Played, away: Outage, spark: SparkSession, lake: Path) -> Any:
-    """The server was away for too long to be told that the lock is free: it ends by its time."""
+    """The server was away for too long for the lock to be freed: it expires by itself."""
     with away.server.client() as client:
         client.delete(keys.lock(played.name, "archive"))
     return archive(spark, address(played), str(lake))

@@ -13,8 +13,7 @@ from click.testing import Result
 from redbox import Box, Event, Record, State
 from redbox.errors import UsageError
 from redbox.pipeline.jobs import patch as patching
-from redbox.pipeline.jobs.patch import Patched, patch, run_step
-from redbox.pipeline.jobs.reissue import COLUMNS, new_id, shown
+from redbox.pipeline.jobs.patch import COLUMNS, Patched, new_id, patch, run_step, shown
 from redbox.pipeline.source.connection import connected
 from redbox.pipeline.source.options import Address
 from redbox.testing import check_invariants
@@ -165,7 +164,7 @@ def test_what_is_no_event_leaves_the_old_one_dead_and_says_why(redis_played: Pla
     assert reasons["raises"].startswith("event_type: must be printable and without spaces")
 
 
-def test_a_held_unique_key_is_told(redis_played: Played, spark: SparkSession):
+def test_a_held_unique_key_is_reported(redis_played: Played, spark: SparkSession):
     redis_played.run(graveyard(redis_played))
     redis_played.run(redis_played.box.put(Event("paid", event_id="holder", unique_key="u")))
     report = run(redis_played, spark, where="event_id = 'two'")
@@ -329,7 +328,9 @@ async def not_plain(event: Event) -> None: ...
         (not_plain, "not_plain must be a plain function of an event: without async, and without yield"),
     ],
 )
-def test_what_is_no_function_is_told(redis_played: Played, spark: SparkSession, with_: Any, complaint: str):
+def test_anything_but_a_plain_function_is_refused(
+    redis_played: Played, spark: SparkSession, with_: Any, complaint: str
+):
     with pytest.raises(UsageError) as raised:
         run(redis_played, spark, with_)
     assert raised.value.message.startswith(complaint)
@@ -345,7 +346,7 @@ def test_payloads_are_shown_as_text_when_they_are():
 def test_the_sample_is_bounded():
     total = Patched()
     for number in range(50):
-        part = Patched(ids=[f"{number}"], failures=[patching.Failure(f"{number}", "x")])
+        part = Patched(ids=[f"{number}"], failures=[patching.PatchFailure(f"{number}", "x")])
         part.counts.patched = 1
         total.add(part, 3)
     assert (total.counts.patched, len(total.ids), len(total.failures)) == (50, 20, 3)

@@ -14,9 +14,9 @@ from redbox import Event
 from redbox.pipeline import files
 from redbox.pipeline.archive.job import archive
 from redbox.pipeline.jobs.streams import run_stream
-from redbox.pipeline.rejects import Rejects
 from redbox.pipeline.report.job import report
 from redbox.pipeline.source.options import Address
+from redbox.pipeline.source.rejects import Rejects
 from redbox.testing.conformance.steps import publish
 
 from .conftest import Played
@@ -58,7 +58,7 @@ def test_a_report_is_private(filled: Played, spark: SparkSession, tmp_path: Path
 def test_a_directory_that_was_there_keeps_its_permissions(spark: SparkSession, tmp_path: Path):
     tmp_path.chmod(0o755)
     files.make_directory(spark, str(tmp_path))
-    files.write_text(spark, str(tmp_path / "page"), "text", private=True)
+    files.write_bytes(spark, str(tmp_path / "page"), b"text", private=True)
     files.write_text(spark, str(tmp_path / "other"), "text")
     assert [mode(path) for path in (tmp_path, tmp_path / "page", tmp_path / "other")] == [0o755, 0o600, 0o644]
     assert (tmp_path / "page").read_text() == "text"

@@ -13,10 +13,10 @@ from pyspark.errors import PySparkException
 from redbox import Box, Event
 from redbox.errors import RedboxError, UsageError
 from redbox.pipeline.archive.job import archive, read_archive
-from redbox.pipeline.jobs.lines import in_line_order
-from redbox.pipeline.jobs.replay import _last_lives, replay
+from redbox.pipeline.jobs.replay import _latest, replay
 from redbox.pipeline.report.tables import events
 from redbox.pipeline.source.options import Address
+from redbox.pipeline.tasks import in_line_order
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import claim_one, contents, known, make_dead, publish, store_time
 
@@ -91,7 +91,7 @@ def test_a_claim_that_was_archived_twice_counts_once(spark: SparkSession):
         [("a", 1, "run1"), ("a", 1, "run2"), ("b", 3, "run1"), ("b", 2, "run2")],
         "event_id string, claim long, run string",
     )
-    chosen = _last_lives(archived.where("run <> 'run3'"), archived).collect()
+    chosen = _latest(archived.where("run <> 'run3'"), archived).collect()
     assert sorted(tuple(row) for row in chosen) == [("a", 1, "run2"), ("b", 3, "run1")]
 
 

@@ -14,8 +14,8 @@ from redbox import Event, Phase
 from redbox.errors import UsageError
 from redbox.pipeline.jobs import streams
 from redbox.pipeline.jobs.streams import run_stream, settle_committed
-from redbox.pipeline.source.options import Address
-from redbox.pipeline.source.stream_driver import StreamDriver, StreamOptions
+from redbox.pipeline.source.drain import StreamDriver
+from redbox.pipeline.source.options import Address, DrainOptions
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import expire
 
@@ -30,7 +30,7 @@ SOURCE = {"stream": "lake", "maxEventsPerTrigger": "40"}
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "LOOKS", 0.05)
+    monkeypatch.setattr(streams, "WATCH_INTERVAL", 0.05)
 
 
 def fill(played: Played, count: int) -> None:
@@ -56,7 +56,7 @@ def commits(sink: Path) -> int:
 
 @contextmanager
 def another_driver(played: Played) -> Iterator[StreamDriver]:
-    with closing(StreamDriver(StreamOptions(at=address(played), stream="lake"))) as driver:
+    with closing(StreamDriver(DrainOptions(at=address(played), stream="lake"))) as driver:
         yield driver
 
 
@@ -123,7 +123,7 @@ def test_a_query_of_the_applications_own_is_settled_by_a_call(
     for _ in range(2):
         settle_committed(spark, address(redis_played), SOURCE, str(tmp_path / "_checkpoint"))
         assert phases(redis_played) == {Phase.COMPLETED: 30}
-    with pytest.raises(UsageError, match="this checkpoint does not fit: it stands at batch 1"):
+    with pytest.raises(UsageError, match="this checkpoint does not fit: it is at batch 1"):
         settle_committed(spark, address(redis_played), {"stream": "other"}, str(tmp_path / "_checkpoint"))
 
 

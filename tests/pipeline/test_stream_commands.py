@@ -143,7 +143,9 @@ def test_once_takes_what_is_there_and_ends(redis_played: Played, spark: SparkSes
 
 
 def progress(*counts: int) -> list[str]:
-    return [f"{count} events in {number} micro-batches" for number, count in enumerate(counts, 1)]
+    return [
+        f"{count} events in {number} micro-batch{'es'[: 2 * (number > 1)]}" for number, count in enumerate(counts, 1)
+    ]
 
 
 def test_a_box_is_moved_into_another(
@@ -154,7 +156,7 @@ def test_a_box_is_moved_into_another(
     where = ["--to", "redbox", "--option", f"url={other.url}", "--option", f"box={other.name}"]
     without = command(redis_played, "pipeline", "drain", "--once", *where)
     assert without.exit_code == 2
-    assert "redbox is a sink without a path; say where the checkpoint is to be kept" in without.stderr
+    assert "redbox is a sink without a path; say where to keep the checkpoint" in without.stderr
     moved = command(redis_played, "pipeline", "drain", "--once", *where, "--checkpoint", str(tmp_path / "checkpoint"))
     assert moved.exit_code == 0, moved.stderr
     assert redis_played.run(other.box.stats()).phases[Phase.AVAILABLE] == len(ids)
@@ -183,7 +185,7 @@ def interrupted(module_played: Callable[[], Played], tmp_path_factory: pytest.Te
 
 def test_control_c_ends_a_drain_with_its_summary(interrupted: Ended, spark: SparkSession):
     assert interrupted.code == 0, interrupted.err
-    assert interrupted.out.startswith(f"30 events in 1 micro-batches written to {interrupted.sink} in ")
+    assert interrupted.out.startswith(f"30 events in 1 micro-batch written to {interrupted.sink} in ")
     assert interrupted.left == []
     assert rows(spark, interrupted.sink) == Counter(f"e{number:03}" for number in range(30))
 
@@ -224,4 +226,4 @@ def test_a_terminated_follow_leaves_nothing_behind_and_can_go_on(terminated: End
 
 def test_sigterm_ends_a_follow_with_its_summary(terminated: Ended):
     assert terminated.code == 0, (terminated.code, terminated.err)
-    assert terminated.out.startswith(f"25 events in 1 micro-batches written to {terminated.sink} in ")
+    assert terminated.out.startswith(f"25 events in 1 micro-batch written to {terminated.sink} in ")

@@ -11,11 +11,10 @@ import pytest
 
 from redbox import Event, Phase, keys
 from redbox.errors import Refused, StoreError, StreamTaken, UsageError
-from redbox.pipeline.source import stream_driver
-from redbox.pipeline.source.drain import DrainReader, stream_options
-from redbox.pipeline.source.options import Address
+from redbox.pipeline.source import drain
+from redbox.pipeline.source.drain import DrainReader, StreamDriver
+from redbox.pipeline.source.options import Address, DrainOptions, drain_options
 from redbox.pipeline.source.schema import SCHEMA
-from redbox.pipeline.source.stream_driver import StreamDriver, StreamOptions
 from redbox.testing import check_invariants
 from tests import servers
 
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.req("SP-3")
 
 @contextmanager
 def driven(played: Played, **options: Any) -> Iterator[StreamDriver]:
-    driver = StreamDriver(StreamOptions(at=Address(played.url, played.name), stream="lake", **options))
+    driver = StreamDriver(DrainOptions(at=Address(played.url, played.name), stream="lake", **options))
     with closing(driver):
         yield driver
 
@@ -109,7 +108,7 @@ def operate(played: Played, action: str, *arguments: Any, **options: Any) -> Non
 def test_a_batch_waits_for_what_was_released_with_a_delay_and_comes_again_as_it_was(
     redis_played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(stream_driver, "ASK_AGAIN", 0.0)
+    monkeypatch.setattr(drain, "ASK_AGAIN", 0.0)
     fill(redis_played, 8)
     with driven(redis_played) as old:
         assert old.next_batch(0, 5, None) == 1
@@ -118,8 +117,8 @@ def test_a_batch_waits_for_what_was_released_with_a_delay_and_comes_again_as_it_
     operate(redis_played, "release", ["e01", "e06"], delay=3600)
     with driven(redis_played, patience=0) as new:
         assert new.next_batch(0, 5, None) == 0
-        assert "'lake' waits for 1 events of batch 1" in caplog.text
-        with pytest.raises(Refused, match="available only later; resume the box, or reschedule them"):
+        assert "'lake' waits for 1 event of batch 1" in caplog.text
+        with pytest.raises(Refused, match="not available yet; resume the box, or reschedule them"):
             new.sizes(1, 1)
         assert claimed(redis_played) == 6
         assert {event_id for event_id, _ in members(redis_played, 2)} == {"e05", "e07"}  # nobody has read it
@@ -136,7 +135,7 @@ def test_a_batch_waits_for_what_was_released_with_a_delay_and_comes_again_as_it_
 
 @pytest.mark.req("RO-3")
 def test_what_is_to_be_settled_waits_for_a_paused_box(redis_played: Played, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stream_driver, "ASK_AGAIN", 0.0)
+    monkeypatch.setattr(drain, "ASK_AGAIN", 0.0)
     fill(redis_played, 3)
     with driven(redis_played) as old:
         assert old.next_batch(0, 5, None) == 1
@@ -161,7 +160,7 @@ def test_one_with_another_checkpoint_is_refused_and_disturbs_nobody(redis_played
             assert wrong.time() > 0
             for position in (0, 3):
                 for ask in (lambda: wrong.next_batch(position, 10, None), lambda: wrong.settle(position)):  # noqa: B023
-                    with pytest.raises(UsageError, match=f"it stands at batch {position}, and stream 'lake' of box"):
+                    with pytest.raises(UsageError, match=f"it is at batch {position}, and stream 'lake' of box"):
                         ask()
         assert right.next_batch(2, 10, None) == 2
     assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 20
@@ -188,7 +187,7 @@ def test_what_cannot_be_read_is_not_settled_unless_it_may_be(redis_played: Playe
     redis_played.run(redis_played.box._store.exchange([("SET", keys.body(redis_played.name, "e01"), b"\xc1")]))
 
     def drained(**options: str) -> list[dict[str, Any]]:
-        reader = DrainReader(stream_options({**redis_played.options(stream="lake"), **options}), SCHEMA)
+        reader = DrainReader(drain_options({**redis_played.options(stream="lake"), **options}), SCHEMA)
         with closing(reader._drive()):
             (part,) = reader.partitions({"n": 0}, reader.latestOffset({"n": 0}, reader.getDefaultReadLimit()))
             return [row for batch in reader.read(part) for row in batch.to_pylist()]

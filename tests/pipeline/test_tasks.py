@@ -46,7 +46,9 @@ def test_nothing_of_the_pipeline_needs_pandas():
         "import importlib, pkgutil, redbox.pipeline\n"
         "for each in pkgutil.iter_modules(redbox.pipeline.__path__):\n"
         "    importlib.import_module(f'redbox.pipeline.{each.name}')\n"
-        "from redbox.pipeline.source.rows import Rows; from redbox.pipeline.source.schema import SCHEMA; Rows(SCHEMA)"
+        "from redbox.pipeline.source.rows import BatchBuilder\n"
+        "from redbox.pipeline.source.schema import SCHEMA\n"
+        "BatchBuilder(SCHEMA)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from redbox import Box, Event
 from redbox.errors import UsageError
 from redbox.keys import counters, pending
-from redbox.pipeline import rejects
 from redbox.pipeline.failures import translate
+from redbox.pipeline.source import rejects
 from redbox.pipeline.tasks import map_arrow
 from redbox.testing.conformance.steps import make_dead, publish
 from tests import servers
@@ -104,7 +104,7 @@ def test_a_text_is_a_payload_too(redis_played: Played, spark: SparkSession):
         (f"{PLAIN}, available_at string", "column 'available_at' must be timestamp, not string"),
     ],
 )
-def test_columns_that_do_not_fit_are_told(redis_played: Played, spark: SparkSession, schema: str, told: str):
+def test_columns_that_do_not_fit_are_reported(redis_played: Played, spark: SparkSession, schema: str, told: str):
     assert told in complaint(spark.createDataFrame([], schema), redis_played)
 
 
@@ -116,7 +116,7 @@ def test_columns_that_do_not_fit_are_told(redis_played: Played, spark: SparkSess
         ({"durability": "paper"}, "durability"),
         ({"reject": "x"}, "writing into a box has no option 'reject'; it has box, "),
         ({"box": "no such"}, "box name"),
-        ({"rejects": "s3a://lake/rejects"}, "option rejects: 's3a://lake/rejects' is no place that pyarrow "),
+        ({"rejects": "s3a://lake/rejects"}, "option rejects: 's3a://lake/rejects' is not a location that pyarrow "),
     ],
 )
 def test_a_mistake_is_one_clear_sentence(redis_played: Played, spark: SparkSession, options: dict[str, Any], told: str):
@@ -188,14 +188,14 @@ def test_many_rejects_make_one_file(redis_played: Played, spark: SparkSession, t
     assert pq.read_table(file).num_rows == 2500
 
 
-def test_rejects_that_cannot_be_written_are_told(redis_played: Played, spark: SparkSession, tmp_path: Path):
+def test_rejects_that_cannot_be_written_are_reported(redis_played: Played, spark: SparkSession, tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     frame = spark.createDataFrame(BAD[1:2], BAD_SCHEMA)
     told = complaint(frame, redis_played, rejects=str(tmp_path / "file" / "rejects"))
     assert told.startswith(f"rejects: {tmp_path}/file/rejects cannot be written")
 
 
-def test_rejects_on_a_file_system_that_does_not_answer_are_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch):
+def test_rejects_on_a_file_system_that_does_not_answer_are_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch):
     def fails(path: str) -> None:
         raise OSError("no libjvm\nnor there")
 
@@ -265,7 +265,7 @@ def test_from_one_box_into_another(redis_played: Played, spark: SparkSession):
 
 
 def failing_once(frame: DataFrame, after: int) -> DataFrame:
-    """The frame; in the first attempt of each task, what comes after so many rows cannot be put."""
+    """The frame; in the first attempt of each task, rows after the first `after` cannot be put."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -372,7 +372,7 @@ class Absence:
         self._gone.touch()
 
     def end(self, seconds: float | None) -> None:
-        """After so many seconds, or when a task is tried again."""
+        """After `seconds`, or when a task is retried."""
         if seconds is None:
             servers.poll(self._again.exists, "no task was tried again", 60)
         else:
@@ -404,7 +404,7 @@ def test_a_server_that_goes_and_comes_back(spark: SparkSession, patience: int, t
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_a_server_that_is_gone_for_good_is_told(spark: SparkSession, tmp_path: Path):
+def test_a_server_that_is_gone_for_good_is_reported(spark: SparkSession, tmp_path: Path):
     with servers.redis_server() as server:
         absence = Absence(server, tmp_path)
         breaker = absence.during(absence.begin, (tmp_path / "back").touch)

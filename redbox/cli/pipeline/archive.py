@@ -1,4 +1,4 @@
-"""`redbox pipeline archive`: terminal events into the lake."""
+"""`redbox pipeline archive`: terminal events into Parquet files."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from datetime import timedelta
 
 import click
 
+from redbox.cli.output import counted
 from redbox.cli.parameters import DURATION
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.session import Session, pass_session
 
 
 @click.command("archive")
-@click.option("--to", required=True, metavar="PATH", help="The archive: a path that Spark can write.")
-@click.option("--older-than", type=DURATION, default=None, help="Only what is published or dead for so long.")
-@click.option("--state", type=click.Choice(["published", "dead"]), help="Only these; else both.")
-@click.option("--keep", is_flag=True, help="Leave the events in Redis, marked as archived.")
-@click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option("--to", required=True, metavar="PATH", help="Path of the archive; Spark must be able to write it.")
+@click.option(
+    "--older-than",
+    type=DURATION,
+    default=None,
+    help="Minimum time since the event was published or died.  [default: 0]",
+)
+@click.option("--state", type=click.Choice(["published", "dead"]), help="State to archive.  [default: both]")
+@click.option("--keep", is_flag=True, help="Keep the events in Redis, marked as archived.")
+@click.option("--dry-run", is_flag=True, help="Count the events, and change nothing.")
 @spark_options
 @pass_session
 def archive_command(
@@ -30,10 +36,11 @@ def archive_command(
     dry_run: bool,
     spark: Spark,
 ) -> None:
-    """Move PUBLISHED and DEAD events into Parquet files, partitioned by date and type.
+    """Move PUBLISHED and DEAD events into Parquet files.
 
-    They leave Redis only after what was written was read back. Cut short anywhere, run it again: nothing is lost and
-    nothing is there twice. What is replayed meanwhile stays, and so does a dead event that blocks its line.
+    The files are partitioned by date and event type. Events are removed from Redis only after the files were read back
+    and verified. An interrupted run can be repeated: nothing is lost and nothing is archived twice. An event that is
+    replayed meanwhile stays, and so does a dead event that blocks its line.
 
     \b
     Examples:
@@ -58,15 +65,16 @@ def archive_command(
                 dry_run=dry_run,
             )
         what = "marked" if keep else "removed"
-        told = (
-            f"{done.rows:,} events would be archived"
+        text = (
+            f"{counted(done.rows, 'event')} would be archived"
             if dry_run
-            else f"{done.rows:,} events archived in {done.files:,} files, {done.removed:,} {what}, {done.left:,} left"
+            else f"{counted(done.rows, 'event')} archived in {counted(done.files, 'file')}, {done.removed:,} {what}, "
+            f"{done.left:,} left"
         )
         if done.finished:
-            runs = f"{done.finished:,} earlier run{'' if done.finished == 1 else 's'}"
-            session.output.note(f"the removal of {runs} was finished; its events are counted below")
+            runs = counted(done.finished, "earlier run")
+            session.output.note(f"finished the removal of {runs}; the events are counted below")
         if done.unreadable:
-            session.output.note(f"{done.unreadable:,} events cannot be read, and stay where they are")
+            session.output.note(f"{counted(done.unreadable, 'unreadable event')} left in Redis")
         figures = {name: getattr(done, name) for name in done.__struct_fields__}
-        summary(session, spark, time.monotonic() - before, told, **figures)
+        summary(session, spark, time.monotonic() - before, text, **figures)

@@ -1,4 +1,4 @@
-"""`redbox pipeline audit`: whether a box keeps its rules."""
+"""`redbox pipeline audit`: checks that a box is consistent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from redbox.cli.output import counted
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.session import Session, pass_session
 
@@ -15,18 +16,18 @@ if TYPE_CHECKING:
 
 
 @click.command("audit")
-@click.option("--to", metavar="PATH", help="A new directory for all problems; else only the first 1,000 are told.")
+@click.option("--to", metavar="PATH", help="New directory for all problems.  [default: print the first 1,000]")
 @click.option(
     "--format", "format_", type=click.Choice(["parquet", "json"]), default="parquet", show_default=True,
-    help="What --to writes.",
+    help="Format of the files in --to.",
 )  # fmt: skip
 @spark_options
 @pass_session
 def audit_command(session: Session, /, to: str | None, format_: str, spark: Spark) -> None:
-    """Check every rule that a box keeps, over the whole box, and tell which events break one.
+    """Check that the whole box is consistent, and list problems.
 
-    Every event is held against its indexes, its line, its unique key, its body and its history, and whatever names an
-    event against the events there are. It changes nothing, and may run beside relays. Ends with 1 if a rule is broken.
+    Compares every event with its indexes, its line, its unique key, its body and its history, and every reference with
+    the event it names. Changes nothing, and may run while relays do. Exits with 1 if there is a problem.
 
     \b
     Examples:
@@ -42,19 +43,19 @@ def audit_command(session: Session, /, to: str | None, format_: str, spark: Spar
         with spark.progress(session, "auditing"):
             done = audit(running, Address(session.url, session.box_name), to=to, format=format_)
         seconds = time.monotonic() - before
-        _tell(session, done, to)
+        _show(session, done, to)
         counts = f" ({', '.join(f'{rule} {count:,}' for rule, count in done.by_rule.items())})" if done.problems else ""
-        problems = f"{done.problems:,} problem{'' if done.problems == 1 else 's'}" if done.problems else "no problem"
+        problems = counted(done.problems, "problem") if done.problems else "no problem"
         keys = f" and {done.keys:,} lines and unique keys" if done.keys else ""
         summary(
-            session, spark, seconds, f"{problems}{counts}; {done.events:,} events{keys} audited", rows=done.events,
-            keys=done.keys, problems=done.problems, by_rule=done.by_rule,
+            session, spark, seconds, f"{problems}{counts}; {counted(done.events, 'event')}{keys} audited",
+            rows=done.events, keys=done.keys, problems=done.problems, by_rule=done.by_rule,
         )  # fmt: skip
     if done.problems:
         click.get_current_context().exit(1)
 
 
-def _tell(session: Session, done: Audit, to: str | None) -> None:
+def _show(session: Session, done: Audit, to: str | None) -> None:
     if session.output.as_json:
         for problem in done.sample:
             session.output.json(problem)

@@ -1,4 +1,4 @@
-"""`redbox pipeline`: everything that is bulk, as Spark jobs."""
+"""`redbox pipeline`: bulk operations as Spark jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from redbox.errors import RedboxError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Job → the module of the command line that holds it, in the order in which `redbox pipeline --help` shows them.
+#: Job → its module in redbox.cli.pipeline, in the order of `redbox pipeline --help`.
 JOBS: Final = {
     "load": "load",
     "report": "report",
@@ -36,11 +36,11 @@ JOBS: Final = {
 }
 
 
-TELLING: Final = 1000  # rows from which on a rate says anything
+RATED: Final = 1000  # rows: for fewer, a rate means nothing
 
 
 class Jobs(click.Group):
-    """Imports a job when it is asked for: Spark takes its time."""
+    """Imports the module of a job only when the job is used: importing Spark is slow."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
         return list(JOBS)
@@ -55,10 +55,10 @@ class Jobs(click.Group):
 @click.group("pipeline", cls=Jobs, invoke_without_command=True)
 @click.pass_context
 def pipeline_command(ctx: click.Context) -> None:
-    """Load, archive, replay, patch, report, audit and stream in bulk, as Spark jobs.
+    """Load, archive, replay, patch, audit and stream with Spark.
 
-    They need `pip install 'redbox-outbox[pipeline]'` and a Java, run on all cores of this machine, and with --master on
-    a cluster.
+    Needs `pip install 'redbox-outbox[pipeline]'` and Java. Jobs run on all cores of this machine, or on a cluster with
+    --master.
 
     \b
     Examples:
@@ -72,12 +72,16 @@ def pipeline_command(ctx: click.Context) -> None:
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--master and --conf; the command gets `spark`, a Spark that is started when it is first entered."""
+    """Adds --master and --conf; the command gets `spark`, which starts Spark when it is entered."""
 
-    @click.option("--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077; else all cores here.")
+    @click.option(
+        "--master",
+        metavar="URL",
+        help="Spark master: local[4], spark://host:7077.  [default: all cores of this machine]",
+    )
     @click.option(
         "--conf", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
-        help="A setting of Spark's, such as spark.driver.memory=4g; may be repeated.",
+        help="Spark setting, such as spark.driver.memory=4g; repeatable.",
     )  # fmt: skip
     @functools.wraps(command)
     def with_spark(*args: Any, master: str | None, conf: dict[str, str], **options: Any) -> Any:
@@ -91,8 +95,8 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_texts(ctx: click.Context) -> None:
-    """Refuses text that cannot be handed to Java: lone surrogates, and NUL characters. Also an empty path or condition,
-    as a shell makes of a variable that is not set: it would mean the root directory, or all events."""
+    """Refuses text that Java cannot take: lone surrogates and NUL characters. Also an empty path or condition, which a
+    shell makes of an unset variable: it would mean the root directory, or all events."""
     for param in ctx.command.params:
         given = ctx.params.get(param.name or "")
         if given == "" and param.name not in ("why", "master"):
@@ -103,7 +107,7 @@ def _check_texts(ctx: click.Context) -> None:
 
 
 class Spark:
-    """Spark for one command."""
+    """Starts Spark for one command."""
 
     def __init__(self, master: str | None, conf: dict[str, str]) -> None:
         self._master, self._conf = master, conf
@@ -111,8 +115,8 @@ class Spark:
 
     @contextmanager
     def started(self, session: Session) -> Iterator[SparkSession]:
-        """A session while the command runs. The box is held open meanwhile: an embedded server stays up between tasks.
-        What fails in Spark is told as the one sentence that it is about."""
+        """A session while the command runs. The box stays open meanwhile: an embedded server stays up between tasks. An
+        error of Spark is reported in one sentence."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -138,7 +142,7 @@ class Spark:
 
     @contextmanager
     def progress(self, session: Session, label: str) -> Iterator[None]:
-        """Tasks done of those known so far, while the block runs; on a terminal only."""
+        """Shows the number of completed tasks while the block runs; on a terminal only."""
         from py4j.protocol import Py4JError
         from pyspark import SparkContext
 
@@ -173,7 +177,7 @@ class Spark:
 
 @contextmanager
 def quiet(session: Session) -> Iterator[None]:
-    """Java writes to stderr what nobody asked for; what fails is raised. With --debug it is shown."""
+    """Hides what Java writes to stderr while the block runs, except with --debug; an error quotes its last line."""
     if session.debug:
         yield
         return
@@ -200,7 +204,7 @@ def _reason(said: str) -> str:
 
 @contextmanager
 def _held(session: Session) -> Iterator[None]:
-    """Keeps an embedded server up. Others need no holding."""
+    """Keeps an embedded server up; other servers need no holding."""
     if not session.url.startswith("embedded:"):
         yield
         return
@@ -213,9 +217,9 @@ def _held(session: Session) -> Iterator[None]:
 
 
 def summary(session: Session, spark: Spark, seconds: float, text: str, **figures: Any) -> None:
-    """The last lines of a job: what was done, how fast, and what starting Spark took, apart."""
+    """Prints the result of a job: what was done, how fast, and how long starting Spark took."""
     rows = figures.get("rows")
-    rate = rows / seconds if rows and rows >= TELLING and seconds > 0 else None
+    rate = rows / seconds if rows and rows >= RATED and seconds > 0 else None
     data = {**figures, "seconds": round(seconds, 3), "start_up_seconds": round(spark.started_in, 3)}
     if rate is not None:
         data["rows_per_second"] = round(rate)

@@ -14,14 +14,19 @@ from redbox.cli.session import Session, pass_session
 
 @click.command("load")
 @click.argument("path")
-@click.option("--format", "format_", type=click.Choice(["parquet", "json", "csv"]), help="Else by the file's name.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["parquet", "json", "csv"]),
+    help="Format of the files.  [default: by the name of PATH]",
+)
 @click.option(
     "--column",
     "columns",
     multiple=True,
     callback=name_value_pairs,
     metavar="NAME=COLUMN",
-    help="A column of the files as a field.",
+    help="Column of the files for a field of the event; repeatable.",
 )
 @click.option(
     "--set",
@@ -29,20 +34,22 @@ from redbox.cli.session import Session, pass_session
     multiple=True,
     callback=name_value_pairs,
     metavar="NAME=VALUE",
-    help="One value of a field for all rows.",
+    help="Value of a field for all rows; repeatable.",
 )
 @click.option(
     "--job",
     metavar="NAME",
-    help="Names this load; the ids of rows without one are made from it and the files' places.  [default: 'load PATH']",
+    help="Name of this load; generated ids depend on it and on the paths of the files.  [default: 'load PATH']",
 )
-@click.option("--rejects", metavar="PATH", help="Where rows go that cannot be put; else the first one ends the job.")
+@click.option(
+    "--rejects", metavar="PATH", help="Directory for rows that cannot be put.  [default: the first one fails the job]"
+)
 @click.option(
     "--skip-conflicts",
     is_flag=True,
-    help="Leave out rows whose unique_key another event holds; with --rejects they go there.",
+    help="Skip rows whose unique_key another event holds; with --rejects, write them there.",
 )
-@click.option("--dry-run", is_flag=True, help="Only check the columns and count the rows.")
+@click.option("--dry-run", is_flag=True, help="Check the columns and count the rows, and put nothing.")
 @spark_options
 @pass_session
 def load_command(
@@ -57,10 +64,10 @@ def load_command(
     spark: Spark,
     **options: Any,
 ) -> None:
-    """Put the rows of Parquet, JSON lines or CSV files at PATH into the box.
+    """Put the rows of Parquet, JSON Lines or CSV files.
 
-    The files need the columns event_type and payload, or --column and --set to say where they come from; further
-    fields of an event are optional columns. A load that failed, run again on the same files, puts what is missing.
+    The files need the columns event_type and payload, or else --column and --set for them. Other fields of an event are
+    optional columns. A failed load that is run again on the same files puts the missing rows.
 
     \b
     Examples:
@@ -86,13 +93,13 @@ def load_command(
                 **options,
             )
         seconds = time.monotonic() - before
-        told = (
+        text = (
             f"{done.rows:,} rows would be put"
             if dry_run
             else f"{done.put:,} of {done.rows:,} rows put, {done.existing:,} were there, "
             f"{done.skipped:,} skipped, {done.rejected:,} rejected"
         )
         summary(
-            session, spark, seconds, told, rows=done.rows, put=done.put, existing=done.existing, skipped=done.skipped,
+            session, spark, seconds, text, rows=done.rows, put=done.put, existing=done.existing, skipped=done.skipped,
             rejected=done.rejected, bytes=done.size, dry_run=dry_run,
         )  # fmt: skip

@@ -17,23 +17,27 @@ if TYPE_CHECKING:
 
 
 @click.command("patch")
-@click.option("--where", default="true", metavar="SQL", help="Which dead events, by the columns of a box; else all.")
-@click.option("--with", "with_", required=True, metavar="MODULE:FUNCTION", help="What makes a new event of a dead one.")
-@click.option("--dry-run", is_flag=True, help="Only show what would become of them.")
-@click.option("--sample", type=click.IntRange(0, 100), default=5, show_default=True, help="How many to show.")
-@click.option("--yes", is_flag=True, help="Do not ask; needed in a pipe.")
-@click.option("--why", default="", metavar="TEXT", help="The reason, for the box's log.")
+@click.option(
+    "--where", default="true", metavar="SQL", help="Condition over the columns of dead events.  [default: all]"
+)
+@click.option(
+    "--with", "with_", required=True, metavar="MODULE:FUNCTION", help="Function that makes a new event of a dead one."
+)
+@click.option("--dry-run", is_flag=True, help="Show the new events, and put nothing.")
+@click.option("--sample", type=click.IntRange(0, 100), default=5, show_default=True, help="Number of events to show.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
+@click.option("--why", default="", metavar="TEXT", help="Reason, for the operations log.")
 @spark_options
 @pass_session
 def patch_command(
     session: Session, /, where: str, with_: str, dry_run: bool, sample: int, yes: bool, why: str, spark: Spark
 ) -> None:
-    """Send dead events through a function, and put what it returns as new events.
+    """Put repaired copies of dead events, made by a function.
 
     The function gets an Event and returns an Event, or only a payload, or None to leave this one dead. A payload never
-    changes: the new event names the old one in its metadata (supersedes), and the old one, which stays dead, the new
-    one (superseded_by). An event is patched once, so this may be run again and again. One for which the function raises
-    stays dead, and is told. A module in this directory is sent to the tasks.
+    changes: the new event names the old one in its metadata (supersedes), and the old one, which stays dead, names the
+    new one (superseded_by). An event is patched once, so the command may be repeated. If the function raises, the event
+    stays dead and is reported. A module in this directory is sent to the tasks.
 
     \b
     Examples:
@@ -65,10 +69,10 @@ def patch_command(
         before = time.monotonic()
         done = run("looking" if dry_run else "patching", only_look=dry_run)
         seconds = time.monotonic() - before
-        _tell(session, spark, done, seconds, shown=asks)
+        _report(session, spark, done, seconds, shown=asks)
 
 
-def _tell(session: Session, spark: Spark, done: Patched, seconds: float, *, shown: bool) -> None:
+def _report(session: Session, spark: Spark, done: Patched, seconds: float, *, shown: bool) -> None:
     from msgspec import to_builtins
     from msgspec.structs import asdict
 
@@ -87,7 +91,7 @@ def _tell(session: Session, spark: Spark, done: Patched, seconds: float, *, show
 
 
 def _show(session: Session, seen: Patched) -> None:
-    """Before and after of a few, and why some stay dead."""
+    """Shows some events before and after, and why some stay dead."""
     output = session.output
     if output.as_json:
         return

@@ -1,4 +1,4 @@
-"""`redbox pipeline replay`: archived events back to be delivered."""
+"""`redbox pipeline replay`: archived events back to PENDING."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ from redbox.errors import RedboxError
 
 
 @click.command("replay")
-@click.option("--from", "archive", required=True, metavar="PATH", help="The archive.")
+@click.option("--from", "archive", required=True, metavar="PATH", help="Path of the archive.")
 @click.option(
     "--where",
     metavar="SQL",
-    help="A condition over the columns of events, such as event_type = 'a.b'; built-in functions only.",
+    help="Condition over the columns of events, such as event_type = 'a.b'; built-in functions only.",
 )
-@click.option("--all", "everything", is_flag=True, help="All events of the archive.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most so many per second.")
-@click.option("--why", default="", metavar="TEXT", help="The reason, for the box's log.")
-@click.option("--dry-run", is_flag=True, help="Only count them.")
-@click.option("--yes", is_flag=True, help="Do not ask; needed in a pipe.")
+@click.option("--all", "everything", is_flag=True, help="Replay all events of the archive.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="Maximum events per second.  [default: unlimited]",
+)
+@click.option("--why", default="", metavar="TEXT", help="Reason, for the operations log.")
+@click.option("--dry-run", is_flag=True, help="Count the events, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
 @spark_options
 @pass_session
 def replay_command(
@@ -38,9 +43,10 @@ def replay_command(
     spark: Spark,
     **options: Any,
 ) -> None:
-    """Send archived events back to PENDING, also when they are long gone from Redis.
+    """Return archived events to PENDING.
 
-    The condition is SQL over the columns of a box in Spark, and `run` and `date`. The box's log keeps who did it.
+    Also restores events that are no longer in Redis. The condition is SQL over the columns of events, `run` and `date`.
+    The operations log records the replay.
 
     \b
     Examples:
@@ -49,7 +55,7 @@ def replay_command(
     """
     ctx = click.get_current_context()
     if (where is None) == (not everything):
-        raise click.UsageError("say which: either --where, or --all", ctx)
+        raise click.UsageError("give either --where or --all", ctx)
     asks = not (yes or dry_run)
     if asks and not sys.stdin.isatty():
         raise click.UsageError("this is not a terminal, so nobody can be asked; add --yes or --dry-run", ctx)
@@ -65,12 +71,11 @@ def replay_command(
                 raise RedboxError("nothing was replayed")
         with spark.progress(session, "replaying"):
             done = replay(running, at, archive, where=condition, dry_run=dry_run, **options)
-        told = (
+        text = (
             f"{done.matched:,} events would be replayed"
             if dry_run
             else f"{done.replayed + done.restored:,} of {done.matched:,} events replayed, {done.restored:,} of them "
-            f"were gone from Redis; {done.live:,} wait already, {done.changed:,} changed since, {done.refused:,} were "
-            "refused"
+            f"were gone from Redis; {done.live:,} live, {done.changed:,} changed since, {done.refused:,} refused"
         )
         figures = {name: getattr(done, name) for name in done.__struct_fields__ if name not in ("sample", "matched")}
-        summary(session, spark, time.monotonic() - before, told, rows=done.matched, **figures)
+        summary(session, spark, time.monotonic() - before, text, rows=done.matched, **figures)

@@ -1,4 +1,4 @@
-"""`redbox pipeline report`: what went through a box, as tables and as a page."""
+"""`redbox pipeline report`: volumes, latencies and failures, as a page and as tables."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from redbox.durations import format_duration
 
 
 @click.command("report")
-@click.option(
-    "--to", required=True, metavar="DIR", help="Where the page and its tables go; an older report is replaced."
-)
-@click.option("--from", "archive", metavar="PATH", help="An archive of this box, to be taken in too.")
-@click.option("--since", type=MOMENT, help="Only events put since this time, or since so long ago: 1h.")
-@click.option("--until", type=MOMENT, help="Only events put up to this time, or up to so long ago.")
+@click.option("--to", required=True, metavar="DIR", help="Directory of the report; an older one is replaced.")
+@click.option("--from", "archive", metavar="PATH", help="Archive of this box to include.")
+@click.option("--since", type=MOMENT, help="Start of the time in which events were put; 1h is an hour ago.")
+@click.option("--until", type=MOMENT, help="End of the time in which events were put; 1h is an hour ago.")
 @spark_options
 @pass_session
 def report_command(
@@ -33,10 +31,10 @@ def report_command(
     until: datetime | timedelta | None,
     spark: Spark,
 ) -> None:
-    """Volumes, latencies, attempts and causes of failure, as a page and as tables in DIR.
+    """Report volumes, latencies and causes of failure.
 
-    The page, report.html, is one file that opens without a network; the tables are in DIR/tables, as Parquet and as
-    CSV. Looks at the live box and, with --from, at its archive; what is in both counts once.
+    The page, report.html, is one file that needs no network. The tables are in DIR/tables, as Parquet and as CSV. The
+    report covers the live box and, with --from, its archive; an event that is in both counts once.
 
     \b
     Examples:
@@ -59,15 +57,15 @@ def report_command(
             done = report(running, Address(session.url, session.box_name), to, archive=archived, **between)
         seconds = time.monotonic() - before
         late = "" if done.p99_ms is None else f", p99 latency {format_duration(timedelta(milliseconds=done.p99_ms))}"
-        told = f"{done.page}: {done.events:,} events, {done.published:,} published, {done.dead:,} dead{late};"
+        text = f"{done.page}: {done.events:,} events, {done.published:,} published, {done.dead:,} dead{late};"
         summary(
-            session, spark, seconds, told, rows=done.events, page=done.page, tables=done.tables, events=done.events,
+            session, spark, seconds, text, rows=done.events, page=done.page, tables=done.tables, events=done.events,
             published=done.published, dead=done.dead, pending=done.pending, failures=done.failures, p50_ms=done.p50_ms,
             p99_ms=done.p99_ms,
         )  # fmt: skip
 
 
 async def _between(session: Session, **given: Any) -> dict[str, Any]:
-    """The times asked for; so long ago is by the store's clock. A box that is not there is told before Spark starts."""
+    """The given times, relative ones by the store's clock. A missing box is reported before Spark starts."""
     async with session.existing() as box:
         return await resolved(box, given)

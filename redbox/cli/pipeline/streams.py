@@ -1,4 +1,4 @@
-"""`redbox pipeline drain` and `follow`: the streams as commands."""
+"""`redbox pipeline drain` and `follow`: streams of a box into files or another sink."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from redbox.cli.output import counted
 from redbox.cli.parameters import name_value_pairs
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.process import SIGNALS
@@ -20,40 +21,41 @@ if TYPE_CHECKING:
 
 
 def stream_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What both streams take."""
+    """Adds the options of both streams."""
     for option in (
         click.option("--to", required=True, metavar="PATH|SINK",
-                     help="Where the events go: a path that Spark can write, or redbox, console or noop."),
+                     help="Path that Spark can write, or a sink: redbox, console or noop."),
         click.option("--format", "format_", default="parquet", show_default=True, metavar="NAME",
-                     help="How: parquet, json, orc, or any other sink that takes a path."),
+                     help="Format of the files: parquet, json, orc, or any other sink with a path."),
         click.option("--option", "options", multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
-                     help="An option of the sink's, such as compression=zstd; may be repeated."),
+                     help="Option of the sink, such as compression=zstd; repeatable."),
         click.option("--checkpoint", metavar="PATH",
-                     help="Where Spark keeps its place.  [default: PATH/_checkpoint; a SINK needs it]"),
-        click.option("--once", is_flag=True, help="What is there now, and end; else until SIGTERM or SIGINT."),
+                     help="Directory of Spark's checkpoint; required for a SINK.  [default: PATH/_checkpoint]"),
+        click.option("--once", is_flag=True,
+                     help="Stop when no event is left.  [default: run until SIGTERM or SIGINT]"),
         click.option("--every", default="5 seconds", show_default=True, metavar="TIME",
-                     help="How often to look, without --once."),
+                     help="Interval between micro-batches, without --once."),
         click.option("--batch", type=click.IntRange(min=1), metavar="N",
-                     help="Events in a micro-batch.  [default: drain 100000, follow 50000]"),
+                     help="Maximum events in a micro-batch.  [default: drain 100000, follow 50000]"),
     ):  # fmt: skip
         command = option(command)
     return spark_options(command)
 
 
 @click.command("drain")
-@click.option("--stream", default="lake", show_default=True, metavar="NAME", help="The name of the stream in the box.")
+@click.option("--stream", default="lake", show_default=True, metavar="NAME", help="Name of the stream in the box.")
 @click.option("--on-lost", type=click.Choice(["fail", "continue"]), default="fail", show_default=True,
-              help="When others took events that it held.")  # fmt: skip
+              help="Reaction to events that others took from this stream.")  # fmt: skip
 @click.option("--on-unreadable", type=click.Choice(["fail", "continue"]), default="fail", show_default=True,
-              help="When the body of an event is damaged, or of a newer redbox.")  # fmt: skip
+              help="Reaction to a body that is damaged, or of a newer redbox.")  # fmt: skip
 @stream_options
 @pass_session
 def drain_command(session: Session, /, stream: str, on_lost: str, on_unreadable: str, **options: Any) -> None:
-    """Take events out of the box into files: claimed, and PUBLISHED when the files are committed.
+    """Claim events, write them to files, and mark them PUBLISHED.
 
-    Each event comes exactly once into a file sink, while it keeps its checkpoint and stream name, nobody else takes
-    what it held, and Redis loses no write that it acknowledged. Read the files through Spark: it knows which of them
-    count.
+    Events are marked when Spark has committed their files. Each event is written exactly once, as long as the command
+    keeps its checkpoint and stream name, no other claims the events it holds, and Redis loses no acknowledged write.
+    Read the files through Spark, which knows the committed ones.
 
     \b
     Examples:
@@ -65,14 +67,14 @@ def drain_command(session: Session, /, stream: str, on_lost: str, on_unreadable:
 
 
 @click.command("follow")
-@click.option("--state", type=click.Choice(["published", "dead"]), help="Only these; else both.")
+@click.option("--state", type=click.Choice(["published", "dead"]), help="State to follow.  [default: both]")
 @stream_options
 @pass_session
 def follow_command(session: Session, /, state: str | None, **options: Any) -> None:
-    """Copy published and dead events as they come, without claiming or changing anything.
+    """Copy published and dead events to files as they come.
 
-    So what relays deliver also reaches the lake. What is swept, archived or dropped before it was read is
-    missed.
+    Claims and changes nothing, so relays deliver the same events. An event that is swept, archived or dropped before it
+    was read is missed.
 
     \b
     Examples:
@@ -103,8 +105,8 @@ def _run(
             source = {**source, "maxEventsPerTrigger": str(batch)}
         at, before = Address(session.url, session.box_name), time.monotonic()
 
-        def tell(done: Streamed) -> None:
-            session.output.note(f"{done.rows:,} events in {done.batches:,} micro-batches", rows=done.rows)
+        def progress(done: Streamed) -> None:
+            session.output.note(_counts(done), rows=done.rows)
 
         with stop_on_signal() as stop:
             done = run_stream(
@@ -116,24 +118,29 @@ def _run(
                 options=options,
                 checkpoint=checkpoint,
                 every=None if once else every,
-                tell=tell,
+                progress=progress,
                 stop=stop,
             )
-        told = f"{done.rows:,} events in {done.batches:,} micro-batches written to {to}"
-        summary(session, spark, time.monotonic() - before, told, rows=done.rows, batches=done.batches)
+        text = f"{_counts(done)} written to {to}"
+        summary(session, spark, time.monotonic() - before, text, rows=done.rows, batches=done.batches)
         if once and done.stopped:
-            session.output.note("stopped before the end; run it again to go on")
+            session.output.note("stopped before the end; run it again to continue")
             click.get_current_context().exit(1)
+
+
+def _counts(done: Streamed) -> str:
+    batches = "1 micro-batch" if done.batches == 1 else f"{done.batches:,} micro-batches"
+    return f"{counted(done.rows, 'event')} in {batches}"
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """While the block runs, SIGTERM and SIGINT are only noted; what it yields tells whether one came. (Spark's own
-    handler asks Java in the middle of another question.)"""
-    told: list[int] = []
-    before = {each: signal.signal(each, lambda number, _: told.append(number)) for each in SIGNALS}
+    """Catches SIGTERM and SIGINT while the block runs; yields a function that returns whether one came. (Spark's own
+    handler calls Java in the middle of another call.)"""
+    received: list[int] = []
+    before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in SIGNALS}
     try:
-        yield lambda: bool(told)
+        yield lambda: bool(received)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -1,8 +1,9 @@
-"""archive: terminal events into Parquet; then, only when what was written is verified, out of Redis.
+"""archive: terminal events into Parquet files; then, once the files are verified, out of Redis.
 
-Every step can be cut short and run again. Before the manifest is written, the run does not exist: nothing was removed,
-and the next run begins anew. After it, the next run first finishes the removal. A removal is fenced by the claim number
-that was archived, so what was replayed meanwhile stays. What a run kept, or had to leave, goes with a later one.
+Every step can be interrupted and run again. Before the manifest is written, the run does not exist: nothing was
+removed, and the next run starts over. After that, the next run first finishes the removal. A removal is fenced by the
+archived claim number, so an event that was replayed meanwhile stays. Events that a run kept, or had to leave, are
+removed by a later one.
 """
 
 from __future__ import annotations
@@ -23,12 +24,22 @@ from pyspark.errors import PySparkException
 from redbox.errors import RedboxError, UsageError
 from redbox.events import State, from_ms
 from redbox.pipeline import files
-from redbox.pipeline.archive.files import FORMAT, Archive, ArchiveFile, Manifest, Removal, identities, read_archive
+from redbox.pipeline.archive.layout import (
+    FORMAT,
+    READ_SETTINGS,
+    WRITE_OPTIONS,
+    WRITE_SETTINGS,
+    Archive,
+    ArchiveFile,
+    Manifest,
+    Removal,
+    identities,
+    read_archive,
+)
 from redbox.pipeline.archive.lock import locked
 from redbox.pipeline.failures import SPARK_IS_GONE, translate
-from redbox.pipeline.parquet import READ_SETTINGS, WRITE_OPTIONS, WRITE_SETTINGS
 from redbox.pipeline.source.connection import connected
-from redbox.pipeline.source.options import PATIENCE, Address
+from redbox.pipeline.source.options import PATIENCE, TERMINAL, Address
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import Work, map_arrow
@@ -37,16 +48,15 @@ from redbox.store.steps import batches
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Archived", "archive", "read_archive"]
+__all__ = ["TERMINAL", "Archived", "archive", "read_archive"]
 
-STEP: Final = 500
-TERMINAL: Final = (State.PUBLISHED, State.DEAD)
-Tell = Callable[[str], None]
+STEP: Final = 500  # events per script call
+Progress = Callable[[str], None]
 
 
 class Archived(msgspec.Struct, kw_only=True):
-    """What an archive run did. `finished` are earlier runs whose removal had been cut short; `removed` and `left` count
-    their events too. `unreadable` events stay in Redis."""
+    """The result of an archive run. `finished` counts earlier runs whose removal had been interrupted; `removed` and
+    `left` include their events. `unreadable` events stay in Redis."""
 
     run: str = ""
     rows: int = 0
@@ -59,8 +69,8 @@ class Archived(msgspec.Struct, kw_only=True):
     dry_run: bool = False
 
 
-class _Wanted(msgspec.Struct, frozen=True):
-    """What a run is about: the events of these states that became so by a moment, in ms."""
+class _Selection(msgspec.Struct, frozen=True):
+    """The events of a run: those that reached one of these states by a moment, in ms."""
 
     at: Address
     states: tuple[State, ...]
@@ -82,53 +92,53 @@ def archive(
     states: tuple[State, ...] = TERMINAL,
     keep: bool = False,
     dry_run: bool = False,
-    tell: Tell = lambda _: None,
+    progress: Progress = lambda _: None,
     patience: float = PATIENCE,
 ) -> Archived:
-    """Moves PUBLISHED and DEAD events that are older into the archive at `to`; `keep` copies them instead.
+    """Moves PUBLISHED and DEAD events older than `older_than` into the archive at `to`; `keep` copies them instead.
 
-    A store that goes away meanwhile is waited for, up to `patience` seconds each time.
+    An unreachable store is waited for, up to `patience` seconds each time.
     """
     if not states or not set(states) <= set(TERMINAL):
         raise UsageError("only PUBLISHED and DEAD events are archived")
-    store = Archive(spark, to)
+    lake = Archive(spark, to)
     with connected(at) as connection:
         connection.require_box()
         until = connection.run(connection.store.time) - int(older_than.total_seconds() * 1000)
-    wanted = _Wanted(at, states, until, patience)
+    selection = _Selection(at, states, until, patience)
     done = Archived(dry_run=dry_run)
     if dry_run:
-        store.open(at.box, create=False)
-        done.rows = wanted.read(spark, columns="event_id").count()
+        lake.open(at.box, create=False)
+        done.rows = selection.read(spark, columns="event_id").count()
         return done
     with locked(at, patience) as still_ours:
-        store.open(at.box, create=True)
-        _finish(store, wanted, done, tell)
-        store.clean()
-        tell("archiving")
-        known = _known(store)
-        manifest = _write(store, wanted, keep, known, done)
+        lake.open(at.box, create=True)
+        _finish(lake, selection, done, progress)
+        lake.clean()
+        progress("archiving")
+        known = _known(lake)
+        manifest = _write(lake, selection, keep, known, done)
         if manifest is not None:
             still_ours()
-            store.write_manifest(manifest)
-            tell("marking" if keep else "removing")
-            removal = _settle(store, wanted, manifest)
+            lake.write_manifest(manifest)
+            progress("marking" if keep else "removing")
+            removal = _settle(lake, selection, manifest)
             done.run, done.rows, done.files = manifest.run, manifest.rows, len(manifest.files)
             done.bytes = sum(file.bytes for file in manifest.files)
             done.removed, done.left = done.removed + removal.removed, done.left + removal.left
         if known is not None and not keep:
-            tell("removing what was archived before")
-            _remove_known(store, wanted, known, done)
+            progress("removing what was archived before")
+            _remove_known(lake, selection, known, done)
     return done
 
 
-def _finish(store: Archive, wanted: _Wanted, done: Archived, tell: Tell) -> None:
-    """Removes, or marks, the events that earlier runs archived and did not come to."""
-    removals = store.removals()
-    for manifest in store.manifests():
+def _finish(lake: Archive, selection: _Selection, done: Archived, progress: Progress) -> None:
+    """Removes, or marks, events that earlier, interrupted runs archived."""
+    removals = lake.removals()
+    for manifest in lake.manifests():
         if manifest.run not in removals:
-            tell(f"finishing run {manifest.run}")
-            removal = _settle(store, wanted, manifest)
+            progress(f"finishing run {manifest.run}")
+            removal = _settle(lake, selection, manifest)
             done.finished += 1
             done.removed, done.left = done.removed + removal.removed, done.left + removal.left
 
@@ -136,42 +146,44 @@ def _finish(store: Archive, wanted: _Wanted, done: Archived, tell: Tell) -> None
 # --- writing ---------------------------------------------------------------------------------------------------
 
 
-def _known(store: Archive) -> DataFrame | None:
-    """Of the runs that kept their events, or left some, what they archived: Redis may still have it."""
-    removals = store.removals()
+def _known(lake: Archive) -> DataFrame | None:
+    """The archived events that Redis may still have: those of runs that kept or left some."""
+    removals = lake.removals()
     partly = [
         manifest
-        for manifest in store.manifests()
+        for manifest in lake.manifests()
         if (removal := removals.get(manifest.run)) is None or removal.kept or removal.left
     ]
-    return identities(store.read(partly)) if partly else None
+    return identities(lake.read(partly)) if partly else None
 
 
-def _write(store: Archive, wanted: _Wanted, keep: bool, known: DataFrame | None, done: Archived) -> Manifest | None:
-    """Writes what is not known into the files of a new run and reads them back; None when there was nothing."""
+def _write(
+    lake: Archive, selection: _Selection, keep: bool, known: DataFrame | None, done: Archived
+) -> Manifest | None:
+    """Writes the events that are not archived yet into a new run, and reads them back; None if there are none."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     read, written = Observation(), Observation()
-    table = wanted.read(store.spark)
+    table = selection.read(lake.spark)
     table = table.observe(read, f.count(f.when(f.col("problem").isNotNull(), 1)).alias("unreadable"))
     table = table.where("problem is null")
     if known is not None:
         table = table.join(known, ["event_id", "claim"], "left_anti")
     dated = table.withColumn("date", f.date_format(f.coalesce("published_at", "died_at"), "yyyy-MM-dd"))
-    # One task for each date and type, as long as they are small: so that there are not a thousand tiny files.
+    # One task for each date and type while they are small: it keeps the number of files low.
     dated = dated.hint("rebalance", "date", "event_type").observe(written, *_checksum())
-    with set_for(store.spark, WRITE_SETTINGS):
-        dated.write.partitionBy("date", "event_type").options(**WRITE_OPTIONS).parquet(store.data_of(run))
+    with set_for(lake.spark, WRITE_SETTINGS):
+        dated.write.partitionBy("date", "event_type").options(**WRITE_OPTIONS).parquet(lake.data_of(run))
     done.unreadable = int(read.get["unreadable"])
     observed = dict(written.get)
     if not observed["rows"]:
-        files.delete(store.spark, store.data_of(run))
+        files.delete(lake.spark, lake.data_of(run))
         return None
-    sizes = store.list_data(run)
-    back = store.read_files(list(sizes))
-    with set_for(store.spark, READ_SETTINGS):
+    sizes = lake.list_data(run)
+    back = lake.read_files(list(sizes))
+    with set_for(lake.spark, READ_SETTINGS):
         counted = back.withColumn("file", f.input_file_name()).groupBy("file").agg(*_checksum()).collect()
     rows = sum(row["rows"] for row in counted)
     mixed = _fold([row.asDict() for row in counted])
@@ -182,11 +194,13 @@ def _write(store: Archive, wanted: _Wanted, keep: bool, known: DataFrame | None,
         )
     by_path = {_below(run, row["file"]): int(row["rows"]) for row in counted}
     listed = [ArchiveFile(path, by_path.get(path, 0), size) for path, size in sorted(sizes.items())]
-    return Manifest(FORMAT, run, wanted.at.box, wanted.until, keep, rows, mixed, [file for file in listed if file.rows])
+    return Manifest(
+        FORMAT, run, selection.at.box, selection.until, keep, rows, mixed, [file for file in listed if file.rows]
+    )
 
 
 def _checksum() -> list[Column]:
-    """Of all columns of all rows, in whatever order they come."""
+    """A checksum over all columns of all rows, in any order."""
     from pyspark.sql import functions as f
 
     def hashable(name: str) -> Column:
@@ -210,54 +224,56 @@ def _fold(parts: list[dict[str, Any]]) -> str:
 
 
 def _below(run: str, url: str) -> str:
-    """A data file of a run as a manifest names it; Spark tells its URL. Its name alone is not enough: a task writes
-    files of one name into several directories."""
+    """The path of a data file in a manifest, from the URL that Spark gives. Its name alone is not enough: a task writes
+    files of the same name into several directories."""
     return f"data/run={run}/{unquote(url.rpartition(f'/data/run={run}/')[2])}"
 
 
 # --- removing --------------------------------------------------------------------------------------------------
 
 
-def _settle(store: Archive, wanted: _Wanted, manifest: Manifest) -> Removal:
+def _settle(lake: Archive, selection: _Selection, manifest: Manifest) -> Removal:
     """Removes the events of a run from Redis, or marks them there as archived."""
-    work = partial(_settle_task, wanted, manifest.run, manifest.keep)
+    work = partial(_settle_task, selection, manifest.run, manifest.keep)
     doing = "marked" if manifest.keep else "removed from Redis"
     with _unfinished(f"run {manifest.run} is in the archive, and some of its events may be {doing} already"):
-        settled, left = _count(identities(store.read([manifest])), work)
+        settled, left = _count(identities(lake.read([manifest])), work)
     removal = Removal(manifest.run, manifest.keep, settled, left)
-    store.write_removal(removal)
+    lake.write_removal(removal)
     return removal
 
 
-def _remove_known(store: Archive, wanted: _Wanted, known: DataFrame, done: Archived) -> None:
-    """Removes what earlier runs archived and Redis still has, as far as this run is about it."""
-    live = wanted.read(store.spark, columns="event_id,claim").join(known, ["event_id", "claim"], "left_semi")
+def _remove_known(lake: Archive, selection: _Selection, known: DataFrame, done: Archived) -> None:
+    """Removes the events of this selection that earlier runs archived and Redis still has."""
+    live = selection.read(lake.spark, columns="event_id,claim").join(known, ["event_id", "claim"], "left_semi")
     with _unfinished("some events that were archived before may be removed from Redis already"):
-        removed, left = _count(live, partial(_settle_task, wanted, "", False))
+        removed, left = _count(live, partial(_settle_task, selection, "", False))
     done.removed, done.left = done.removed + removed, done.left + left
 
 
 @contextmanager
 def _unfinished(done: str) -> Iterator[None]:
-    """An error while events are removed says how far the run came, and what to do."""
+    """Adds to an error during a removal how far the run came, and what to do."""
     try:
         yield
     except (RedboxError, PySparkException, Py4JError, *SPARK_IS_GONE) as error:
-        told = translate(error)
-        told.args = (f"{told.message}; {done}; run the archive again to finish",)
-        raise told from error
+        translated = translate(error)
+        translated.args = (f"{translated.message}; {done}; run the archive again to finish",)
+        raise translated from error
 
 
 def _count(table: DataFrame, work: Work) -> tuple[int, int]:
-    """Settles the events of a table; how many, and how many were left."""
+    """Settles the events of a table; returns how many were settled, and how many were left."""
     row = map_arrow(table, work, "done long, left_there long").groupBy().sum("done", "left_there").first()
     assert row is not None
     return int(row[0] or 0), int(row[1] or 0)
 
 
-def _settle_task(wanted: _Wanted, run: str, keep: bool, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _settle_task(
+    selection: _Selection, run: str, keep: bool, parts: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     done = left = 0
-    with connected(wanted.at, wanted.patience) as connection:
+    with connected(selection.at, selection.patience) as connection:
         store = connection.store
         for part in parts:
             pairs = zip(part.column("event_id").to_pylist(), part.column("claim").to_pylist(), strict=True)
@@ -266,7 +282,7 @@ def _settle_task(wanted: _Wanted, run: str, keep: bool, parts: Iterator[pa.Recor
                     words = connection.run(store.mark_event, "archived", [(*item, run) for item in items])
                 else:
                     words = connection.run(store.drop, items, who="", why="", heads=False)
-                # UNKNOWN: an earlier try of this task removed it, or someone else; either way it is not there.
+                # UNKNOWN: an earlier attempt of this task removed it, or somebody else.
                 gone = sum(word in (b"OK", b"UNKNOWN") for word in words)
                 done, left = done + gone, left + len(words) - gone
     yield pa.RecordBatch.from_pydict({"done": [done], "left_there": [left]})

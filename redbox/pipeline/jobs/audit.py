@@ -1,8 +1,8 @@
-"""audit: every rule of a box, in parallel, and what breaks it.
+"""audit: checks every rule of a box in parallel.
 
-First all names are gathered: the members of every index, in ranges, and the keys of the box by a SCAN in one task.
-Spark brings the same names together, and each is looked at once, atomically. So a box in use raises no false alarm, and
-an event that moves meanwhile is not missed: its keys stay.
+First all names are collected: the members of every index, in ranges, and the keys of the box by a SCAN in one task.
+Spark removes duplicates, and each name is examined once, atomically. So a box in use raises no false alarm, and an
+event that moves meanwhile is not missed: its keys stay.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _FOUND_DDL: Final = ", ".join(
 
 
 class Audit(msgspec.Struct):
-    """What an audit found. So many events and keys, that is lines and unique keys, were looked at; `sample` holds the
-    first problems, by rule and id."""
+    """The result of an audit: numbers of examined events and keys (lines and unique keys), problems by rule, and the
+    first problems, sorted by rule and id."""
 
     events: int
     keys: int
@@ -64,9 +64,9 @@ def audit(
     sample: int = SAMPLE,
     partition_size: int = PARTITION_SIZE,
 ) -> Audit:
-    """Checks a whole box. Changes nothing, and may run beside relays.
+    """Checks a whole box. Changes nothing, and may run while relays do.
 
-    `to` is a directory for all problems, as Parquet or JSON lines; it must not exist yet.
+    `to` is a directory for all problems, as Parquet or JSON Lines; it must not exist yet.
     """
     if format not in FORMATS:
         raise UsageError(f"format: use {' or '.join(map(repr, FORMATS))}, not {format!r}")
@@ -80,13 +80,13 @@ def audit(
     once = names.repartition(max(1, len(parts)), "kind", "name").dropDuplicates()
     found = map_arrow(once, partial(_examine, at), _FOUND_DDL).persist()
     try:
-        return _settle(found, to, format, sample)
+        return _summarize(found, to, format, sample)
     finally:
         found.unpersist()
 
 
 def _packed(ranges: Iterable[IndexRange], size: int) -> Iterator[list[IndexRange]]:
-    """Ranges in tasks of at most so many members: a small box takes one."""
+    """Ranges in packs of at most `size` members, one for each task; a small box needs one."""
     pack: list[IndexRange] = []
     for part in ranges:
         if pack and sum(each.count for each in pack) + part.count > size:
@@ -97,8 +97,8 @@ def _packed(ranges: Iterable[IndexRange], size: int) -> Iterator[list[IndexRange
         yield pack
 
 
-def _settle(found: DataFrame, to: str | None, format: str, sample: int) -> Audit:  # noqa: A002 - same
-    """Adds up and samples what the tasks found; each tells its counts in a row without a rule."""
+def _summarize(found: DataFrame, to: str | None, format: str, sample: int) -> Audit:  # noqa: A002 - same
+    """Adds up and samples the problems; each task reports its counts in a row without a rule."""
     problems = found.where("rule is not null").select(*_COLUMNS)
     if to is not None:
         problems.write.format(format).save(to)
@@ -117,7 +117,7 @@ def _settle(found: DataFrame, to: str | None, format: str, sample: int) -> Audit
 def _gather(
     at: Address, parts: Sequence[Sequence[IndexRange]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The names of those parts whose numbers come in; 0 is the scan, which takes longest and so begins first."""
+    """The names in the parts with these numbers; 0 is the SCAN, which takes longest and so starts first."""
     with connected(at, PATIENCE) as connection:
         auditor = Auditor(connection.store)
         for batch in batches:

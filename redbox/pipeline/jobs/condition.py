@@ -1,8 +1,8 @@
-"""Conditions in SQL over the columns of events, as `--where` takes them.
+"""Conditions in SQL over the columns of events, the values of `--where`.
 
 SQL can do more than compare columns: `java_method` calls any Java method, a subquery reads other tables. A condition
-may come from a form or a ticket, so only what is listed here is let through. It is checked on the tree that Spark's own
-parser makes, before anything is read. A `Column` of PySpark is the caller's code, and may do anything.
+may come from a form or a ticket, so only the expressions and functions listed here are allowed. The check uses the tree
+of Spark's own parser, before anything is read. A `Column` of PySpark is the caller's code, and may do anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from redbox.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: What an operator, a literal or a keyword of SQL becomes, without the package.
+#: Class names, without the package, of the nodes for operators, literals and keywords.
 _NODES: Final = """
 Literal UnresolvedAttribute UnresolvedExtractValue SemiStructuredExtract Alias CreateNamedStruct And Or Not EqualTo
 EqualNullSafe GreaterThan GreaterThanOrEqual LessThan LessThanOrEqual In IsNull IsNotNull Like ILike RLike LikeAll
@@ -25,8 +25,8 @@ ShiftRightUnsigned Concat Overlay StringLocate StringTrim StringTrimLeft StringT
 CurrentTimestamp TimestampAdd TimestampDiff LambdaFunction UnresolvedNamedLambdaVariable NamedArgumentExpression
 """
 
-#: Functions of nulls, strings, numbers, time, types, JSON, collections and hashes. None that calls other code, reads a
-#: file, tells about the session, or is random.
+#: Functions of nulls, strings, numbers, time, types, JSON, collections and hashes. None calls other code, reads a file,
+#: reveals the session, or is random.
 _FUNCTIONS: Final = """
 between coalesce equal_null if ifnull in isnan isnotnull isnull nanvl nullif nullifzero nvl nvl2 zeroifnull
 
@@ -78,8 +78,8 @@ _INSTEAD: Final = (
 
 
 def check_condition(spark: SparkSession, where: str | Column) -> None:
-    """Raises UsageError for a condition that does anything but compare columns, literals and what the listed functions
-    make of them. One that cannot be parsed raises PySpark's error."""
+    """Raises UsageError for a condition that uses more than columns, literals, and the listed operators and functions.
+    One that cannot be parsed raises PySpark's error."""
     if not isinstance(where, str):
         return
     for node in _nodes(_java(spark).sessionState().sqlParser().parseExpression(where)):
@@ -93,11 +93,11 @@ def check_condition(spark: SparkSession, where: str | Column) -> None:
 
 
 def select(table: DataFrame, where: str | Column) -> DataFrame:
-    """The rows for which a condition holds that has been checked; one that does not fit raises PySpark's error."""
+    """The rows for which a checked condition holds; one that does not fit the columns raises PySpark's error."""
     found: Any = table.where(where)
-    if isinstance(where, str):  # a session may have functions of its own under the names of built-in ones
-        plan = found._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark shows no trees
-        if plan.nodeName() != "Filter":  # Spark has added a hidden column, such as _metadata, and removes it again
+    if isinstance(where, str):  # a session may have replaced built-in functions by its own
+        plan = found._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark does not expose trees
+        if plan.nodeName() != "Filter":  # Spark has added a hidden column, such as _metadata, and a projection
             raise _refusal(where, "names a column that events do not have")
         for node in _nodes(plan.condition()):
             package, _, kind = str(node["class"]).rpartition(".")
@@ -108,7 +108,7 @@ def select(table: DataFrame, where: str | Column) -> DataFrame:
 
 
 def _nodes(expression: Any) -> list[dict[str, Any]]:
-    """Every node of a tree; in one call, since each would take a millisecond."""
+    """Every node of a tree, in one call: one per node would take a millisecond each."""
     nodes: list[dict[str, Any]] = json.loads(expression.toJSON())
     return nodes
 

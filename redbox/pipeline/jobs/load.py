@@ -14,19 +14,18 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from redbox.errors import UsageError
-from redbox.pipeline.source.options import Address
-from redbox.pipeline.source.row_events import PLACE, WRITABLE, check_columns
+from redbox.pipeline.source.options import Address, WriteOptions
 from redbox.pipeline.source.schema import SCHEMA
-from redbox.pipeline.source.writer import WriteOptions, check_store, task, write_rows
+from redbox.pipeline.source.writer import PLACE, WRITABLE, check_columns, check_store, write_rows
 from redbox.pipeline.spark_session import set_for
-from redbox.pipeline.tasks import map_arrow
+from redbox.pipeline.tasks import current_task, map_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS: Final = ("parquet", "json", "csv")
-#: Files are cut in the same places wherever they are read: the ids of rows without one hang on it.
-CUT: Final = {
+#: Files are split at the same positions everywhere: generated ids depend on it.
+SPLIT_SETTINGS: Final = {
     "spark.sql.files.maxPartitionBytes": "33554432",
     "spark.sql.files.openCostInBytes": "4194304",
     "spark.sql.files.minPartitionNum": "1",
@@ -38,7 +37,10 @@ COUNTS: Final = ("put", "existing", "skipped", "rejected", "size")
 
 
 class Loaded(msgspec.Struct):
-    """What a load did. `existing` were there already, `skipped` had their unique_key held by another event."""
+    """Numbers of rows of a load, and the bytes of their payloads.
+
+    `existing` were in the box already; for `skipped` rows another event holds the unique_key.
+    """
 
     rows: int = 0
     put: int = 0
@@ -62,14 +64,14 @@ def load(
     durability: str = "server",
     dry_run: bool = False,
 ) -> Loaded:
-    """Puts the rows of Parquet, JSON lines or CSV files into a box.
+    """Puts the rows of Parquet, JSON Lines or CSV files into a box.
 
-    `columns` maps columns of events to columns of the file, `constants` to one value for all rows. The ids of rows
-    without one are made from `job`, by default 'load' and the path, and from the content and its place in the files: a
-    load that failed is completed by running it again on the same files, here or on a cluster. A row that cannot be read
-    as one ends the load: neither is it left out, nor are parts of it.
+    `columns` maps columns of events to columns of the files, `constants` to one value for all rows. Rows without an id
+    get one that is derived from `job`, by default 'load' and the path, and from their content and position in the
+    files. So a failed load is completed by running it again on the same files, here or on a cluster. A malformed row
+    ends the load; it is not skipped, not even in part.
     """
-    with _told(path):
+    with _explained(path):
         files = read_files(spark, path, format)
         table = mapped(files, columns or {}, constants or {})
         check_columns(table.schema)
@@ -80,19 +82,19 @@ def load(
         check_store(options)
         placed = mapped(files, columns or {}, constants or {}, place=True)
         counted = map_arrow(placed, partial(_write, options), ", ".join(f"{name} long" for name in COUNTS))
-        with set_for(spark, CUT):
+        with set_for(spark, SPLIT_SETTINGS):
             total = counted.groupBy().sum(*COUNTS).first()
     done = dict(zip(COUNTS, (int(value or 0) for value in total or ()), strict=False))
     return Loaded(rows=sum(done[name] for name in COUNTS[:-1]), **done)
 
 
 def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    done = write_rows(batches, options, options.job, task().partitionId())
+    done = write_rows(batches, options, options.job, current_task().partitionId())
     yield pa.RecordBatch.from_pydict({name: [getattr(done, name)] for name in COUNTS})
 
 
 def read_files(spark: SparkSession, path: str, format: str | None) -> DataFrame:  # noqa: A002 - same
-    """Files as a table; the format by the file's name unless it is given."""
+    """Files as a table; without a format, that of the file's name."""
     chosen = format or _format_of(path)
     if chosen not in FORMATS:
         raise UsageError(f"there is no format {chosen!r}; there are {', '.join(FORMATS)}")
@@ -103,18 +105,18 @@ def read_files(spark: SparkSession, path: str, format: str | None) -> DataFrame:
 
 
 def _read_csv(spark: SparkSession, path: str) -> DataFrame:
-    """With quotes doubled, and lines in quotes: only so does Spark look at the number of fields of each row. Each file
-    is read by one task then."""
+    """Reads CSV with doubled quotes and line breaks in quotes: only then does Spark check the number of fields of each
+    row. Each file is read by one task."""
     reader = spark.read.options(header=True, escape='"', multiLine=True, mode="FAILFAST")
     table = reader.csv(path)
-    if len(table.inputFiles()) > 1:  # by default what follows the first header is taken by its position
+    if len(table.inputFiles()) > 1:  # by default Spark reads the other files by position
         return reader.schema(table.schema).option("enforceSchema", False).csv(path)
     return table
 
 
 def _check_lines(spark: SparkSession, path: str, format: str) -> None:  # noqa: A002 - same
-    """What Spark would change or forget without a word: bytes that are no text, and what follows the first object of a
-    line."""
+    """Refuses what Spark would change or drop silently: bytes that are not UTF-8, and text after the first object of a
+    text line."""
     from pyspark.sql import functions as f
 
     line = f.col("value")
@@ -129,14 +131,16 @@ def _check_lines(spark: SparkSession, path: str, format: str) -> None:  # noqa: 
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
-    """What Spark says of a file that it cannot read, as one sentence."""
+def _explained(path: str) -> Iterator[None]:
+    """Reports a file that Spark cannot read in one sentence."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
         text = str(error)
         if (row := _MALFORMED_ROW.search(text)) is not None:
-            raise UsageError(f"{path}: a row has not as many fields as the header: {_shortened(row[1])}") from error
+            raise UsageError(
+                f"{path}: a row does not have as many fields as the header: {_shortened(row[1])}"
+            ) from error
         if _OTHER_HEADER in text:
             problem = "the CSV files there must all have the same header, with a name for each column"
             raise UsageError(f"{path}: {problem}") from error
@@ -151,7 +155,7 @@ def _format_of(path: str) -> str:
     ending = path.rstrip("/").rpartition(".")[2].lower()
     known = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
     if ending not in known:
-        raise UsageError(f"what {path} holds cannot be told by its name; give the format: {', '.join(FORMATS)}")
+        raise UsageError(f"the name {path} does not show its format; give the format: {', '.join(FORMATS)}")
     return known[ending]
 
 
@@ -159,7 +163,7 @@ def mapped(
     table: DataFrame, columns: Mapping[str, str], constants: Mapping[str, str], *, place: bool = False
 ) -> DataFrame:
     """The table with the columns of events. A payload that is neither bytes nor text becomes JSON. With `place` there
-    is one more column, which tells the pieces of files from each other."""
+    is one more column: a number for the file and the part of it that a row comes from."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import BinaryType, StringType
 

@@ -1,4 +1,4 @@
-"""What a job that changes events leaves in the box's log: one line, also when it ended early."""
+"""The entry of a job in the box's operations log: one per job, also if the job failed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from redbox.pipeline.source.options import PATIENCE, Address
 DETAIL_LENGTH: Final = 500
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as the log tells of it."""
+class LoggedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that changes events, as the operations log describes it."""
 
     at: Address
     action: str
@@ -25,9 +25,10 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     detail: str
 
-    def note(self, count: int, ids: Sequence[str], before: str = "") -> None:
+    def log(self, count: int, ids: Sequence[str], before: str = "") -> None:
+        """Writes the entry: how many events were changed, and the ids of some."""
         detail = f"{before}{self.detail}"[:DETAIL_LENGTH]
-        token = token_hex(8)  # the call may be repeated: its line is written once
+        token = token_hex(8)  # the call may be repeated, and writes one entry
         with connected(self.at, PATIENCE) as connection:
             connection.run(
                 connection.store.write_log,
@@ -41,11 +42,11 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     @contextmanager
-    def or_early(self, outcome: str) -> Iterator[None]:
-        """Notes that the block failed, and what may have been done by then."""
+    def logged_if_it_fails(self, outcome: str) -> Iterator[None]:
+        """Logs a failure of the block, and what may have been done by then."""
         try:
             yield
         except BaseException:
             with suppress(RedboxError):
-                self.note(0, (), f"ended early, so {outcome}: ")
+                self.log(0, (), f"ended early, so {outcome}: ")
             raise

@@ -1,4 +1,4 @@
-"""replay: archived events back to PENDING, also when they are long gone from Redis."""
+"""replay: archived events back to PENDING, even if they are no longer in Redis."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ import pyarrow as pa
 from redbox.box.operate import operator_name
 from redbox.box.replay import check_rate
 from redbox.errors import UsageError
-from redbox.events import Event, stored_event
-from redbox.pipeline.archive.files import read_archive
+from redbox.pipeline.archive.layout import READ_SETTINGS, read_archive
 from redbox.pipeline.jobs.condition import check_condition, select
-from redbox.pipeline.jobs.lines import in_line_order
-from redbox.pipeline.jobs.operations_log import Noted
-from redbox.pipeline.parquet import READ_SETTINGS
+from redbox.pipeline.jobs.operations_log import LoggedJob
 from redbox.pipeline.source.connection import Connection, connected
 from redbox.pipeline.source.options import PATIENCE, Address
+from redbox.pipeline.source.rows import EVENT_COLUMNS, event_of
 from redbox.pipeline.spark_session import set_for
-from redbox.pipeline.tasks import map_arrow
+from redbox.pipeline.tasks import in_line_order, map_arrow
 from redbox.store.codec import encode_restored
 from redbox.store.replies import CREATED, EXISTS
 from redbox.store.steps import batches
@@ -34,18 +32,15 @@ if TYPE_CHECKING:
 STEP: Final = 500
 SAMPLE: Final = 20
 COUNTS: Final = ("replayed", "restored", "changed", "live", "refused")
-#: What of an archived event makes it the same event again.
-_KEPT: Final = (
-    "event_id", "event_type", "payload", "content_type", "headers", "metadata", "partition_key", "ordering_key",
-    "unique_key", "unique_scope",
-)  # fmt: skip
-Row = dict[str, Any]
+ArchivedRow = dict[str, Any]
 
 
 class ReplayedArchive(msgspec.Struct, kw_only=True):
-    """What a replay did. `replayed` were still in Redis, `restored` were not; `changed` were claimed again since they
-    were archived, `live` are PENDING or CLAIMED, and of the `refused` another event holds the unique_key, or was put in
-    their place."""
+    """Numbers of events of a replay.
+
+    `replayed` were still in Redis, `restored` were not. `changed` were claimed again since they were archived, `live`
+    are PENDING or CLAIMED. `refused`: another event holds the unique_key, or supersedes the event.
+    """
 
     matched: int = 0
     replayed: int = 0
@@ -69,17 +64,17 @@ def replay(
     why: str = "",
     patience: float = PATIENCE,
 ) -> ReplayedArchive:
-    """Sends the archived events for which `where` holds back to be delivered, `rate` of them per second.
+    """Returns the archived events for which `where` holds to PENDING, `rate` of them per second.
 
     `where` is SQL over the columns of events and built-in functions, or a Column of PySpark, which may call anything.
 
-    Of an event that was archived several times, its last life counts, and `where` is asked of that one. Running it
-    again is harmless while the events wait; what was delivered since is delivered once more if it was archived anew,
-    or has left Redis. A store that is away is waited for, up to `patience` seconds.
+    Of an event that was archived several times, the last one counts, and `where` applies to that one. Running a replay
+    again is harmless while the events are pending. An event that was delivered since is delivered once more if it was
+    archived again, or has left Redis. An unreachable store is waited for, up to `patience` seconds.
 
-    The events of one ordering key join the tail of their line in their old order. One exception: with
-    `dead_head="block"`, DEAD events that are still in Redis return to their own places, and so come before those that
-    were PUBLISHED or are gone from Redis, even before earlier ones.
+    The events of one ordering key join the tail of their line in their old order, with one exception. With
+    `dead_head="block"`, DEAD events that are still in Redis return to their own positions, and so come before events
+    that were PUBLISHED or are no longer in Redis, even before earlier ones.
     """
     check_rate(rate)
     who = operator_name() if who is None else who
@@ -88,26 +83,26 @@ def replay(
     archived = read_archive(spark, archive, box=at.box)
     with _explained(where):
         selected = select(archived, where)
-    chosen = _last_lives(selected, archived)
+    chosen = _latest(selected, archived)
     if dry_run:
         with set_for(spark, READ_SETTINGS):
             return ReplayedArchive(matched=chosen.count(), dry_run=True)
-    table = chosen.select(*_KEPT, "claim", "superseded_by", "created_at", "seq")
-    table = in_line_order(table, tasks=None if rate is None else 1)  # with a rate, one task keeps the pace for all
+    table = chosen.select(*EVENT_COLUMNS, "claim", "superseded_by", "created_at", "seq")
+    table = in_line_order(table, tasks=None if rate is None else 1)  # with a rate, one task keeps it for all events
     schema = ", ".join(f"{name} long" for name in COUNTS) + ", sample array<string>"
-    job = Noted(at=at, action="replay", who=who, why=why, detail=f"from the archive {archive} where {where}")
-    with job.or_early("more may be replayed"), set_for(spark, READ_SETTINGS):
+    job = LoggedJob(at=at, action="replay", who=who, why=why, detail=f"from the archive {archive} where {where}")
+    with job.logged_if_it_fails("more may be replayed"), set_for(spark, READ_SETTINGS):
         rows = map_arrow(table, partial(_replay_task, at, rate, patience), schema).collect()
     done = ReplayedArchive(**{name: sum(row[name] for row in rows) for name in COUNTS})
     done.matched = sum(getattr(done, name) for name in COUNTS)
     done.sample = [event_id for row in rows for event_id in row["sample"]][:SAMPLE]
-    job.note(done.replayed + done.restored, done.sample)
+    job.log(done.replayed + done.restored, done.sample)
     return done
 
 
 @contextmanager
 def _explained(where: str | Column) -> Iterator[None]:
-    """A wrong condition is reported in one sentence."""
+    """Reports an invalid condition in one sentence."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:
@@ -117,9 +112,9 @@ def _explained(where: str | Column) -> Iterator[None]:
         raise UsageError(f"--where {where!r} is not a condition over the columns of events: {first}") from None
 
 
-def _last_lives(table: DataFrame, archived: DataFrame) -> DataFrame:
-    """Those rows of which the archive has no later life. What was archived twice under one claim, as only a box that
-    lost its counters can cause, counts once, as the last run has it."""
+def _latest(table: DataFrame, archived: DataFrame) -> DataFrame:
+    """The rows for which the archive has no later one of the same event. If an event was archived twice under one
+    claim, which only a box that lost its counters can cause, the one of the last run counts."""
     from pyspark.sql import functions as f
 
     later = archived.selectExpr("event_id AS later_id", "claim AS later_claim", "run AS later_run")
@@ -147,27 +142,26 @@ def _replay_task(
     yield pa.RecordBatch.from_pydict({**counts, "sample": pa.array([sample], pa.list_(pa.string()))})
 
 
-def _send(connection: Connection, rows: list[Row]) -> list[str]:
-    """Replays the events that are still there, fenced by the archived claim, and puts those that are gone; what became
-    of each. The events of one ordering key join their line in the order of the rows, with the exception that `replay`
-    names."""
+def _send(connection: Connection, rows: list[ArchivedRow]) -> list[str]:
+    """Replays events that are in Redis, fenced by the archived claim, and puts the others; returns the outcome of each.
+    The events of one ordering key join their line in the order of the rows, with the exception that `replay` names."""
     words: dict[str, str] = {}
     for there, gone in _turns(connection, rows):
         words |= _replayed(connection, there, dry=False)
         words |= _restored(connection, [*(row for row in there if words[row["event_id"]] == "UNKNOWN"), *gone])
-    told = {"OK": "replayed", "NOTTERMINAL": "live", "CHANGED": "changed", "restored": "restored"}
-    return [told.get(words[row["event_id"]], "refused") for row in rows]
+    outcomes = {"OK": "replayed", "NOTTERMINAL": "live", "CHANGED": "changed", "restored": "restored"}
+    return [outcomes.get(words[row["event_id"]], "refused") for row in rows]
 
 
-def _turns(connection: Connection, rows: list[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
-    """The rows in as few turns as keep the order of each key; in a turn come first those that are still in Redis, then
-    those that are gone."""
+def _turns(connection: Connection, rows: list[ArchivedRow]) -> Iterator[tuple[list[ArchivedRow], list[ArchivedRow]]]:
+    """The rows in as few turns as keep the order of each key. Of each turn, events that are in Redis come first, then
+    those that are not."""
     if all(row["ordering_key"] is None for row in rows):
         yield rows, []
         return
     words = _replayed(connection, rows, dry=True)
-    turns: list[tuple[list[Row], list[Row]]] = []
-    reached: dict[str, int] = {}  # by key: two for each turn, the odd one for those that are gone
+    turns: list[tuple[list[ArchivedRow], list[ArchivedRow]]] = []
+    reached: dict[str, int] = {}  # by key: two slots for each turn, the odd one for events that are not in Redis
     for row in rows:
         is_gone, key = words[row["event_id"]] == "UNKNOWN", row["ordering_key"]
         at = 0 if key is None else reached.get(key, 0)
@@ -180,7 +174,7 @@ def _turns(connection: Connection, rows: list[Row]) -> Iterator[tuple[list[Row],
     yield from turns
 
 
-def _replayed(connection: Connection, rows: list[Row], *, dry: bool) -> dict[str, str]:
+def _replayed(connection: Connection, rows: list[ArchivedRow], *, dry: bool) -> dict[str, str]:
     if not rows:
         return {}
     seen = [(row["event_id"], row["claim"]) for row in rows]
@@ -190,22 +184,15 @@ def _replayed(connection: Connection, rows: list[Row], *, dry: bool) -> dict[str
     return {event_id: reply.outcome.value for (event_id, _), reply in zip(seen, replies, strict=True)}
 
 
-def _restored(connection: Connection, rows: list[Row]) -> dict[str, str]:
-    """Puts events again as they were, with their old ids and created_at."""
+def _restored(connection: Connection, rows: list[ArchivedRow]) -> dict[str, str]:
+    """Puts events again as they were, with their old id and created_at."""
     words: dict[str, str] = {}
     encoded = []
     for row in rows:
         if row["superseded_by"] is None:
-            encoded.append((row["event_id"], encode_restored(_event(row), row["created_at"])))
+            encoded.append((row["event_id"], encode_restored(event_of(row), row["created_at"])))
         else:
             words[row["event_id"]] = "SUPERSEDED"
-    for event_id, reply in connection.put(encoded):
+    for (event_id, _), reply in zip(encoded, connection.put_each(encoded), strict=True):
         words[event_id] = "restored" if reply == CREATED else "NOTTERMINAL" if reply == EXISTS else "REFUSED"
     return words
-
-
-def _event(row: Row) -> Event:
-    """The archived event as it was put. It is not validated again: rules may have become stricter since."""
-    given = {name: row[name] for name in _KEPT if row[name] is not None}
-    event: Event = stored_event(**given)
-    return event

@@ -1,4 +1,4 @@
-"""Plots as SVG, by hand: texts in, markup out. Colours are classes, so that the page decides them."""
+"""Plots as SVG: numbers in, markup out. Colours are CSS classes, so the page decides them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Axis:
         return _LEFT + position * self.slot
 
     def position(self, at: datetime) -> int | None:
-        """The number of the bar in which a moment falls."""
+        """The number of the bar that a moment falls into; None if it is outside."""
         found = int((at - self.start).total_seconds() // self.step)
         return found if 0 <= found < self.bins else None
 
@@ -76,7 +76,7 @@ class Axis:
         return self.start + timedelta(seconds=position * self.step)
 
     def span(self, position: int) -> str:
-        """A bar's time in words."""
+        """The time of a bar, in words."""
         from_, to = self.time(position), self.time(position + 1)
         if self.step >= _DAY:
             return f"{from_:%Y-%m-%d}" + ("" if self.step == _DAY else f" to {to - timedelta(days=1):%Y-%m-%d}")
@@ -154,7 +154,7 @@ def stacked(label: str, axis: Axis, series: Sequence[tuple[str, str, Sequence[fl
 
 
 def lines(label: str, axis: Axis, series: Sequence[tuple[str, str, Sequence[Value]]], height: int = 260) -> str:
-    """Durations over time on a logarithmic scale; a line ends where there is none."""
+    """Durations over time on a logarithmic scale; a curve is interrupted where there is none."""
     known = [value for _, _, values in series for value in values if value is not None]
     scale = LogScale(known, height - _BOTTOM, _TOP)
     body = [_grid(axis, [(scale.at(tick), duration(tick)) for tick in scale.ticks]), axis.markup(height)]
@@ -172,18 +172,18 @@ def lines(label: str, axis: Axis, series: Sequence[tuple[str, str, Sequence[Valu
             drawing = True
         body.append(f'<path class="line {kind}" d="{"".join(path)}"/>{"".join(dots)}')
     for position in range(axis.bins):
-        told = [
+        texts = [
             f"{name}: {duration(values[position])}"
             for name, _, values in reversed(series)
             if values[position] is not None
         ]
-        if told:
-            body.append(_hover(axis, position, height, [axis.span(position), *told]))
+        if texts:
+            body.append(_hover(axis, position, height, [axis.span(position), *texts]))
     return frame(label, axis.width, height, "".join(body))
 
 
 class LogScale:
-    """Durations on a line between two pixels, between round durations."""
+    """A logarithmic scale of durations between two pixels, from one round duration to another."""
 
     def __init__(self, values: Sequence[float], low: float, high: float) -> None:
         least, most = max(min(values, default=1), 1), max(max(values, default=1), 1)
@@ -213,10 +213,10 @@ def ranges(label: str, rows: Sequence[Row], width: int) -> str:
         x = {name: scale.at(row[name]) for name in names}
         most = int((width - 16 if narrow else left - 20) / _LETTER)
         at = f'x="8" y="{middle - 13}"' if narrow else f'x="{left - 8}" y="{middle + 4}" text-anchor="end"'
-        told = "\n".join([row["event_type"], *[f"{shown}: {duration(row[name])}" for name, shown in names.items()],
+        texts = "\n".join([row["event_type"], *[f"{shown}: {duration(row[name])}" for name, shown in names.items()],
                           f"longest: {duration(row['max_ms'])}", f"{number(row['published'])} published"])  # fmt: skip
         body.append(
-            f"<g><title>{escape(told)}</title>"
+            f"<g><title>{escape(texts)}</title>"
             f'<rect class="hover" x="0" y="{tall * place}" width="{width}" height="{tall}"/>'
             f'<text class="name" {at}>{escape(short(row["event_type"], most))}</text>'
             f'<path class="range" d="M{x["p50_ms"]:.1f} {middle}H{x["p999_ms"]:.1f}"/>'
@@ -235,11 +235,11 @@ def ranges(label: str, rows: Sequence[Row], width: int) -> str:
 
 
 def bar(parts: Sequence[tuple[str, float]], most: float) -> str:
-    """A horizontal bar of parts (class, value) that is as wide as its place when it reaches `most`."""
+    """A horizontal bar of parts (class, value); its full width stands for `most`."""
     made, x = [], 0.0
     for kind, value in parts:
         if value:
-            wide = max(100 * value / max(most, 1), 0.4)  # what is there can be seen
+            wide = max(100 * value / max(most, 1), 0.4)  # a small part stays visible
             made.append(f'<rect class="{kind}" x="{x:.2f}%" width="{wide:.2f}%" height="100%"/>')
             x += wide
     return f'<svg class="bar" aria-hidden="true" width="100%" height="12">{"".join(made)}</svg>'
@@ -270,8 +270,8 @@ def _grid(axis: Axis, at: Sequence[tuple[float, str]]) -> str:
     )
 
 
-def _hover(axis: Axis, position: int, height: int, told: Sequence[str]) -> str:
-    text = escape("\n".join(told))
+def _hover(axis: Axis, position: int, height: int, texts: Sequence[str]) -> str:
+    text = escape("\n".join(texts))
     return (
         f'<rect class="hover" x="{axis.x(position):.1f}" y="{_TOP}" width="{axis.slot:.1f}" '
         f'height="{height - _TOP - _BOTTOM}"><title>{text}</title></rect>'

@@ -1,36 +1,65 @@
-"""The tables of the report, each a DataFrame over the events of a box and its archive."""
+"""The tables of a report: DataFrames over the events of a box and its archive, all computed in one Spark job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from redbox.pipeline.report.facts import LEAST_FOR_A_KEY
-from redbox.pipeline.report.fingerprint import fingerprint
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from redbox.pipeline.report.facts import HOUR, MIN_EVENTS_OF_A_KEY
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-#: What is read of an event; never what it says.
+#: The columns that a report reads; never a payload.
 COLUMNS: Final = (
     "event_id", "event_type", "state", "phase", "partition_key", "ordering_key", "created_at", "available_at",
     "attempts", "claim", "last_error", "published_at", "died_at", "history",
 )  # fmt: skip
-HOUR: Final = 3600
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
-ACCURACY: Final = 100_000  # a percentile is off by at most one event in so many
+ACCURACY: Final = 100_000  # a percentile is off by at most one event in this many
 MOST_KEYS: Final = 200
 FAILURES: Final = ("retried", "expired", "died")  # outcomes in a history that are failures
+FINGERPRINTED: Final = 200  # bytes of an error that an entry of a history holds; last_error holds more
+
+_STATUS: Final = r"(?<=\b(?:http|status|code|error|answered|returned|got)[ :='\"(]{1,3})[1-5]\d\d\b(?![.,]\d)"
+_SAYS_WHY: Final = "error|errors|message|msg|detail|details|reason|title|description|error_description|code|type"
+_ERRNO: Final = r"(?<=\berrno[ :=]{1,2})\d+"
+
+#: Applied in this order. The words in angle brackets say what was replaced. A status or an errno says what went wrong,
+#: so it is kept.
+FINGERPRINT_RULES: Final = (
+    (r"\s+", " "),
+    (r"^ | $", ""),
+    (r"(://)[^\s/@'\"]+@", "$1"),  # a login is not part of an address
+    (r"(://[^\s?#'\"<>]*)[?#][^\s'\"<>)]*", "$1?<query>"),
+    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
+    (r"\b\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:z\b|[+-]\d\d:?\d\d))?)?", "<time>"),
+    (r"\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b", "<time>"),
+    (r"\bheld by \S+", "held by <relay>"),
+    (rf"(?<!\w)'(?!{_STATUS})(?!\w+://)[^']*'(?!\w)", "<text>"),
+    (r'"(\w{1,40})" ?:', "‹$1›:"),  # names in JSON stay, and values that say what is wrong
+    (rf'‹({_SAYS_WHY})›: ?"([^"]*)"', "‹$1›: ‹$2›"),
+    (rf'"(?!{_STATUS})(?!\w+://)[^"]*"', "<text>"),
+    (r"[‹›]", '"'),
+    (r"`[^`]*`", "<text>"),
+    (r"\b0x[0-9a-f]+\b", "<hex>"),
+    (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}\b", "<hex>"),
+    (rf"(?<!\d)(?!{_STATUS})(?!{_ERRNO})\d+(?:[.,:]\d+)*", "<n>"),
+)
 
 
 def events(
     live: DataFrame, archive: DataFrame | None = None, since: datetime | None = None, until: datetime | None = None
 ) -> DataFrame:
-    """The deliveries: a row for each claim with which an event was settled or now stands.
+    """The deliveries: a row for each claim by which an event was settled, and for its present state.
 
-    An event that is both in the box and in the archive comes once, as the box has it. One that was archived, and came
-    back by a replay, has a row for each time; `latest` marks the one that says how it is now.
+    An event that is in both the box and the archive counts once, as it is in the box. One that was archived and then
+    replayed has a row for each time; `latest` marks its present state.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -41,7 +70,7 @@ def events(
         both = live.select(*COLUMNS, f.lit("box").alias("place")).unionByName(
             archive.select(*COLUMNS, f.lit("archive").alias("place"))
         )
-        # The box first: what came back from the archive has no claim yet.
+        # The box first: an event that was restored from the archive has no claim yet.
         newest_first = Window.partitionBy("event_id").orderBy(f.desc("place"), f.desc("claim"))
         table = (
             both.withColumn("end", f.struct("published_at", "died_at"))
@@ -69,8 +98,8 @@ def events(
 
 
 def _at_once() -> Column:
-    """Whether an event needed one attempt only since it was put or replayed: after a replay that led to a success, the
-    replay is still the last line of the history."""
+    """Whether an event needed only one attempt since it was put or replayed: if it succeeded after a replay, the replay
+    is still the last entry of the history."""
     from pyspark.sql import functions as f
 
     last = f.get("history", f.size("history") - 1)["outcome"]
@@ -78,8 +107,8 @@ def _at_once() -> Column:
 
 
 def _due_at() -> Column:
-    """When an event was first due: waiting for a time that was asked for is not latency. After a retry available_at is
-    the retry's time; then it counts from the last replay, else from the put."""
+    """When an event was first due: waiting for its scheduled time is not latency. After a retry, available_at is the
+    time of the retry; then latency counts from the last replay, or else from the put."""
     from pyspark.sql import functions as f
 
     replays = f.transform(f.filter("history", lambda entry: entry["outcome"] == "replayed"), lambda entry: entry["at"])
@@ -89,7 +118,7 @@ def _due_at() -> Column:
 
 
 def overview(table: DataFrame) -> DataFrame:
-    """How many events are where, and since when."""
+    """Numbers of events by place, state and phase, with their first and last times."""
     from pyspark.sql import functions as f
 
     return (
@@ -107,7 +136,7 @@ def overview(table: DataFrame) -> DataFrame:
 
 
 def volume(table: DataFrame, seconds: int = HOUR) -> DataFrame:
-    """Events by type and the time at which they were put, and what has become of them."""
+    """Events by type and by the time they were put, and how many of them are published or dead now."""
     from pyspark.sql import functions as f
 
     return (
@@ -123,7 +152,7 @@ def volume(table: DataFrame, seconds: int = HOUR) -> DataFrame:
 
 
 def throughput(table: DataFrame, seconds: int = HOUR) -> DataFrame:
-    """What was published and what died, by the time at which it did, and how late it was."""
+    """Events that were published or died, by the time they did, with percentiles of latency."""
     from pyspark.sql import functions as f
 
     published = table.where("state = 'PUBLISHED'").select(f.col("published_at").alias("at"), "latency_ms")
@@ -143,7 +172,7 @@ def throughput(table: DataFrame, seconds: int = HOUR) -> DataFrame:
 
 
 def latency(table: DataFrame) -> DataFrame:
-    """How long after they were due events were published, by type; the row without a type is all of them."""
+    """Latency from due to published, by type; the row without a type is for all of them."""
     from pyspark.sql import functions as f
 
     return (
@@ -161,7 +190,7 @@ def latency(table: DataFrame) -> DataFrame:
 
 
 def attempts(table: DataFrame) -> DataFrame:
-    """How many attempts it took until events were published, or died."""
+    """Published and dead events by their number of attempts."""
     from pyspark.sql import functions as f
 
     return (
@@ -176,11 +205,10 @@ def attempts(table: DataFrame) -> DataFrame:
 
 
 def causes(table: DataFrame) -> DataFrame:
-    """Failed attempts, grouped by what their errors have in common; `dead_now` are dead with such a last error."""
+    """Failed attempts, grouped by the fingerprints of their errors."""
     from pyspark.sql import functions as f
 
-    dead_now = _dead(table).groupBy("fingerprint").agg(f.count("*").alias("dead_now"))
-    grouped = (
+    return (
         _failures(table)
         .groupBy("fingerprint")
         .agg(
@@ -195,16 +223,12 @@ def causes(table: DataFrame) -> DataFrame:
             f.array_join(f.sort_array(f.collect_set("event_type")), ", ").alias("event_types"),
             f.max_by("error", "at").alias("example"),
         )
-    )
-    return (
-        grouped.join(dead_now, "fingerprint", "left")
-        .withColumn("dead_now", f.coalesce("dead_now", f.lit(0)))
-        .orderBy(f.desc("failures"), "fingerprint")
+        .transform(_sorted(f.desc("failures"), "fingerprint"))
     )
 
 
 def dead(table: DataFrame) -> DataFrame:
-    """The dead, by type and by what their last errors have in common."""
+    """Dead events by type and by the fingerprints of their last errors."""
     from pyspark.sql import functions as f
 
     return (
@@ -221,7 +245,7 @@ def dead(table: DataFrame) -> DataFrame:
 
 
 def slowest_keys(table: DataFrame) -> DataFrame:
-    """The ordering and partition keys whose events were published last after they were due."""
+    """The ordering and partition keys with the highest latency."""
     from pyspark.sql import functions as f
 
     kinds = [
@@ -238,18 +262,18 @@ def slowest_keys(table: DataFrame) -> DataFrame:
             *_percentiles("p50", "p99"),
             f.max("latency_ms").alias("max_ms"),
         )
-        .where(f.col("published") >= LEAST_FOR_A_KEY)
+        .where(f.col("published") >= MIN_EVENTS_OF_A_KEY)
         .orderBy(f.desc("p99_ms"), f.desc("published"), "kind", "key")
         .limit(MOST_KEYS)
     )
 
 
 def _failures(table: DataFrame) -> DataFrame:
-    """A row for each failed attempt that is remembered. Where no history tells of one, the last error does."""
+    """A row for each failed attempt in a history; if there is none, one for the last error."""
     from pyspark.sql import functions as f
 
     failed = f.filter("history", lambda entry: entry["outcome"].isin(*FAILURES) & (entry["error"] != ""))
-    told_otherwise = f.array(
+    last_error = f.array(
         f.struct(
             f.coalesce("died_at", "published_at", "created_at").alias("at"),
             f.when(f.col("state") == "DEAD", "died").otherwise("retried").alias("outcome"),
@@ -258,20 +282,20 @@ def _failures(table: DataFrame) -> DataFrame:
             f.col("last_error").alias("error"),
         )
     )
-    remembered = f.when(f.size(failed) > 0, failed).when(f.col("last_error").isNotNull(), told_otherwise)
+    remembered = f.when(f.size(failed) > 0, failed).when(f.col("last_error").isNotNull(), last_error)
     rows = table.select("event_id", "event_type", "last_error", f.explode(remembered).alias("entry"))
     return rows.select(
         "event_id",
         "event_type",
         "entry.at",
         "entry.outcome",
-        # A history keeps the beginning of an error only.
+        # A history keeps only the beginning of an error.
         f.when(f.startswith("last_error", "entry.error"), f.col("last_error"))
         .otherwise(f.col("entry.error"))
         .alias("error"),
         fingerprint(f.col("entry.error")).alias("fingerprint"),
         "entry.claim",
-    ).dropDuplicates(["event_id", "claim", "at", "outcome"])  # a replayed event brings its history along
+    ).dropDuplicates(["event_id", "claim", "at", "outcome"])  # a replayed event keeps its history
 
 
 def _dead(table: DataFrame) -> DataFrame:
@@ -281,7 +305,7 @@ def _dead(table: DataFrame) -> DataFrame:
 
 
 def _sorted(*by: str | Column) -> Callable[[DataFrame], DataFrame]:
-    """Sorts a small table in one place; orderBy would compute it twice, to find out where to cut it."""
+    """Sorts a small table in one task; orderBy would compute it twice, to choose the boundaries of its partitions."""
     return lambda table: table.repartition(1).sortWithinPartitions(*by)
 
 
@@ -297,6 +321,22 @@ def _percentiles(*names: str) -> list[Column]:
     return [f.percentile_approx("latency_ms", PERCENTILES[name], ACCURACY).alias(f"{name}_ms") for name in names]
 
 
+def fingerprint(text: Column) -> Column:
+    """The text of an error in lower case, with ids, times, numbers, quotations and the like replaced by their kind.
+
+    Only the beginning counts, as much as a history holds, without a last word that may be truncated: so an error has
+    the same fingerprint in last_error and in a history.
+    """
+    from pyspark.sql import functions as f
+
+    cut = f.substring(text.cast("binary"), 1, FINGERPRINTED).cast("string")
+    was_cut = f.octet_length(cut) >= FINGERPRINTED - 3  # the last character may be truncated, too
+    made = f.lower(f.when(was_cut, f.regexp_replace(cut, r"\s+\S*$", " …")).otherwise(cut))
+    for pattern, replacement in FINGERPRINT_RULES:
+        made = f.regexp_replace(made, pattern, replacement)
+    return f.when(made == "", f.lit("(no text)")).otherwise(made)
+
+
 TABLES: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
     "overview": overview,
     "volume": volume,
@@ -307,3 +347,33 @@ TABLES: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
     "dead": dead,
     "slowest_keys": slowest_keys,
 }
+
+
+def one_job(spark: SparkSession) -> dict[str, str]:
+    """Settings under which Spark runs one job for a query: adaptive execution would run one for each exchange. Without
+    it, exchanges of small tables need few partitions."""
+    partitions = str(spark.sparkContext.defaultParallelism)
+    return {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": partitions}
+
+
+def collect(tables: Mapping[str, DataFrame]) -> dict[str, pa.Table]:
+    """Computes small tables in one query, since planning and starting a query takes longer than its work.
+
+    The query is the union of all tables, each with columns of its own.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    own = {name: [f"{name}/{column}" for column in table.columns] for name, table in tables.items()}
+    parts = [
+        table.toDF(*own[name]).select(f.lit(name).alias("table"), *[f"`{column}`" for column in own[name]])
+        for name, table in tables.items()
+    ]
+    rows = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts).toArrow()
+    return {
+        name: rows.filter(pc.field("table") == name)
+        .select(own[name])
+        .rename_columns(table.columns)
+        .cast(to_arrow_schema(table.schema, timezone="UTC"))
+        for name, table in tables.items()
+    }

@@ -1,4 +1,4 @@
-"""Reads events by id in a task: few commands for many events, bounded in bytes."""
+"""Fetches events by id in a task: few commands for many events, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from typing import Final
 
 from redbox.errors import StreamLost
 from redbox.pipeline.source.connection import Connection
-from redbox.pipeline.source.rows import STATE_OF, Found, Rows
+from redbox.pipeline.source.rows import STATE_OF, BatchBuilder, FetchedEvent
 from redbox.settings import BATCH_BYTES
 from redbox.store.damage import read_history
 from redbox.store.replies import Fence, Fields, StoredEvent
 
-FIRST_STEP: Final = 8  # of bodies whose size is not known
+FIRST_STEP: Final = 8  # bodies, while their size is not known
 _STATE: Final = {index: state.value.encode() for index, state in STATE_OF.items()}
 
 
 class Fetch:
-    """Reads events. Those that changed after a moment can be left out: then nothing that moves from index to index
-    while several of them are read comes twice."""
+    """Fetches events. Events that changed after a moment can be left out: then an event that moves between indexes
+    while they are read does not appear twice."""
 
     def __init__(self, connection: Connection, moment: int = 0, claims: int = 0) -> None:
         self._connection = connection
         self._moment, self._claims = moment, claims
         self._step = FIRST_STEP
 
-    def unchanged(self, index: str, ids: Sequence[str], rows: Rows) -> Iterator[list[Found]]:
-        """Those events of an index that are as they were at the moment, in order."""
-        for part, hashes in self._steps(ids, bodies=rows.with_body):
+    def unchanged(self, index: str, ids: Sequence[str], builder: BatchBuilder) -> Iterator[list[FetchedEvent]]:
+        """The events of an index that have not changed since the moment, in order."""
+        for part, hashes in self._steps(ids, bodies=builder.with_body):
             events = [
-                Found(event_id, fields, body, index)
+                FetchedEvent(event_id, fields, body, index)
                 for event_id, (fields, body) in zip(part, hashes, strict=True)
                 if fields and not self._is_new(index, fields)
             ]
-            told = {event.event_id for event in events if _has_more(index, event.fields, rows)}
-            if told:
-                events = self._with_history(events, told)
+            incomplete = {event.event_id for event in events if _has_more(index, event.fields, builder)}
+            if incomplete:
+                events = self._with_history(events, incomplete)
             if events:
                 yield events
 
-    def wherever(self, ids: Sequence[str], rows: Rows) -> Iterator[list[Found]]:
-        """Events in whatever index they are."""
-        for part, hashes in self._steps(ids, bodies=rows.with_body):
+    def wherever(self, ids: Sequence[str], builder: BatchBuilder) -> Iterator[list[FetchedEvent]]:
+        """Events in any index."""
+        for part, hashes in self._steps(ids, bodies=builder.with_body):
             bodies = {event_id: body for event_id, (fields, body) in zip(part, hashes, strict=True) if fields}
             events = self._pick(list(bodies)) if bodies else []
             for event in events:
@@ -49,21 +49,21 @@ class Fetch:
             if events:
                 yield events
 
-    def held(self, members: Sequence[Fence], rows: Rows, *, strict: bool) -> Iterator[list[Found]]:
-        """Events that a stream holds by these claims. One that it does not hold any more is an error, or left out."""
+    def held(self, members: Sequence[Fence], builder: BatchBuilder, *, strict: bool) -> Iterator[list[FetchedEvent]]:
+        """Events that a stream holds by these claims. One that it no longer holds is an error, or else left out."""
         numbers = dict(members)
-        for part, hashes in self._steps(list(numbers), bodies=rows.with_body):
-            events: list[Found] = []
-            gone: list[Found] = []
+        for part, hashes in self._steps(list(numbers), bodies=builder.with_body):
+            events: list[FetchedEvent] = []
+            gone: list[FetchedEvent] = []
             for event_id, (fields, body) in zip(part, hashes, strict=True):
                 ours = fields and fields[b"state"] == b"CLAIMED" and int(fields[b"claim"]) == numbers[event_id]
-                (events if ours else gone).append(Found(event_id, fields, body, "claimed"))
+                (events if ours else gone).append(FetchedEvent(event_id, fields, body, "claimed"))
             if gone and strict:
                 raise StreamLost(
                     f"{len(gone)} events of the stream's batch were taken by others, {gone[0].event_id} among them; "
                     "to go on without them set onLost to continue"
                 )
-            if rows.with_history:
+            if builder.with_history:
                 tried = [event.event_id for event in events if event.fields[b"attempts"] != b"1"]
                 histories = {event.event_id: event.history for event in self._pick(tried)} if tried else {}
                 for event in events:
@@ -72,7 +72,7 @@ class Fetch:
                 yield events
 
     def _steps(self, ids: Sequence[str], *, bodies: bool) -> Iterator[tuple[Sequence[str], list[StoredEvent]]]:
-        """Hashes and bodies of as many at a time as the bodies read so far allow."""
+        """Hashes and bodies, a step at a time; the size of a step follows from the largest body of the last one."""
         at = 0
         while at < len(ids):
             part = ids[at : at + self._step] if bodies else ids[at:]
@@ -86,8 +86,7 @@ class Fetch:
                 self._step = max(1, min(self._step * 8, BATCH_BYTES // largest))
 
     def _whole(self, ids: Sequence[str], hashes: list[StoredEvent]) -> list[StoredEvent]:
-        """Without events that were removed after their hash and before their body was read: a second look tells them
-        from those that are damaged."""
+        """Reads hashes without a body once more: the event was either removed between the two reads, or is damaged."""
         torn = [event_id for event_id, (fields, body) in zip(ids, hashes, strict=True) if fields and body is None]
         if not torn:
             return hashes
@@ -95,19 +94,19 @@ class Fetch:
         seen = dict(zip(torn, again, strict=True))
         return [seen.get(event_id, known) for event_id, known in zip(ids, hashes, strict=True)]
 
-    def _pick(self, ids: Sequence[str]) -> list[Found]:
+    def _pick(self, ids: Sequence[str]) -> list[FetchedEvent]:
         return [
-            Found(each.event_id, each.fields, None, each.index, each.score, each.history)
+            FetchedEvent(each.event_id, each.fields, None, each.index, each.score, each.history)
             for each in self._connection.run(self._connection.store.read_states, ids)
         ]
 
-    def _with_history(self, events: list[Found], told: set[str]) -> list[Found]:
-        picked = {event.event_id: event for event in self._pick(list(told))}
-        read = [self._again(event, picked) if event.event_id in told else event for event in events]
+    def _with_history(self, events: list[FetchedEvent], ids: set[str]) -> list[FetchedEvent]:
+        picked = {event.event_id: event for event in self._pick(list(ids))}
+        read = [self._again(event, picked) if event.event_id in ids else event for event in events]
         return [event for event in read if event is not None]
 
-    def _again(self, event: Found, picked: dict[str, Found]) -> Found | None:
-        """The event with its history, read in one step; None when it has changed since the moment."""
+    def _again(self, event: FetchedEvent, picked: dict[str, FetchedEvent]) -> FetchedEvent | None:
+        """The event with its history, read atomically; None if it has changed since the moment."""
         again = picked.get(event.event_id)
         if again is None or again.index != event.index or self._is_new(again.index, again.fields):
             return None
@@ -118,9 +117,11 @@ class Fetch:
         return again
 
     def _is_new(self, index: str, fields: Fields) -> bool:
-        """Whether it was put or changed its state after the moment. Every way out of PENDING takes a claim number; the
-        ways back are told by the history. Of what has ended only the end counts: the clock may have stepped back
-        since the put."""
+        """Whether an event was put, or changed its state, after the moment.
+
+        Every way out of PENDING takes a claim number, and the history records the ways back. For a terminal event only
+        its end counts: the clock may have been set back since the put.
+        """
         if fields[b"state"] != _STATE[index]:
             return True
         if index in ("published", "dead"):
@@ -132,12 +133,12 @@ class Fetch:
 _PENDING: Final = tuple(index for index, state in STATE_OF.items() if state.value == "PENDING")
 
 
-def _has_more(index: str, fields: Fields, rows: Rows) -> bool:
-    """Whether there is more to know of an event than its hash: a history, the end of a lease, a way back to PENDING."""
+def _has_more(index: str, fields: Fields, builder: BatchBuilder) -> bool:
+    """Whether the hash is not all there is to an event: a history, the end of a lease, a way back to PENDING."""
     if b"claim" not in fields:
-        return rows.with_history and b"restored_at" in fields
+        return builder.with_history and b"restored_at" in fields
     if index == "claimed":
-        return rows.with_lease or rows.with_history
+        return builder.with_lease or builder.with_history
     if index == "published":  # the first attempt succeeded, and it was never replayed
-        return rows.with_history and (fields.get(b"attempts") != b"1" or b"due_at" in fields)
-    return rows.with_history or index in _PENDING
+        return builder.with_history and (fields.get(b"attempts") != b"1" or b"due_at" in fields)
+    return builder.with_history or index in _PENDING

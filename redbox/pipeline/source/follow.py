@@ -1,15 +1,14 @@
 """Follows a box as a stream: published and dead events as they come, without claiming or changing anything.
 
-The offset is a place, time and id, in each of the two indexes. Both times are the store's, so what is a little older
-than now is complete: nothing comes before it any more.
+The offset is a position, time and id, in each of the two indexes. The times are the store's, so everything a little
+older than now is complete: no event is added before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -17,48 +16,14 @@ from pyspark.sql.types import StructType
 
 from redbox.events import State
 from redbox.pipeline.source.connection import connected, without_gc
-from redbox.pipeline.source.options import RANGES_AT_ONCE, Address, Given, ReadOptions, states_of
-from redbox.pipeline.source.reader import BEHIND_ALL, Range, ranges, read_range
+from redbox.pipeline.source.options import RANGES_AT_ONCE, FollowOptions, ReadOptions
+from redbox.pipeline.source.reader import AFTER_ALL, IndexRange, ranges, read_range
 
-T = TypeVar("T")
 INDEXES: Final = {State.PUBLISHED: "published", State.DEAD: "dead"}
 
 
-class FollowOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is followed, and how far behind: `lag` seconds, in case the store's clock is set back a little."""
-
-    at: Address
-    states: tuple[State, ...] = tuple(INDEXES)
-    event_type: str = ""
-    batch: int = 50_000
-    lag: float = 1.0
-    since: int | None = None
-    patience: float = 60.0
-    partition_size: int = 10_000
-    columns: tuple[str, ...] | None = None
-
-
-def follow_options(options: Mapping[str, str]) -> FollowOptions:
-    given = Given(options, "following a box")
-    given.text("mode")
-    states, columns = given.words("state"), given.words("columns")
-    read = FollowOptions(
-        at=given.address(),
-        states=tuple(INDEXES) if states is None else states_of(states, tuple(INDEXES)),
-        event_type=given.text("event_type") or "",
-        batch=given.number("maxEventsPerTrigger", 50_000, 1, 10_000_000),
-        lag=given.seconds("lag", 1.0),
-        since=given.moment("since"),
-        patience=given.seconds("patience", 60.0),
-        partition_size=given.number("partition_size", 10_000, 1, 1_000_000),
-        columns=None if columns is None else tuple(columns),
-    )
-    given.end()
-    return read
-
-
 class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Holds options only; every call opens its own connection."""
+    """A stream that follows. Holds options only; every call opens its own connection."""
 
     def __init__(self, options: FollowOptions, schema: StructType) -> None:
         self._options = options
@@ -69,7 +34,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         before = "" if self._options.since is None else str(self._options.since - 1)
-        return {INDEXES[state]: {"time": before, "id": BEHIND_ALL if before else ""} for state in self._options.states}
+        return {INDEXES[state]: {"time": before, "id": AFTER_ALL if before else ""} for state in self._options.states}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.batch)
@@ -86,10 +51,10 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ranges(start, end)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: following changes nothing."""
+        """Does nothing: following changes nothing."""
 
     def stop(self) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing is held."""
 
     def _complete_until(self) -> int:
         with connected(self._options.at, self._options.patience) as connection:
@@ -111,7 +76,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The way from one place to another, in parts. What left the index since then is not there any more."""
+        """The ranges between two offsets. Events that have left the index since are missing."""
         parts: list[InputPartition] = []
         with connected(self._options.at, self._options.patience) as connection:
             for index, last in end.items():
@@ -130,7 +95,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in a task -----------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
+        assert isinstance(partition, IndexRange)
         options = ReadOptions(at=self._options.at, event_type=self._options.event_type)
         with connected(self._options.at, self._options.patience) as connection, without_gc():
             yield from read_range(connection, partition, options, self._schema)

@@ -1,8 +1,8 @@
-"""Between what the scripts tell of events and Arrow: column by column, so that little is done for each event."""
+"""Events as rows: from the replies of the scripts to Arrow, column by column since that costs least; and back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import ne
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from redbox.errors import StoreError
-from redbox.events import State, UniqueScope
+from redbox.events import Event, State, UniqueScope, stored_event
 from redbox.pipeline.source.schema import SCHEMA_VERSION
 from redbox.store.codec import Body, content_type_of, decode_bodies, decode_body, phase_of
 from redbox.store.damage import HistoryEntry, read_history
@@ -38,11 +38,25 @@ _ONLY: Final = {
     "published_by": State.PUBLISHED,
     "died_at": State.DEAD,
 }
-Column = Sequence[Any]
+#: The columns from which an event can be put again as it was.
+EVENT_COLUMNS: Final = (
+    "event_id", "event_type", "payload", "content_type", "headers", "metadata", "partition_key", "ordering_key",
+    "unique_key", "unique_scope",
+)  # fmt: skip
+ColumnValues = Sequence[Any]
 
 
-class Found(msgspec.Struct, gc=False):
-    """What was read of one event. Its history, and the end of its lease, only where they are needed."""
+def event_of(row: Mapping[str, Any]) -> Event:
+    """A row of a box or an archive as the event that was put. Not validated again: rules may have become stricter."""
+    given = {name: row[name] for name in EVENT_COLUMNS if row[name] is not None}
+    if "unique_scope" in given:
+        given["unique_scope"] = UniqueScope(given["unique_scope"])
+    event: Event = stored_event(**given)
+    return event
+
+
+class FetchedEvent(msgspec.Struct, gc=False):
+    """The stored parts of one event; `history` and `score`, the end of a lease, only if a column needs them."""
 
     event_id: str
     fields: dict[bytes, bytes]
@@ -52,8 +66,8 @@ class Found(msgspec.Struct, gc=False):
     history: Sequence[bytes] = ()
 
 
-class Rows:
-    """Makes Arrow batches of events. One whose body cannot be read has a `problem` instead, or is an error."""
+class BatchBuilder:
+    """Builds Arrow batches of events. An event with an unreadable body gets a `problem`, or with `strict` an error."""
 
     def __init__(self, schema: StructType, *, strict: bool = False) -> None:
         self._strict = strict
@@ -63,7 +77,7 @@ class Rows:
         self.with_history = "history" in columns
         self.with_lease = "lease_until" in columns
 
-    def batch(self, index: str, now: int, events: Sequence[Found]) -> pa.RecordBatch:
+    def build(self, index: str, now: int, events: Sequence[FetchedEvent]) -> pa.RecordBatch:
         """Events of one index, as they were at `now`."""
         made = _Slice(index, now, events, self.with_body)
         if self._strict:
@@ -72,20 +86,20 @@ class Rows:
 
 
 class _Slice:
-    """Events of one index, and their columns on demand."""
+    """Events of one index, and their columns when asked for."""
 
-    def __init__(self, index: str, now: int, events: Sequence[Found], with_body: bool) -> None:
+    def __init__(self, index: str, now: int, events: Sequence[FetchedEvent], with_body: bool) -> None:
         self._index, self._state, self._now = index, STATE_OF[index], now
         self._events, self._count = events, len(events)
         self._fields = [event.fields for event in events]
-        self._body: dict[str, Column] = {}
+        self._body: dict[str, ColumnValues] = {}
         self._problems: list[str | None] | None = None
         if with_body:
             bodies = [event.body or b"" for event in events]
             self._body.update(decode_bodies(bodies) or self._read_singly(bodies))
 
-    def _read_singly(self, bodies: Sequence[bytes]) -> dict[str, Column]:
-        """One event that cannot be read must not hide the others."""
+    def _read_singly(self, bodies: Sequence[bytes]) -> dict[str, ColumnValues]:
+        """Decodes the bodies one by one: an unreadable event must not hide the others."""
         self._problems, read = [None] * self._count, []
         for number, raw in enumerate(bodies):
             try:
@@ -99,10 +113,10 @@ class _Slice:
     def check(self) -> None:
         problems = [problem for problem in self._problems or () if problem is not None]
         if problems:
-            further = f" ({len(problems) - 1} others here neither)" if len(problems) > 1 else ""
+            further = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             raise StoreError(
-                f"{problems[0]}{further}; nothing of this batch was settled; to have such events without their "
-                "payload, and settled, set onUnreadable to continue"
+                f"{problems[0]}{further}; nothing of this batch was settled; to get such events without their "
+                "payload, and settle them, set onUnreadable to continue"
             )
 
     def column(self, field: pa.Field) -> pa.Array:
@@ -120,7 +134,7 @@ class _Slice:
         key = name.encode()
         return [event.get(key, default) for event in self._fields]
 
-    # --- columns that need more than their field -----------------------------------------------------------------
+    # --- columns that need more than one field of the hash -------------------------------------------------------
 
     def ids(self, kind: pa.DataType) -> pa.Array:
         return pa.array([event.event_id for event in self._events], kind)
@@ -154,7 +168,7 @@ class _Slice:
         return _texts(self.field("claimed_by"), kind)
 
     def expiries(self, kind: pa.DataType) -> pa.Array:
-        """What expired before a success says nothing any more."""
+        """Expired leases before a success no longer matter."""
         if self._state is State.PUBLISHED:
             return self._all(0, kind)
         return _texts(self.field("expiries", b"0"), kind)
@@ -200,7 +214,7 @@ _COLUMNS: Final[dict[str, Callable[[_Slice, pa.DataType], pa.Array]]] = {
     "phase": _Slice.phase,
     "headers": lambda events, kind: events.map_of("headers", kind),
     "metadata": lambda events, kind: events.map_of("metadata", kind),
-    "event_type": lambda events, kind: _texts(events.field("event_type"), kind),  # also of those that cannot be read
+    "event_type": lambda events, kind: _texts(events.field("event_type"), kind),  # also if the body is unreadable
     "unique_scope": _Slice.unique_scope,
     "available_at": _Slice.available_at,
     "attempts": lambda events, kind: events.count_of("attempts", kind),
@@ -217,15 +231,15 @@ _COLUMNS: Final[dict[str, Callable[[_Slice, pa.DataType], pa.Array]]] = {
 }
 
 
-def _values(column: Column, kind: pa.DataType) -> pa.Array:
+def _values(column: ColumnValues, kind: pa.DataType) -> pa.Array:
     return pa.array(column, kind)
 
 
-def _texts(column: Column, kind: pa.DataType) -> pa.Array:
+def _texts(column: ColumnValues, kind: pa.DataType) -> pa.Array:
     """Texts, whole numbers or milliseconds as the store holds them."""
     try:
         texts = pa.array(column, pa.binary()).cast(pa.string())
-    except pa.ArrowInvalid:  # an error text may hold anything
+    except pa.ArrowInvalid:  # an error text may hold any bytes
         texts = pa.array([None if value is None else value.decode(errors="replace") for value in column], pa.string())
     if pa.types.is_string(kind):
         return texts

@@ -1,4 +1,4 @@
-"""The one schema of the pipeline: what a box, an archive and a stream look like as a DataFrame."""
+"""The schema of the pipeline: the columns of a box, an archive and a stream as a DataFrame."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SCHEMA: Final = StructType([StructField(name, kind) for name, kind in _COLUMNS.i
 
 
 def schema_of(columns: list[str] | None, where: str = "columns") -> StructType:
-    """The schema, or the part of it with these columns, in the order given. `where` begins the sentence of an error."""
+    """The schema, or only these columns of it, in this order. An error message starts with `where`."""
     if columns is None:
         return SCHEMA
     unknown = [name for name in columns if name not in _COLUMNS]
@@ -83,7 +83,7 @@ def schema_of(columns: list[str] | None, where: str = "columns") -> StructType:
 
 
 def check_schema(given: StructType) -> None:
-    """Refuses a schema that a user has set if it is not a part of the one schema: Spark would fill it with nulls."""
+    """Raises UsageError for a user's schema with other columns or types: Spark would fill them with nulls."""
     for field, known in zip(given, schema_of(given.fieldNames(), "schema"), strict=True):
         has, wants = known.dataType.simpleString(), field.dataType.simpleString()
         if has != wants:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from redbox import Event
 from redbox.errors import InvalidEvent
-from redbox.pipeline.source.row_events import PLACE, STEP, WRITABLE, Maker, as_event, describe, steps
+from redbox.pipeline.source.writer import PLACE, STEP, WRITABLE, RowEncoder, describe, new_event, row_slices
 from redbox.settings import MAX_PAYLOAD
 from redbox.store.codec import encode_event, encode_plain
 
@@ -26,27 +26,29 @@ def row(**values: Any) -> tuple[Any, ...]:
 def test_the_short_way_makes_the_same_as_the_long_one(content_type: str):
     event = Event("n", b"\x00", event_id="one", content_type=content_type)
     assert encode_plain("one", "n", b"\x00", content_type) == encode_event(event, MAX_PAYLOAD, {})
-    maker = Maker("job")
-    first, second = (maker.arguments(row(event_type="n", payload=b"\x00", content_type=content_type), 0) for _ in "ab")
+    maker = RowEncoder("job")
+    first, second = (maker.encode(row(event_type="n", payload=b"\x00", content_type=content_type), 0) for _ in "ab")
     assert replace(first, event_id="one") == replace(second, event_id="one") == encode_event(event, MAX_PAYLOAD, {})
     assert first.event_id != second.event_id
     assert maker.size == 2
 
 
-def ids(maker: Maker, *rows: tuple[Any, ...], place: int = 0) -> list[str]:
-    return [maker.arguments(each, place).event_id for each in rows]
+def ids(maker: RowEncoder, *rows: tuple[Any, ...], place: int = 0) -> list[str]:
+    return [maker.encode(each, place).event_id for each in rows]
 
 
 def test_ids_follow_from_job_place_content_and_how_often_it_came():
     a, b = row(event_type="n", payload="a"), row(event_type="n", payload="b")
-    made = ids(Maker("job"), a, b, a, a)
+    made = ids(RowEncoder("job"), a, b, a, a)
     assert len(set(made)) == 4
     assert all(str(uuid.UUID(each)) == each for each in made)
-    assert sorted(ids(Maker("job"), a, a, a, b)) == sorted(made)  # in another order
-    assert not set(ids(Maker("other"), a, b, a, a)) & set(made)
-    assert not set(ids(Maker("job"), a, b, a, a, place=1)) & set(made)
-    again = Maker("job")
-    assert ids(again, a, b) + ids(again, a, a, place=1) == ids(Maker("job"), a, b) + ids(Maker("job"), a, a, place=1)
+    assert sorted(ids(RowEncoder("job"), a, a, a, b)) == sorted(made)  # in another order
+    assert not set(ids(RowEncoder("other"), a, b, a, a)) & set(made)
+    assert not set(ids(RowEncoder("job"), a, b, a, a, place=1)) & set(made)
+    again = RowEncoder("job")
+    assert ids(again, a, b) + ids(again, a, a, place=1) == ids(RowEncoder("job"), a, b) + ids(
+        RowEncoder("job"), a, a, place=1
+    )
 
 
 def test_every_field_is_content():
@@ -55,15 +57,17 @@ def test_every_field_is_content():
         "partition_key": "p", "ordering_key": "o", "unique_key": "u", "unique_scope": "UNTOUCHED",
     }  # fmt: skip
     plain = {"event_type": "n", "payload": "p"}
-    made = {ids(Maker("job"), row(**plain, **{name: value}))[0] for name, value in values.items() if name not in plain}
-    assert len(made | set(ids(Maker("job"), row(**plain)))) == len(values) - 1
+    made = {
+        ids(RowEncoder("job"), row(**plain, **{name: value}))[0] for name, value in values.items() if name not in plain
+    }
+    assert len(made | set(ids(RowEncoder("job"), row(**plain)))) == len(values) - 1
     two = [row(**plain, headers=headers) for headers in ({"a": "1", "b": "2"}, {"b": "2", "a": "1"})]
-    assert ids(Maker("job"), two[0]) == ids(Maker("job"), two[1])
+    assert ids(RowEncoder("job"), two[0]) == ids(RowEncoder("job"), two[1])
 
 
 def test_what_was_good_once_does_not_excuse_what_is_bad_later():
-    maker = Maker("job")
-    maker.arguments(row(event_type="n", payload="a"), 0)
+    maker = RowEncoder("job")
+    maker.encode(row(event_type="n", payload="a"), 0)
     for bad in (
         row(event_type="n", payload=None),
         row(event_type="a b", payload="a"),
@@ -74,7 +78,7 @@ def test_what_was_good_once_does_not_excuse_what_is_bad_later():
     ):
         for _ in range(2):
             with pytest.raises(InvalidEvent):
-                maker.arguments(bad, 0)
+                maker.encode(bad, 0)
 
 
 def test_rows_come_in_steps_from_the_columns_that_are_there():
@@ -86,14 +90,14 @@ def test_rows_come_in_steps_from_the_columns_that_are_there():
             "headers": pa.array([[("a", "1")]] + [None] * STEP, texts), "metadata": pa.nulls(count, texts),
         }
     )  # fmt: skip
-    first, second, third = steps(iter([batch, batch.slice(0, 1)]), 7)
+    first, second, third = row_slices(iter([batch, batch.slice(0, 1)]), 7)
     assert (len(first.values), len(second.values), len(third.values)) == (STEP, 1, 1)
     assert (first.first, second.first, third.first) == (1, STEP + 1, STEP + 2)
     assert first.values[0] == row(event_type="n", payload=b"x", headers={"a": "1"})
     assert second.values == [row(event_type="n", payload=b"x")]
     assert list(first.places) == [7] * STEP
     placed = batch.append_column(PLACE, pa.array(range(count)))
-    assert list(next(steps(iter([placed]), 7)).places) == list(range(STEP))
+    assert list(next(row_slices(iter([placed]), 7)).places) == list(range(STEP))
 
 
 def test_a_row_is_described_by_what_it_has():
@@ -102,5 +106,5 @@ def test_a_row_is_described_by_what_it_has():
 
 
 def test_a_refused_row_is_compared_under_the_id_that_was_made_for_it():
-    made = as_event(row(event_type="n", payload="p", partition_key="k"), "made")
+    made = new_event(row(event_type="n", payload="p", partition_key="k"), "made")
     assert made == Event("n", "p", event_id="made", partition_key="k")

@@ -1,11 +1,11 @@
-"""The archive on disk: which files belong to it, run by run.
+"""The layout of an archive: which files belong to it, run by run.
 
-    PATH/_redbox/archive.json           says that this is an archive, of which box, in which format
-    PATH/_redbox/runs/RUN.json          one manifest per run: its files, verified; readers use these and no others
-    PATH/_redbox/removed/RUN.json       what became of the run's events in Redis; without it, that is still to be done
+    PATH/_redbox/archive.json           marks an archive, with its box and format
+    PATH/_redbox/runs/RUN.json          one manifest per run: its verified files; readers use these and no others
+    PATH/_redbox/removed/RUN.json       the removal of the run's events from Redis; missing while that is to be done
     PATH/data/run=RUN/date=.../event_type=.../*.parquet
 
-A manifest appears whole or not at all, after everything that it lists was read back.
+A manifest is written atomically, after every file that it lists was read back.
 """
 
 from __future__ import annotations
@@ -17,42 +17,61 @@ import msgspec
 from redbox.errors import RedboxError, UsageError
 from redbox.pipeline import files
 from redbox.pipeline.source.schema import SCHEMA
+from redbox.pipeline.spark_session import PARQUET_TIMES
+from redbox.settings import BATCH_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT: Final = 1
 HOME: Final = "_redbox"
+#: Settings of the session while an archive is written. Each open file holds a row group in memory.
+WRITE_SETTINGS: Final = {**PARQUET_TIMES, "spark.sql.maxConcurrentOutputFileWriters": "32"}
+#: Options of the writer. Payloads may be large: by default Parquet checks sizes only after 100 rows, or 10,000.
+WRITE_OPTIONS: Final = {
+    "maxRecordsPerFile": "1000000",
+    "parquet.block.size": str(32 * 1024 * 1024),
+    "parquet.page.size.row.check.min": "1",
+    "parquet.page.size.row.check.max": "16",
+}
+#: Settings of the session while an archive is read. By default Spark holds 4,096 rows at a time, however large. Turning
+#: its vectorized reader off instead would break a plan that was made, and cached, while it was on.
+READ_SETTINGS: Final = {
+    "spark.sql.parquet.columnarReaderBatchSize": "16",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
+}
 
 
 class Marker(msgspec.Struct):
-    """What an archive says of itself."""
+    """The file that marks an archive."""
 
     format: int
     box: str
 
 
 class ArchiveFile(msgspec.Struct):
-    path: str  # below PATH
+    """A data file of a run."""
+
+    path: str  # relative to PATH
     rows: int
     bytes: int
 
 
 class Manifest(msgspec.Struct):
-    """One run: what it wrote, and the checksum of it."""
+    """One run: its data files and their checksum."""
 
     format: int
     run: str
     box: str
-    until: int  # ms: what was terminal by then
-    keep: bool  # its events are to stay in Redis
+    until: int  # ms: events that were terminal by then
+    keep: bool  # its events stay in Redis
     rows: int
     checksum: str
     files: list[ArchiveFile]
 
 
 class Removal(msgspec.Struct):
-    """What became in Redis of the events of a run. `left`: those that changed meanwhile, or block their lines."""
+    """The removal of a run's events from Redis. `left` counts events that changed meanwhile, or block their lines."""
 
     run: str
     kept: bool
@@ -70,8 +89,8 @@ class Archive:
         return files.join(self.path, *names)
 
     def open(self, box: str, *, create: bool) -> bool:
-        """Checks that this is an archive of the box that this version can read; makes one of an empty path if told to.
-        False when there is none."""
+        """Checks that this is an archive of the box in a known format; with `create`, makes one at an empty path.
+        Returns False if there is none."""
         marker = self.within(HOME, "archive.json")
         if files.exists(self.spark, marker):
             self._check(msgspec.json.decode(files.read_text(self.spark, marker), type=Marker), box)
@@ -82,7 +101,7 @@ class Archive:
             files.make_directory(self.spark, self.path)
             try:
                 files.write_text(self.spark, marker, text, overwrite=False)
-            except RedboxError:  # another box's first run may have taken the path in this moment
+            except RedboxError:  # the first run of another box may have taken the path just now
                 if not files.exists(self.spark, marker):
                     raise
                 self._check(msgspec.json.decode(files.read_text(self.spark, marker), type=Marker), box)
@@ -91,7 +110,7 @@ class Archive:
         return True
 
     def _is_empty(self) -> bool:
-        """Nothing is there, or only partial marker files left by killed processes."""
+        """Whether there is nothing, or only partial marker files left by killed processes."""
         if any(name != HOME for name in files.list(self.spark, self.path)):
             return False
         there = files.list(self.spark, self.within(HOME))
@@ -109,7 +128,7 @@ class Archive:
     # --- runs ----------------------------------------------------------------------------------------------------
 
     def manifests(self) -> list[Manifest]:
-        """Every run that was completed, the oldest first."""
+        """The manifests of all completed runs, the oldest first."""
         read = [msgspec.json.decode(files.read_text(self.spark, path), type=Manifest) for path in self._texts("runs")]
         newer = [manifest.format for manifest in read if manifest.format > FORMAT]
         if newer:
@@ -121,14 +140,14 @@ class Archive:
         return {removal.run: removal for removal in read}
 
     def _texts(self, directory: str) -> list[str]:
-        """The small files there; not what a kill left of one."""
+        """The paths of the JSON files in a directory, without partial files left by killed processes."""
         names = files.list(self.spark, self.within(HOME, directory))
         return [
             self.within(HOME, directory, name) for name in names if name.endswith(".json") and not name.startswith(".")
         ]
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """The run counts from here on."""
+        """Completes the run."""
         text = msgspec.json.format(msgspec.json.encode(manifest)).decode()
         files.write_text(self.spark, self.within(HOME, "runs", f"{manifest.run}.json"), text, overwrite=False)
 
@@ -140,7 +159,7 @@ class Archive:
         return self.within("data", f"run={run}")
 
     def clean(self) -> int:
-        """Removes what runs left behind that were never completed; how many."""
+        """Removes the files of runs that were never completed; returns the number of runs."""
         known = {f"run={manifest.run}" for manifest in self.manifests()}
         dead = [name for name in files.list(self.spark, self.within("data")) if name not in known]
         for name in dead:
@@ -150,7 +169,7 @@ class Archive:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def read(self, manifests: list[Manifest]) -> DataFrame:
-        """The events of these runs: the pipeline's schema, and `run` and `date`."""
+        """The events of these runs, with the columns of a box, `run` and `date`."""
         return self.read_files([file.path for manifest in manifests for file in manifest.files])
 
     def read_files(self, paths: list[str]) -> DataFrame:
@@ -162,7 +181,7 @@ class Archive:
         return table.select(*SCHEMA.fieldNames(), "run", "date")
 
     def list_data(self, run: str) -> dict[str, int]:
-        """The data files of a run, below PATH, with their sizes."""
+        """The data files of a run, relative to PATH, with their sizes in bytes."""
         found: dict[str, int] = {}
         self._list(f"data/run={run}", found)
         return found
@@ -177,7 +196,7 @@ class Archive:
 
 
 def read_archive(spark: SparkSession, path: str, *, box: str = "") -> DataFrame:
-    """The events of an archive, as its manifests list them: the pipeline's schema, and `run` and `date`."""
+    """The events of an archive, as its manifests list them, with the columns of a box, `run` and `date`."""
     archive = Archive(spark, path)
     if not archive.open(box, create=False):
         raise UsageError(f"there is no archive at {path}; `redbox pipeline archive --to` makes one")
@@ -185,5 +204,5 @@ def read_archive(spark: SparkSession, path: str, *, box: str = "") -> DataFrame:
 
 
 def identities(table: Any) -> Any:
-    """What tells two archived lives of an event apart."""
+    """The columns that identify a row of an archive, also if an event was archived twice."""
     return table.select("event_id", "claim")

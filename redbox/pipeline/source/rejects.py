@@ -1,4 +1,4 @@
-"""Rows that could not be put, kept where a person can look at them and load them again."""
+"""Rejected rows, in Parquet files that a person can look at and load again."""
 
 from __future__ import annotations
 
@@ -38,13 +38,16 @@ _SCHEMA: Final = pa.schema(
 
 
 class Rejects:
-    """The rejected rows of one task: one Parquet file that is there, whole, when the task has ended, and in its place
-    when the task is run again. What an earlier run of the job rejected and this one did not is gone then."""
+    """The rejected rows of one task, in one Parquet file.
+
+    The file appears when the task has ended. A task that is run again replaces it, or removes it if nothing is rejected
+    any more.
+    """
 
     def __init__(self, path: str, job: str, partition: int) -> None:
         self._path = path
         self._name = f"rejects-{hashlib.sha256(job.encode()).hexdigest()[:12]}-{partition:05}.parquet"
-        self._part = f".{self._name}.{uuid.uuid4().hex}.part"  # another attempt may be at work
+        self._part = f".{self._name}.{uuid.uuid4().hex}.part"  # another attempt may be running
         self._rows: list[dict[str, Any]] = []
         self._size = 0
         self._place: tuple[fs.FileSystem, str] | None = None
@@ -59,12 +62,12 @@ class Rejects:
         self._rows.append({**kept, "rejected_field": field, "rejected_because": because})
         self._size += len(kept["payload"] or b"")
         if len(self._rows) >= GROUP_ROWS or self._size >= GROUP_BYTES:
-            with self._told():
+            with self._explained():
                 self._flush()
 
     def close(self) -> None:
-        """Puts the file in its place."""
-        with self._told():
+        """Moves the finished file to its final name."""
+        with self._explained():
             if self._rows:
                 self._flush()
             system, directory = self._where()
@@ -76,7 +79,7 @@ class Rejects:
                 system.delete_file(final)
 
     def abandon(self) -> None:
-        """Leaves nothing half written behind; for a task that failed."""
+        """Removes the unfinished file of a task that failed."""
         if self._writer is not None:
             with suppress(OSError, pa.ArrowException):
                 self._writer.close()
@@ -100,7 +103,7 @@ class Rejects:
         return self._place
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -108,18 +111,18 @@ class Rejects:
 
 
 def _make_private(directory: str, name: str) -> None:
-    """An empty file that only this user may read; so may the directory, if it was not there before."""
+    """Makes an empty file that only this user may read; likewise the directory, if it is new."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     os.close(os.open(os.path.join(directory, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def check_path(path: str) -> None:
-    """A path on a file system that the tasks do not know is told before there are tasks."""
+    """Raises UsageError if the tasks cannot use the file system of a path."""
     try:
         _find(path)
     except pa.ArrowInvalid:
         raise UsageError(
-            f"option rejects: {path!r} is no place that pyarrow knows; use a path, or file://, s3://, gs:// or hdfs://"
+            f"option rejects: {path!r} is not a location that pyarrow knows; use a path, or file://, s3://, gs:// or hdfs://"
         ) from None
     except (OSError, pa.ArrowException) as error:
         raise UsageError(f"option rejects: {path} cannot be used: {str(error).partition(chr(10))[0]}") from error
