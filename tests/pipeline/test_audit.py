@@ -18,7 +18,7 @@ from redbox.pipeline.jobs.audit import Audit, audit
 from redbox.pipeline.source.options import Address
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import contents
-from redbox.testing.conformance.test_rules import meddle, one_of_each
+from redbox.testing.conformance.test_rules import one_of_each, write_directly
 
 from .conftest import Command, Played
 
@@ -67,7 +67,7 @@ AT_ONCE: list[tuple[tuple[Any, ...], tuple[str, str | None]]] = [
 def test_all_problems_are_reported_in_one_audit(played: Played, spark: SparkSession, tmp_path: Path):
     played.run(one_of_each(played.box))
     for command, _ in AT_ONCE:
-        played.run(meddle(played.box, *command))
+        played.run(write_directly(played.box, *command))
     done = audited(played, spark, to=str(tmp_path / "problems"), format="json", partition_size=3)
     expected = {problem for _, problem in AT_ONCE}
     assert told(done) == expected
@@ -86,8 +86,8 @@ def test_long_lines_and_many_keys_are_looked_at_whole(redis_played: Played, spar
         await box.put_many([Event("n", event_id=f"long{n}", ordering_key="long") for n in range(2500)])
         await box.put_many([Event("n", ordering_key=f"k{n}", unique_key=f"u{n}") for n in range(300)])
         assert await check_invariants(box) == []
-        await meddle(box, "ZADD", ":line:long", 2000.5, "nobody")
-        await meddle(box, "ZADD", ":unique:u299", 1, "nobody else")
+        await write_directly(box, "ZADD", ":line:long", 2000.5, "nobody")
+        await write_directly(box, "ZADD", ":unique:u299", 1, "nobody else")
 
     redis_played.run(fill())
     done = audited(redis_played, spark, partition_size=500)
@@ -160,7 +160,7 @@ def test_the_command_lists_problems_and_exits_with_1(redis_played: Played, comma
     sound = command(redis_played, "pipeline", "audit")
     assert (sound.exit_code, sound.exception) == (0, None)
     assert sound.stdout.startswith("no problem; 10 events and 6 lines and unique keys audited in ")
-    redis_played.run(meddle(redis_played.box, "DEL", ":b:dead"))
+    redis_played.run(write_directly(redis_played.box, "DEL", ":b:dead"))
     broken = command(redis_played, "pipeline", "audit", "--to", str(tmp_path / "all"))
     assert broken.exit_code == 1
     header, row, last = broken.stdout.splitlines()
@@ -172,8 +172,8 @@ def test_the_command_lists_problems_and_exits_with_1(redis_played: Played, comma
 
 def test_the_command_prints_problems_as_json(redis_played: Played, command: Command):
     redis_played.run(one_of_each(redis_played.box))
-    redis_played.run(meddle(redis_played.box, "DEL", ":b:dead"))
-    redis_played.run(meddle(redis_played.box, "ZADD", ":blocked", 5, "none"))
+    redis_played.run(write_directly(redis_played.box, "DEL", ":b:dead"))
+    redis_played.run(write_directly(redis_played.box, "ZADD", ":blocked", 5, "none"))
     broken = command(redis_played, "--json", "pipeline", "audit")
     assert broken.exit_code == 1, broken.stderr
     *problems, last = map(json.loads, broken.stdout.splitlines())
