@@ -32,6 +32,8 @@
 --- @include "batch_members"
 --- @include "whole"
 
+-- By position: read_event would make this script 11 % slower (0.4 of 3.5 microseconds for a plain event).
+local STATE, CLAIMED_BY, CLAIM, ORDERING_KEY, UNIQUE_KEY = 1, 2, 3, 4, 5
 local relay = ARGV[1]
 local settings, refusal = open_box()
 if refusal then
@@ -51,14 +53,14 @@ for at = 6, #ARGV, 2 do
   end
   local place = event_key .. id
   local event = redis.call("HMGET", place, "state", "claimed_by", "claim", "ordering_key", "unique_key")
-  if fence(event, relay, ARGV[at + 1]) and not settled[id] then
-    if event[4] or event[5] then
-      touch_event(id, event[4], event[5])
+  if fence(event[STATE], event[CLAIMED_BY], event[CLAIM], relay, ARGV[at + 1]) and not settled[id] then
+    if event[ORDERING_KEY] or event[UNIQUE_KEY] then
+      touch_event(id, event[ORDERING_KEY], event[UNIQUE_KEY])
     end
     settled[id] = event
     ids[#ids + 1] = id
     places[#ids] = place
-    ordered = ordered or event[4]
+    ordered = ordered or event[ORDERING_KEY]
     replies[#replies + 1] = "OK"
   else
     fenced = fenced + 1
@@ -77,11 +79,11 @@ for position, id in ipairs(ids) do
     redis.call("HSET", places[position], "state", "PUBLISHED", "published_at", published_at)
     published[2 * position - 1], published[2 * position] = published_at, id
   end
-  if event[4] then
-    leave_line(id, event[4], now)
+  if event[ORDERING_KEY] then
+    leave_line(id, event[ORDERING_KEY], now)
   end
-  if event[5] then
-    redis.call("ZREM", unique_key .. event[5], id)
+  if event[UNIQUE_KEY] then
+    redis.call("ZREM", unique_key .. event[UNIQUE_KEY], id)
   end
 end
 in_chunks("ZADD", key.published, published)

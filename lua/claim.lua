@@ -44,6 +44,8 @@
 --- @include "whole"
 --- @include "choose_events"
 
+-- By position: read_event would make this script 8 % slower (0.5 of 6 microseconds for a plain event).
+local STATE, CREATED_AT, AVAILABLE_AT, ATTEMPTS, UNIQUE_KEY = 1, 2, 3, 4, 5
 local relay, limit, lease, spread = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[12] == "1"
 local attempt_limit, byte_limit, holding = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local settings, refusal = open_box()
@@ -58,16 +60,15 @@ local now = now_ms()
 local claimed_at, lease_until = whole(now), whole(now + lease)
 local due = ARGV[7] ~= "" and whole(math.min(now, tonumber(ARGV[7]))) or claimed_at
 local ids, index, alone = choose_events(due, limit, spread)
-
 local taken, places, events, bodies, lost, bytes, work = {}, {}, {}, {}, {}, 0, 0
 for _, id in ipairs(ids) do
   local place = event_key .. id
   local event = redis.call("HMGET", place, "state", "created_at", "available_at", "attempts", "unique_key")
   local body = not members and redis.call("GET", body_key .. id)
   local size = members and redis.call("STRLEN", body_key .. id) or body and #body or 0
-  if event[1] ~= "PENDING" or size == 0 then
+  if event[STATE] ~= "PENDING" or size == 0 then
     local ordering = redis.call("HGET", place, "ordering_key")
-    lost[#lost + 1] = { id, event[1] == "PENDING" and ordering }
+    lost[#lost + 1] = { id, event[STATE] == "PENDING" and ordering }
     if ordering then
       touch_line(ordering, 1)
     end
@@ -76,13 +77,13 @@ for _, id in ipairs(ids) do
     if bytes > byte_limit and taken[1] then
       break
     end
-    if event[5] then
-      redis.call("ZCARD", unique_key .. event[5])
+    if event[UNIQUE_KEY] then
+      redis.call("ZCARD", unique_key .. event[UNIQUE_KEY])
     end
     local position = #taken + 1
     taken[position], places[position], events[position], bodies[position] = id, place, event, body
   end
-  work = work + claim_work(event[5], event[4], taken[#taken] ~= id)
+  work = work + claim_work(event[UNIQUE_KEY], event[ATTEMPTS], taken[#taken] ~= id)
   if work >= CLAIM_WORK then
     break
   end
@@ -99,13 +100,14 @@ local reply, leases, retried, numbered = { now, alone and 1 or 0, -1, first }, {
 local by_itself = #taken == 1 and holding == 0
 for position, id in ipairs(taken) do
   local event, place, excused, due_at, exhausted = events[position], places[position], false, false, false
-  local attempts = as_number(event[4])
+  local attempts = as_number(event[ATTEMPTS])
   if attempts > 0 then
-    local earlier = redis.call("HMGET", place, "excused", "due_at", "alone", "exhausted")
-    excused, due_at = earlier[1] and as_number(earlier[1]), earlier[2] or event[2]
+    local excused_before, due_before, alone_before, exhausted_before =
+      unpack(redis.call("HMGET", place, "excused", "due_at", "alone", "exhausted"))
+    excused, due_at = excused_before and as_number(excused_before), due_before or event[CREATED_AT]
     exhausted = attempt_limit > 0 and attempts - (excused or 0) >= attempt_limit
     retried[#retried + 1] = id
-    if earlier[3] or earlier[4] then
+    if alone_before or exhausted_before then
       redis.call("HDEL", place, "alone", "exhausted")
     end
   end
@@ -120,16 +122,16 @@ for position, id in ipairs(taken) do
   elseif by_itself then
     redis.call("HSET", place, "alone", "1")
   end
-  if event[5] then
-    redis.call("ZADD", unique_key .. event[5], "+inf", id)
+  if event[UNIQUE_KEY] then
+    redis.call("ZADD", unique_key .. event[UNIQUE_KEY], "+inf", id)
   end
   leases[2 * position - 1], leases[2 * position] = lease_until, id
   if members then
     numbered[2 * position - 1], numbered[2 * position] = number, id
   else
-    local at = 8 * position - 4
+    local at, available_at = 8 * position - 4, event[AVAILABLE_AT] or event[CREATED_AT]
     reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[position], attempts, exhausted and 1 or 0
-    reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[2], event[3] or event[2], excused, due_at
+    reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[CREATED_AT], available_at, excused, due_at
   end
 end
 in_chunks("ZADD", key.claimed, leases)

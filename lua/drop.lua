@@ -26,7 +26,9 @@
 --- @include "record_action"
 --- @include "count"
 --- @include "hint"
+--- @include "read_event"
 
+local FIELDS = { "state", "claim", "ordering_key" }
 local who, why, heads = ARGV[1], ARGV[2], ARGV[3] == "1"
 local _, refusal = open_box()
 if refusal then
@@ -35,30 +37,31 @@ end
 local now = now_ms()
 
 local function judge(id, event, number)
-  if not event[1] then
+  if not event.state then
     return "UNKNOWN"
   end
-  if event[1] ~= "DEAD" and event[1] ~= "PUBLISHED" then
+  if event.state ~= "DEAD" and event.state ~= "PUBLISHED" then
     return "NOTTERMINAL"
   end
-  if number ~= "" and number ~= event[2] then
+  if number ~= "" and number ~= event.claim then
     return "CHANGED"
   end
-  return not heads and event[3] and redis.call("ZSCORE", line_key .. event[3], id) and "BLOCKING" or "OK"
+  local ordering = event.ordering_key
+  return not heads and ordering and redis.call("ZSCORE", line_key .. ordering, id) and "BLOCKING" or "OK"
 end
 
 local replies, ids, seen, in_line, from = {}, {}, {}, {}, { PUBLISHED = {}, DEAD = {} }
 for at = 4, #ARGV, 2 do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claim", "ordering_key")
+  local event = read_event(id, FIELDS)
   local word = seen[id] and "UNKNOWN" or judge(id, event, ARGV[at + 1])
   if word == "OK" then
     seen[id] = true
-    if event[3] then
-      touch_event(id, event[3], false)
-      in_line[#in_line + 1] = { id, event[3] }
+    if event.ordering_key then
+      touch_event(id, event.ordering_key, false)
+      in_line[#in_line + 1] = { id, event.ordering_key }
     end
-    local gone = from[event[1]]
+    local gone = from[event.state]
     gone[#gone + 1] = id
     ids[#ids + 1] = id
   end

@@ -20,8 +20,8 @@ local _, refusal = open_box()
 if refusal then
   return refusal
 end
-local given = redis.call("HMGET", key.counters, "claimed", "seq")
-local reply, found = { as_number(given[1]), as_number(given[2]) }, {}
+local claims, places = unpack(redis.call("HMGET", key.counters, "claimed", "seq"))
+local reply, found = { as_number(claims), as_number(places) }, {}
 for position, index in ipairs(PLACES) do
   found[position] = redis.call("ZMSCORE", key[index], unpack(ARGV))
 end

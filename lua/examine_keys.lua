@@ -18,6 +18,7 @@
 --- @include "keys"
 --- @include "open_box"
 --- @include "rank_after"
+--- @include "read_event"
 
 local left = tonumber(ARGV[1])
 local _, refusal = open_box()
@@ -28,6 +29,8 @@ local replies = {}
 for at = 2, #ARGV, 4 do
   local kind, name, score, id = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local members = (kind == "line" and line_key or unique_key) .. name
+  local named = kind == "line" and "ordering_key" or "unique_key"
+  local fields = { "state", named }
   local head, state, blocked = redis.call("ZRANGE", members, 0, 0)[1] or false, false, false
   if kind == "line" then
     state = head and redis.call("HGET", event_key .. head, "state")
@@ -38,9 +41,8 @@ for at = 2, #ARGV, 4 do
     local first = score ~= "" and rank_after(members, score, id) or 0
     local found = redis.call("ZRANGE", members, first, first + left - 1, "WITHSCORES")
     for member = 1, #found, 2 do
-      local event = redis.call("HMGET", event_key .. found[member], "state",
-        kind == "line" and "ordering_key" or "unique_key")
-      reply[#reply + 1] = { found[member], event[1], event[2] }
+      local event = read_event(found[member], fields)
+      reply[#reply + 1] = { found[member], event.state, event[named] }
     end
     left = left - #found / 2
     reply[1] = first + #found / 2 < redis.call("ZCARD", members) and 1 or 0

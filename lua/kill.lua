@@ -30,7 +30,9 @@
 --- @include "count"
 --- @include "hint"
 --- @include "whole"
+--- @include "read_event"
 
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key" }
 local relay, who, why, drop = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == "1"
 local operator = relay == ""
 local settings, refusal = open_box()
@@ -41,25 +43,25 @@ local now = whole(now_ms())
 
 local function judge(event, number)
   if operator then
-    if not event[1] then
+    if not event.state then
       return "UNKNOWN"
     end
-    return (event[1] == "PENDING" or event[1] == "CLAIMED") and "OK" or "NOTLIVE"
+    return (event.state == "PENDING" or event.state == "CLAIMED") and "OK" or "NOTLIVE"
   end
-  return fence(event, relay, number) and "OK" or "LEASELOST"
+  return fence(event.state, event.claimed_by, event.claim, relay, number) and "OK" or "LEASELOST"
 end
 
 local replies, settled, killed, seen, fenced = {}, {}, {}, {}, 0
 for at = 5, #ARGV, 3 do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key")
+  local event = read_event(id, FIELDS)
   local word = judge(event, ARGV[at + 1])
   if seen[id] then
     word = operator and "NOTLIVE" or "LEASELOST"
   end
   if word == "OK" then
     seen[id] = true
-    touch_event(id, event[4], event[5])
+    touch_event(id, event.ordering_key, event.unique_key)
     settled[#settled + 1] = { at, event }
     killed[#killed + 1] = id
   elseif word == "LEASELOST" then
@@ -71,9 +73,9 @@ touch()
 
 for _, item in ipairs(settled) do
   local at, event = item[1], item[2]
-  local id, reason, ordering = ARGV[at], ARGV[at + 2], event[4]
-  local number = operator and whole(redis.call("HINCRBY", key.counters, "claimed", "1")) or event[3]
-  if event[1] == "PENDING" then
+  local id, reason, ordering = ARGV[at], ARGV[at + 2], event.ordering_key
+  local number = operator and whole(redis.call("HINCRBY", key.counters, "claimed", "1")) or event.claim
+  if event.state == "PENDING" then
     redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", now, "claimed_by", who, "claim", number)
   end
   remember(id, now, number, "died", operator and who or relay, reason)
@@ -88,8 +90,8 @@ for _, item in ipairs(settled) do
   redis.call("ZREM", key.waiting, id)
   redis.call("ZREM", key.suspect, id)
   redis.call("ZREM", key.retries, id)
-  if event[5] then
-    redis.call("ZREM", unique_key .. event[5], id)
+  if event.unique_key then
+    redis.call("ZREM", unique_key .. event.unique_key, id)
   end
   if ordering then
     local head = redis.call("ZRANGE", line_key .. ordering, "0", "0")[1] == id

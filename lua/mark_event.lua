@@ -18,7 +18,9 @@
 --- @include "open_box"
 --- @include "touch"
 --- @include "whole"
+--- @include "read_event"
 
+local FIELDS = { "state", "claim", "superseded_by" }
 local field = ARGV[1]
 local _, refusal = open_box()
 if refusal then
@@ -26,22 +28,22 @@ if refusal then
 end
 
 local function judge(event, number, value)
-  if not event[1] then
+  if not event.state then
     return "UNKNOWN"
   end
-  if event[1] ~= "DEAD" and event[1] ~= "PUBLISHED" then
+  if event.state ~= "DEAD" and event.state ~= "PUBLISHED" then
     return "NOTTERMINAL"
   end
-  if field == "superseded_by" and event[3] == value then
+  if field == "superseded_by" and event.superseded_by == value then
     return "OK", true
   end
-  return event[2] == number and "OK" or "CHANGED"
+  return event.claim == number and "OK" or "CHANGED"
 end
 
 local replies, marked = {}, {}
 for at = 2, #ARGV, 3 do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claim", "superseded_by")
+  local event = read_event(id, FIELDS)
   local word, done = judge(event, ARGV[at + 1], ARGV[at + 2])
   if word == "OK" and not done then
     marked[#marked + 1] = { id, ARGV[at + 2] }

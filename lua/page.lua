@@ -29,10 +29,12 @@
 --- @include "glob"
 --- @include "describe"
 --- @include "as_number"
+--- @include "read_event"
 
 local index, limit, look, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local pattern, wanted, text, ids_only, claims = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == "1", ARGV[13]
 local DESCRIBING = 2
+local CLAIM_FIELDS, KEY_FIELDS = { "state", "claim" }, { "ordering_key", "unique_key" }
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -49,13 +51,13 @@ local function matches(id)
     return true
   end
   local place = event_key .. id
-  local event = redis.call("HMGET", place, "state", "claim")
-  if not event[1] or (claims ~= "" and as_number(event[2]) > tonumber(claims)) then
+  local event = read_event(id, CLAIM_FIELDS)
+  if not event.state or (claims ~= "" and as_number(event.claim) > tonumber(claims)) then
     return false
   end
   if wanted ~= "" then
-    local keys = redis.call("HMGET", place, "ordering_key", "unique_key")
-    if keys[1] ~= wanted and keys[2] ~= wanted then
+    local keys = read_event(id, KEY_FIELDS)
+    if keys.ordering_key ~= wanted and keys.unique_key ~= wanted then
       return false
     end
   end

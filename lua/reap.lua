@@ -29,7 +29,10 @@
 --- @include "whole"
 --- @include "as_number"
 --- @include "lower_longest"
+--- @include "read_event"
 
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "expiries",
+  "exhausted", "alone" }
 local limit, delay = tonumber(ARGV[1]), tonumber(ARGV[2])
 local settings, refusal = open_box()
 if refusal then
@@ -39,10 +42,9 @@ local now = now_ms()
 local expired, lost = {}, {}
 local ended = redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, limit)
 for _, id in ipairs(ended) do
-  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
-    "attempts", "excused", "expiries", "exhausted", "alone")
-  if event[1] == "CLAIMED" then
-    touch_event(id, event[4], event[5])
+  local event = read_event(id, FIELDS)
+  if event.state == "CLAIMED" then
+    touch_event(id, event.ordering_key, event.unique_key)
     expired[#expired + 1] = { id, event }
   else
     lost[#lost + 1] = id
@@ -60,16 +62,17 @@ touch()
 local reply = { (#ended == limit or #far == limit or #blocked == limit) and 1 or 0 }
 for position, item in ipairs(expired) do
   local id, event = item[1], item[2]
-  local expiries, why = as_number(event[8]) + 1, "lease expired while held by " .. (event[2] or "an unknown relay")
-  remember(id, now, event[3], "expired", event[2], why)
+  local expiries = as_number(event.expiries) + 1
+  local why = "lease expired while held by " .. (event.claimed_by or "an unknown relay")
+  remember(id, now, event.claim, "expired", event.claimed_by, why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", now + delay, "last_error", why,
     "expiries", expiries)
   redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")
-  if not event[10] and not event[9] then
-    redis.call("HSET", event_key .. id, "excused", as_number(event[7]) + 1)
+  if not event.alone and not event.exhausted then
+    redis.call("HSET", event_key .. id, "excused", as_number(event.excused) + 1)
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, now + delay, as_number(event[6]), expiries, event[4], event[5])
+  enqueue(id, now + delay, as_number(event.attempts), expiries, event.ordering_key, event.unique_key)
   reply[position + 1] = id
 end
 for _, id in ipairs(lost) do

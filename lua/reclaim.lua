@@ -26,7 +26,9 @@
 --- @include "whole"
 --- @include "as_number"
 --- @include "note_lease"
+--- @include "read_event"
 
+local FIELDS = { "claim", "attempts", "unique_key", "state", "claimed_by" }
 local relay, lease = ARGV[1], tonumber(ARGV[2])
 local settings, refusal = open_box()
 if refusal then
@@ -42,19 +44,19 @@ local open = tonumber(ARGV[5]) > cut
 local replies, back, leaving = {}, {}, {}
 for at = 6, #ARGV do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "claim", "attempts", "unique_key", "state", "claimed_by")
+  local event = read_event(id, FIELDS)
   local known = redis.call("ZSCORE", members, id)
   local available_at = redis.call("ZSCORE", key.pending, id) or redis.call("ZSCORE", key.suspect, id)
-  local same = known and as_number(event[1]) == tonumber(known)
+  local same = known and as_number(event.claim) == tonumber(known)
   local word = "LEASELOST"
   if same and available_at then
     word = tonumber(available_at) <= now and "OK" or "NOTDUE"
-  elseif same and event[4] == "CLAIMED" and event[5] == relay then
+  elseif same and event.state == "CLAIMED" and event.claimed_by == relay then
     word = "OK"
   end
   if word == "OK" and available_at then
-    if event[3] then
-      redis.call("ZCARD", unique_key .. event[3])
+    if event.unique_key then
+      redis.call("ZCARD", unique_key .. event.unique_key)
     end
     back[#back + 1] = { id, event }
   elseif word ~= "OK" and known and open then
@@ -73,14 +75,14 @@ for _, item in ipairs(back) do
   local id, event = item[1], item[2]
   local number = redis.call("HINCRBY", key.counters, "claimed", "1")
   redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", whole(now), "claimed_by", relay,
-    "claim", whole(number), "attempts", whole(as_number(event[2]) + 1))
+    "claim", whole(number), "attempts", whole(as_number(event.attempts) + 1))
   redis.call("HDEL", event_key .. id, "alone", "exhausted")
   for _, index in ipairs({ "pending", "suspect", "retries" }) do
     redis.call("ZREM", key[index], id)
   end
   redis.call("ZADD", key.claimed, now + lease, id)
-  if event[3] then
-    redis.call("ZADD", unique_key .. event[3], "+inf", id)
+  if event.unique_key then
+    redis.call("ZADD", unique_key .. event.unique_key, "+inf", id)
   end
   redis.call("ZADD", members, whole(number), id)
 end

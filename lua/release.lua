@@ -28,7 +28,10 @@
 --- @include "hint"
 --- @include "as_number"
 --- @include "moment"
+--- @include "read_event"
 
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "expiries",
+  "available_at", "exhausted", "created_at" }
 local relay, who, why, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local operator = relay == ""
 local _, refusal = open_box()
@@ -39,26 +42,25 @@ local now = now_ms()
 
 local function judge(event, number)
   if operator then
-    if not event[1] then
+    if not event.state then
       return "UNKNOWN"
     end
-    return event[1] == "CLAIMED" and "OK" or "NOTCLAIMED"
+    return event.state == "CLAIMED" and "OK" or "NOTCLAIMED"
   end
-  return fence(event, relay, number) and "OK" or "LEASELOST"
+  return fence(event.state, event.claimed_by, event.claim, relay, number) and "OK" or "LEASELOST"
 end
 
 local replies, settled, released, seen, fenced = {}, {}, {}, {}, 0
 for at = 5, #ARGV, 2 do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
-    "attempts", "excused", "expiries", "available_at", "exhausted", "created_at")
+  local event = read_event(id, FIELDS)
   local word = judge(event, ARGV[at + 1])
   if seen[id] then
     word = operator and "NOTCLAIMED" or "LEASELOST"
   end
   if word == "OK" then
     seen[id] = true
-    touch_event(id, event[4], event[5])
+    touch_event(id, event.ordering_key, event.unique_key)
     settled[#settled + 1] = { id, event }
     released[#released + 1] = id
   elseif word == "LEASELOST" then
@@ -70,15 +72,15 @@ touch()
 
 for _, item in ipairs(settled) do
   local id, event = item[1], item[2]
-  local available_at = delay == "" and moment(event[9], event[11], now) or now + (tonumber(delay) or 0)
-  remember(id, now, event[3], "released", operator and who or event[2], why)
+  local available_at = delay == "" and moment(event.available_at, event.created_at, now) or now + (tonumber(delay) or 0)
+  remember(id, now, event.claim, "released", operator and who or event.claimed_by, why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at)
   redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")
-  if not event[10] then
-    redis.call("HSET", event_key .. id, "excused", as_number(event[7]) + 1)
+  if not event.exhausted then
+    redis.call("HSET", event_key .. id, "excused", as_number(event.excused) + 1)
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, available_at, as_number(event[6]), as_number(event[8]), event[4], event[5])
+  enqueue(id, available_at, as_number(event.attempts), as_number(event.expiries), event.ordering_key, event.unique_key)
 end
 record_action("release", who, why, released)
 count("released", #settled)

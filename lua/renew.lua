@@ -22,7 +22,9 @@
 --- @include "count"
 --- @include "whole"
 --- @include "note_lease"
+--- @include "read_event"
 
+local FIELDS = { "state", "claimed_by", "claim" }
 local relay, lease, alone = ARGV[1], tonumber(ARGV[2]), ARGV[3] == "1"
 local settings, refusal = open_box()
 if refusal then
@@ -32,8 +34,8 @@ local now = now_ms()
 local lease_until = whole(now + lease)
 local replies, leases, left_alone, fenced = { now }, {}, {}, 0
 for at = 4, #ARGV, 2 do
-  local event = redis.call("HMGET", event_key .. ARGV[at], "state", "claimed_by", "claim")
-  if fence(event, relay, ARGV[at + 1]) then
+  local event = read_event(ARGV[at], FIELDS)
+  if fence(event.state, event.claimed_by, event.claim, relay, ARGV[at + 1]) then
     leases[#leases + 1] = lease_until
     leases[#leases + 1] = ARGV[at]
     if alone then

@@ -35,7 +35,10 @@
 --- @include "record_action"
 --- @include "count"
 --- @include "hint"
+--- @include "read_event"
 
+local FIELDS = { "state", "ordering_key", "unique_key", "unique_scope", "attempts", "published_at", "claimed_by",
+  "claim", "superseded_by", "seq", "earlier_attempts" }
 local reset, force, dry, who, why = ARGV[1] == "1", ARGV[3] == "1", ARGV[4] == "1", ARGV[5], ARGV[6]
 local settings, refusal = open_box()
 if refusal then
@@ -46,25 +49,25 @@ local available_at = due(ARGV[2], now)
 local replies, blocking, replayed, ids, batch_unique, seen = {}, {}, {}, {}, {}, {}
 
 local function judge(id, event, number)
-  if not event[1] then
+  if not event.state then
     return { "UNKNOWN" }
   end
   if seen[id] then
     return { "NOTTERMINAL", "PENDING" }
   end
-  if event[1] ~= "PUBLISHED" and event[1] ~= "DEAD" then
-    return { "NOTTERMINAL", event[1] }
+  if event.state ~= "PUBLISHED" and event.state ~= "DEAD" then
+    return { "NOTTERMINAL", event.state }
   end
-  if number ~= "" and number ~= event[8] then
-    return { "CHANGED", event[8] or "0" }
+  if number ~= "" and number ~= event.claim then
+    return { "CHANGED", event.claim or "0" }
   end
-  if event[9] and not force then
-    return { "SUPERSEDED", event[9] }
+  if event.superseded_by and not force then
+    return { "SUPERSEDED", event.superseded_by }
   end
-  if event[3] and not force then
-    local earlier = batch_unique[event[3]]
-    local in_scope = earlier and (event[4] ~= "UNTOUCHED" or earlier.score <= now)
-    local held = in_scope and earlier.id or holder(event[3], event[4], now)
+  if event.unique_key and not force then
+    local earlier = batch_unique[event.unique_key]
+    local in_scope = earlier and (event.unique_scope ~= "UNTOUCHED" or earlier.score <= now)
+    local held = in_scope and earlier.id or holder(event.unique_key, event.unique_scope, now)
     if held then
       return { "CONFLICT", held }
     end
@@ -74,21 +77,19 @@ end
 
 for at = 7, #ARGV, 2 do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "unique_scope",
-    "attempts", "published_at", "claimed_by", "claim", "superseded_by", "seq",
-    "earlier_attempts")
+  local event = read_event(id, FIELDS)
   local reply = judge(id, event, ARGV[at + 1])
   if reply[1] == "OK" then
     seen[id] = true
-    touch_event(id, event[2], event[3])
-    if event[3] then
-      local untouched = reset or tries(event[5], event[11]) == 0
-      batch_unique[event[3]] = { id = id, score = untouched and 0 or available_at }
+    touch_event(id, event.ordering_key, event.unique_key)
+    if event.unique_key then
+      local untouched = reset or tries(event.attempts, event.earlier_attempts) == 0
+      batch_unique[event.unique_key] = { id = id, score = untouched and 0 or available_at }
     end
     local place, head = false, false
-    if event[2] then
-      place = redis.call("ZSCORE", line_key .. event[2], id)
-      head = redis.call("ZRANGE", line_key .. event[2], 0, 0)[1]
+    if event.ordering_key then
+      place = redis.call("ZSCORE", line_key .. event.ordering_key, id)
+      head = redis.call("ZRANGE", line_key .. event.ordering_key, 0, 0)[1]
     end
     if head then
       redis.call("HLEN", event_key .. head)
@@ -110,25 +111,25 @@ for _, item in ipairs(replayed) do
 end
 for _, item in ipairs(blocking) do
   local id, event = item[1], item[2]
-  local ordering = event[2]
-  if event[6] then
-    remember(id, event[6], event[8], "published", event[7], "")
+  local ordering = event.ordering_key
+  if event.published_at then
+    remember(id, event.published_at, event.claim, "published", event.claimed_by, "")
   end
-  remember(id, now, event[8], "replayed", who, why)
+  remember(id, now, event.claim, "replayed", who, why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "due_at", available_at)
   redis.call("HDEL", event_key .. id, "published_at", "died_at", "claimed_at", "claimed_by", "expiries", "alone", "exhausted",
     "superseded_by", "archived")
   if reset then
     redis.call("HDEL", event_key .. id, "last_error")
-    if event[5] then
-      redis.call("HSET", event_key .. id, "excused", event[5], "earlier_attempts", event[5])
+    if event.attempts then
+      redis.call("HSET", event_key .. id, "excused", event.attempts, "earlier_attempts", event.attempts)
     end
   end
-  redis.call("ZREM", event[1] == "DEAD" and key.dead or key.published, id)
+  redis.call("ZREM", event.state == "DEAD" and key.dead or key.published, id)
   if ordering then
-    join_line(id, ordering, settings.blocks and event[1] == "DEAD" and event[10], now)
+    join_line(id, ordering, settings.blocks and event.state == "DEAD" and event.seq, now)
   end
-  enqueue(id, available_at, reset and 0 or tries(event[5], event[11]), 0, ordering, event[3])
+  enqueue(id, available_at, reset and 0 or tries(event.attempts, event.earlier_attempts), 0, ordering, event.unique_key)
 end
 record_action("replay", who, why, ids)
 count("replayed", #ids)

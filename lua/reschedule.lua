@@ -23,7 +23,9 @@
 --- @include "enqueue"
 --- @include "record_action"
 --- @include "hint"
+--- @include "read_event"
 
+local FIELDS = { "state", "attempts", "expiries", "ordering_key", "unique_key", "earlier_attempts" }
 local who, why = ARGV[2], ARGV[3]
 local _, refusal = open_box()
 if refusal then
@@ -34,15 +36,14 @@ local available_at = due(ARGV[1], now)
 local replies, moved, ids = {}, {}, {}
 for at = 4, #ARGV do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "attempts", "expiries", "ordering_key", "unique_key",
-    "earlier_attempts")
-  if event[1] == "PENDING" then
-    touch_event(id, event[4], event[5])
+  local event = read_event(id, FIELDS)
+  if event.state == "PENDING" then
+    touch_event(id, event.ordering_key, event.unique_key)
     moved[#moved + 1] = { id, event }
     ids[#ids + 1] = id
     replies[#replies + 1] = "OK"
   else
-    replies[#replies + 1] = event[1] and "NOTPENDING" or "UNKNOWN"
+    replies[#replies + 1] = event.state and "NOTPENDING" or "UNKNOWN"
   end
 end
 touch()
@@ -50,7 +51,8 @@ touch()
 for _, item in ipairs(moved) do
   local id, event = item[1], item[2]
   redis.call("HSET", event_key .. id, "available_at", available_at, "due_at", available_at)
-  enqueue(id, available_at, tries(event[2], event[6]), as_number(event[3]), event[4], event[5])
+  local tried = tries(event.attempts, event.earlier_attempts)
+  enqueue(id, available_at, tried, as_number(event.expiries), event.ordering_key, event.unique_key)
 end
 record_action("reschedule", who, why, ids, available_at)
 hint()

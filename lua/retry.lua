@@ -27,7 +27,9 @@
 --- @include "count"
 --- @include "hint"
 --- @include "as_number"
+--- @include "read_event"
 
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "exhausted" }
 local relay = ARGV[1]
 local _, refusal = open_box()
 if refusal then
@@ -37,11 +39,10 @@ local now = now_ms()
 local replies, settled, seen, fenced = {}, {}, {}, 0
 for at = 2, #ARGV, 5 do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
-    "attempts", "excused", "exhausted")
-  if fence(event, relay, ARGV[at + 1]) and not seen[id] then
+  local event = read_event(id, FIELDS)
+  if fence(event.state, event.claimed_by, event.claim, relay, ARGV[at + 1]) and not seen[id] then
     seen[id] = true
-    touch_event(id, event[4], event[5])
+    touch_event(id, event.ordering_key, event.unique_key)
     settled[#settled + 1] = { at, event }
     replies[#replies + 1] = "OK"
   else
@@ -54,14 +55,14 @@ touch()
 for _, item in ipairs(settled) do
   local at, event = item[1], item[2]
   local id, available_at, why = ARGV[at], now + math.max(1, tonumber(ARGV[at + 2])), ARGV[at + 4]
-  remember(id, now, event[3], "retried", relay, why)
+  remember(id, now, event.claim, "retried", relay, why)
   redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "last_error", why)
   redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "expiries")
-  if ARGV[at + 3] == "1" and not event[8] then
-    redis.call("HSET", event_key .. id, "excused", as_number(event[7]) + 1)
+  if ARGV[at + 3] == "1" and not event.exhausted then
+    redis.call("HSET", event_key .. id, "excused", as_number(event.excused) + 1)
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, available_at, as_number(event[6]), 0, event[4], event[5])
+  enqueue(id, available_at, as_number(event.attempts), 0, event.ordering_key, event.unique_key)
 end
 count("retried", #settled)
 count("fenced", fenced)

@@ -25,7 +25,9 @@
 --- @include "with_events"
 --- @include "erase"
 --- @include "count"
+--- @include "read_event"
 
+local FIELDS = { "ordering_key", "archived" }
 local index, limit, dry = key[ARGV[1]], tonumber(ARGV[4]), ARGV[5] == "1"
 local _, refusal = open_box()
 if refusal then
@@ -48,9 +50,9 @@ end
 local found, gone = redis.call("ZRANGE", index, first, last, "WITHSCORES"), {}
 local only_archived = redis.call("HGET", key.meta, "sweep") == "archived"
 for at = 1, #found, 2 do
-  local event = redis.call("HMGET", event_key .. found[at], "ordering_key", "archived")
-  local blocking = event[1] and redis.call("ZSCORE", line_key .. event[1], found[at])
-  if not blocking and (event[2] or not only_archived) then
+  local event = read_event(found[at], FIELDS)
+  local blocking = event.ordering_key and redis.call("ZSCORE", line_key .. event.ordering_key, found[at])
+  if not blocking and (event.archived or not only_archived) then
     gone[#gone + 1] = found[at]
   end
 end

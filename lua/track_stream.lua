@@ -25,8 +25,8 @@ if refusal then
   return refusal
 end
 local where = stream_key .. name
-local at = redis.call("HMGET", where, "cut", "settled")
-local cut, settled = tonumber(at[1] or 0), tonumber(at[2] or 0)
+local last_cut, last_settled = unpack(redis.call("HMGET", where, "cut", "settled"))
+local cut, settled = tonumber(last_cut or 0), tonumber(last_settled or 0)
 if action == "own" then
   if batch < settled or batch > cut then
     return { cut, settled }

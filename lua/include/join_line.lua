@@ -1,4 +1,5 @@
 --- @include "keys"
+--- @include "read_event"
 --- @include "tries"
 --- @include "as_number"
 --- @include "moment"
@@ -13,12 +14,11 @@ local function join_line(id, ordering_key, seq, now)
   end
   local own, head = as_number(seq), redis.call("ZRANGE", line, 0, 0, "WITHSCORES")
   if own > 0 and head[1] and own < tonumber(head[2]) then
-    local event = redis.call("HMGET", event_key .. head[1], "attempts", "available_at", "created_at", "state",
-      "earlier_attempts")
-    if event[4] == "PENDING" and tries(event[1], event[5]) == 0 then
+    local event = read_event(head[1], { "attempts", "available_at", "created_at", "earlier_attempts", "state" })
+    if event.state == "PENDING" and tries(event.attempts, event.earlier_attempts) == 0 then
       redis.call("ZREM", key.pending, head[1])
       redis.call("ZREM", key.suspect, head[1])
-      redis.call("ZADD", key.waiting, moment(event[2], event[3], now), head[1])
+      redis.call("ZADD", key.waiting, moment(event.available_at, event.created_at, now), head[1])
     else
       own = 0
     end

@@ -3,10 +3,10 @@
 -- body; else nil, also when its keys are not those of `own`, the options of this put. A permission that is taken away
 -- ends a script in the middle.
 local function unfinished(id, body, own)
-  local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "attempts",
-    "earlier_attempts", "expiries")
-  if event[1] ~= "PENDING" or event[2] and event[2] ~= (own and own.ordering)
-    or event[3] and event[3] ~= (own and own.unique) then
+  local state, ordering, unique, attempts, earlier_attempts, expiries = unpack(redis.call("HMGET", event_key .. id,
+    "state", "ordering_key", "unique_key", "attempts", "earlier_attempts", "expiries"))
+  if state ~= "PENDING" or ordering and ordering ~= (own and own.ordering)
+    or unique and unique ~= (own and own.unique) then
     return nil
   end
   local indexed = redis.call("ZSCORE", key.pending, id) or redis.call("ZSCORE", key.waiting, id)
@@ -15,5 +15,5 @@ local function unfinished(id, body, own)
     return nil
   end
   redis.call("ZCARD", key.retries)
-  return { attempts = event[4], earlier_attempts = event[5], expiries = event[6] }
+  return { attempts = attempts, earlier_attempts = earlier_attempts, expiries = expiries }
 end
