@@ -23,6 +23,7 @@
 --- @include "touch"
 --- @include "in_chunks"
 --- @include "batch_members"
+--- @include "paused_error"
 --- @include "whole"
 --- @include "as_number"
 --- @include "note_lease"
@@ -66,7 +67,7 @@ for at = 6, #ARGV do
   replies[#replies + 1] = word
 end
 if back[1] and settings.paused then
-  return redis.error_reply("PAUSED the box is paused; resume it to claim again")
+  return paused_error()
 end
 touch()
 

@@ -38,7 +38,9 @@ SETTLING: Final = ("renew", "ack", "retry", "kill", "release")
 
 def together(name: str) -> tuple[str, ...]:
     """The scripts that a user must be able to run who runs this one: who claims must be able to settle."""
-    return (name, *SETTLING) if name in ("claim", "reclaim") else (name,)
+    if name in ("cut_batch", "reclaim"):
+        return (name, *SETTLING, "settle_batch")
+    return (name, *SETTLING) if name == "claim" else (name,)
 
 
 @cache

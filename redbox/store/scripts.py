@@ -41,15 +41,17 @@ REGISTRY: Final[dict[str, Signature]] = {
         flag=None,
     ),
     "claim": Signature(
-        (
-            "relay", "limit", "lease", "attempts", "bytes", "holding", "until", "stream", "owner", "batch", "beside",
-            "spread",
-        ),
+        ("relay", "limit", "lease", "attempts", "bytes", "holding", "beside", "spread"),
+        errors=("NEWERLAYOUT", "PAUSED"),
+    ),
+    "cut_batch": Signature(
+        ("relay", "limit", "lease", "bytes", "until", "stream", "owner", "batch"),
         errors=("NEWERLAYOUT", "PAUSED", "STREAMTAKEN"),
     ),
     "renew": Signature(("relay", "lease", "alone"), ("id", "number")),
-    "ack": Signature(
-        ("relay", "delete", "stream", "owner", "batch"), ("id", "number"), errors=("NEWERLAYOUT", "STREAMTAKEN")
+    "ack": Signature(("relay", "delete"), ("id", "number")),
+    "settle_batch": Signature(
+        ("relay", "stream", "owner", "batch"), ("id", "number"), errors=("NEWERLAYOUT", "STREAMTAKEN")
     ),
     "track_stream": Signature(("action", "name", "owner", "batch", "before"), errors=("NEWERLAYOUT", "STREAMTAKEN")),
     "reclaim": Signature(

@@ -58,10 +58,8 @@ UNCONFIRMED: Final = b"UNCONFIRMED"  # instead of CREATED or EXISTS, when the du
 
 Fence = tuple[str, int]  # event id, claim number
 Batch = tuple[str, str, int]  # of a stream: its name, who holds it, number
-NO_BATCH: Final = ("", "", "")
 #: How long a token that ends a wait is kept, in ms: it may arrive before the wait does.
 TOKEN_KEPT_MS: Final = 10_000
-ANY_TIME: Final = ("",)
 MARK_COUNT: Final = 250
 RENEW_COUNT: Final = 500
 LOG_COUNT: Final = 200  # entries that are read at once
@@ -133,19 +131,19 @@ class Store:
         *,
         spread: bool = False,
     ) -> Replies:
-        arguments = (relay, limit, lease, attempts, size, holding, *ANY_TIME, *NO_BATCH, beside, int(spread))
+        arguments = (relay, limit, lease, attempts, size, holding, beside, int(spread))
         return await self._run("claim", arguments)
 
-    async def cut(self, batch: Batch, relay: str, limit: int, lease: int, size: int, until: int | None) -> Replies:
-        """The claim of a stream: what is claimed becomes part of a batch."""
+    async def cut_batch(self, batch: Batch, relay: str, limit: int, lease: int, size: int, until: int | None) -> int:
+        """Claims events into a batch of a stream, up to `size` bytes of bodies; how many."""
         latest = "" if until is None else until
-        return await self._run("claim", (relay, limit, lease, 0, size, 1, latest, *batch, "", 0))
+        return int(await self._run("cut_batch", (relay, limit, lease, size, latest, *batch)))
 
     async def claim_when_hinted(self, longest: float, wait: Wait, *arguments: Any) -> Replies:
         """Claims as soon as there is a hint, the time is over, or the wait is ended: in the server, in one exchange."""
         script = await self.script("claim")
         waiting = ("BLPOP", keys.wake(self.box), keys.wait(self.box, wait.name), await self._bounded(longest))
-        arguments = (*arguments[:-1], *ANY_TIME, *NO_BATCH, arguments[-1], 0)
+        arguments = (*arguments, 0)  # no spread
         claiming = ("EVALSHA", script.sha, 1, self._meta, *arguments)
         waited, reply = await self._exchange([waiting, claiming], repeat=False, writes=True, wait=wait)
         if isinstance(reply, NoScriptError):
@@ -184,13 +182,17 @@ class Store:
         delete: bool,
         claims: Iterable[Fence],
         durability: Durability = SERVER,
-        batch: Batch | None = None,
         work: Iterable[int] | None = None,
     ) -> Replies:
         """`work` of each claim, where it is known: see `steps`."""
-        head = (relay, int(delete), *(batch or NO_BATCH))
+        head = (relay, int(delete))
         weighed = zip(claims, repeat(UNKNOWN) if work is None else work, strict=work is not None)
         return await self._in_steps("ack", head, by_work(weighed), durability)
+
+    async def settle_batch(self, batch: Batch, relay: str, claims: Iterable[Fence]) -> Replies:
+        """Acknowledges members of a stream's batch, which leave it."""
+        weighed = zip(claims, repeat(UNKNOWN), strict=False)
+        return await self._in_steps("settle_batch", (relay, *batch), by_work(weighed))
 
     async def track_stream(
         self, action: str, name: str, owner: str, batch: int = 0, before: str = ""

@@ -289,7 +289,7 @@ async def a_claim_of_events_without_bodies(box: Box) -> Act:
 async def a_batch_of_a_stream(box: Box) -> Act:
     await box._store.track_stream("own", "lake", "me")
     await box.put_many(wide())
-    return lambda: box._store.cut(("lake", "me", 1), "stream", BATCH_COUNT, 30_000, BATCH_BYTES, None)
+    return lambda: box._store.cut_batch(("lake", "me", 1), "stream", BATCH_COUNT, 30_000, BATCH_BYTES, None)
 
 
 # --- settling ----------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ async def an_ack_of_a_stream(box: Box) -> Act:
     while size < (size := await box._store.member_count("lake", 1)):
         await cut()
     members = await box._store.members("lake", 1, 0, -1)
-    return lambda: box._store.ack("stream", False, members, batch=("lake", "me", 1))
+    return lambda: box._store.settle_batch(("lake", "me", 1), "stream", members)
 
 
 @scene

@@ -143,7 +143,8 @@ def test_the_loop_over_events_steps_by_the_declared_group(name: str):
     first, group = len(header.argv) + 1, len(header.each)
     named = dict(re.findall(r"^local ([A-Z]+) = (\d+)$", code, re.MULTILINE))
     loops = re.findall(r"for at = (\d+), #ARGV(?:, (\w+))? do", code)
-    assert [(int(start), int(named.get(step, step) or 1)) for start, step in loops] == [(first, group)]
+    loops += re.findall(r"\b(?:collect|look)_\w+\((\d+), (\w+)", code)
+    assert {(int(start), int(named.get(step, step) or 1)) for start, step in loops} == {(first, group)}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -208,11 +209,13 @@ def test_an_exception_stands_for_one_word():
 
 
 def reply_words(name: str, *includes: str) -> set[str]:
-    """Capital words in a script's code that are neither states, scopes, phases nor Redis commands."""
+    """Capital words in a script's code that are neither states, scopes, phases nor Redis commands. An include that
+    collects events decides on the replies to them."""
+    includes = (*includes, *(each for each in closure(SCRIPTS[name]) if each.startswith("collect_")))
     code = re.sub(
         r'(?:redis\.call|in_chunks|with_events|permitted)\("\w+"',
         "",
-        "".join([code_of(SCRIPTS[name]), *(INCLUDES[each] for each in includes)]),
+        "".join([code_of(SCRIPTS[name]), *(code_of(INCLUDES[each]) for each in includes)]),
     )
     code = re.sub(r"redis\.error_reply\([^\n]*", "", code)
     keywords = {"WITHSCORES", "LIMIT", "MAXLEN", "COUNT", "UNTOUCHED", "ALL_LIVE"}

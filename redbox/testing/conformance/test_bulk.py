@@ -22,7 +22,7 @@ async def own(box: Box, owner: str = "me") -> tuple[int, int]:
 
 async def cut(box: Box, batch: int, limit: int = 100, owner: str = "me", until: int | None = None, **more: Any) -> int:
     """Claims into a batch; how many it has then."""
-    await box._store.cut(("lake", owner, batch), RELAY, limit, LEASE, more.get("size", BYTES), until)
+    await box._store.cut_batch(("lake", owner, batch), RELAY, limit, LEASE, more.get("size", BYTES), until)
     return await box._store.member_count("lake", batch)
 
 
@@ -31,7 +31,7 @@ async def members(box: Box, batch: int) -> list[tuple[str, int]]:
 
 
 async def settle(box: Box, batch: int, claims: list[tuple[str, int]], owner: str = "me") -> list[bytes]:
-    words: list[bytes] = await box._store.ack(RELAY, False, claims, batch=("lake", owner, batch))
+    words: list[bytes] = await box._store.settle_batch(("lake", owner, batch), RELAY, claims)
     return words
 
 
