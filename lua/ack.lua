@@ -14,10 +14,10 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
 --- @include "collect_acked"
---- @include "whole"
+--- @include "format_integer"
 --- @include "finish_ack"
 
 local relay, delete = ARGV[1], ARGV[2] == "1"
@@ -27,7 +27,7 @@ if refusal then
 end
 delete = delete or settings.deletes
 local now = now_ms()
-local acked, published_at = collect_acked(3, 2, relay, delete), whole(now)
+local acked, published_at = collect_acked(3, 2, relay, delete), format_integer(now)
 
 local places = acked.places
 for position = 1, delete and 0 or #places do

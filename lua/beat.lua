@@ -16,11 +16,12 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
 
 local FORGET_AT_ONCE = 10
-local relay, instance, leaving = ARGV[1], ARGV[2], ARGV[5] == "1"
+local relay, instance = ARGV[1], ARGV[2]
+local fresh, forget, leaving = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == "1"
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -30,10 +31,10 @@ local mine, other = relay_key .. relay, {}
 local holder, seen = redis.call("HGET", mine, "instance"), redis.call("ZSCORE", key.relays, relay)
 local ago = seen and now - tonumber(seen)
 -- Seen in the future: the server's clock was set back, and it has not been heard of since.
-if holder and holder ~= instance and seen and ago >= 0 and ago < tonumber(ARGV[3]) then
+if holder and holder ~= instance and seen and ago >= 0 and ago < fresh then
   other = redis.call("HGETALL", mine)
 end
-local forgotten = redis.call("ZRANGEBYSCORE", key.relays, "-inf", now - tonumber(ARGV[4]), "LIMIT", 0, FORGET_AT_ONCE)
+local forgotten = redis.call("ZRANGEBYSCORE", key.relays, "-inf", now - forget, "LIMIT", 0, FORGET_AT_ONCE)
 for _, name in ipairs(forgotten) do
   redis.call("HLEN", relay_key .. name)
 end
@@ -50,7 +51,8 @@ if leaving then
 else
   redis.call("HSET", mine, "instance", instance)
   for at = 6, #ARGV, 2 do
-    redis.call("HSET", mine, ARGV[at], ARGV[at + 1])
+    local field, value = ARGV[at], ARGV[at + 1]
+    redis.call("HSET", mine, field, value)
   end
   redis.call("ZADD", key.relays, now, relay)
 end

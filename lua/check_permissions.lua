@@ -15,8 +15,8 @@
 --- @include "keys"
 --- @include "open_box"
 
-local COMMAND = 2
-local kinds, missing = ARGV[1], {}
+local kinds = ARGV[1]
+local missing = {}
 
 -- Every argument is a key of the box, whatever the command takes it for. A command that the server does not know raises
 -- an error: it cannot be run either. Without the function, in servers before Redis 7, nothing is known to be missing.
@@ -29,9 +29,10 @@ local function permitted(command, arguments, kind)
   return known and allowed or not redis.acl_check_cmd
 end
 
-for at = 2, #ARGV, COMMAND do
-  if not permitted(ARGV[at], tonumber(ARGV[at + 1]), "meta") then
-    missing[#missing + 1] = ARGV[at]
+for at = 2, #ARGV, 2 do
+  local command, arguments = ARGV[at], tonumber(ARGV[at + 1])
+  if not permitted(command, arguments, "meta") then
+    missing[#missing + 1] = command
   end
 end
 -- What a key may be used for does not depend on the command, but on whether it reads or writes.

@@ -22,15 +22,15 @@
 -- Errors    NEWERLAYOUT, PAUSED
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "paused_error"
---- @include "whole"
+--- @include "make_paused_error"
+--- @include "format_integer"
 --- @include "choose_events"
 --- @include "collect_claimable"
---- @include "next_due"
---- @include "end_alone"
---- @include "note_lease"
+--- @include "find_next_due"
+--- @include "clear_alone"
+--- @include "raise_longest_lease"
 --- @include "as_number"
 --- @include "finish_claim"
 
@@ -38,21 +38,21 @@ local relay, limit, lease, attempt_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), 
 local byte_limit, holding, beside, spread = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == "1"
 local settings, refusal = open_box()
 if refusal or settings.paused then
-  return refusal or paused_error()
+  return refusal or make_paused_error()
 end
 local now = now_ms()
-local claimed_at, lease_until = whole(now), whole(now + lease)
+local claimed_at, lease_until = format_integer(now), format_integer(now + lease)
 local found, index, suspect = choose_events(claimed_at, limit, spread)
 if not found[1] then
-  return { now, 0, next_due(), 0 }
+  return { now, 0, find_next_due(), 0 }
 end
 local taken = collect_claimable(found, byte_limit, true)
 
 local ids, places, events, bodies = taken.ids, taken.places, taken.events, taken.bodies
 local leases, retried = taken.leases, taken.retried
-end_alone(ids[1] and beside or "", relay)
-note_lease(settings, lease)
-local first = redis.call("HINCRBY", key.counters, "claimed", whole(#ids)) - #ids + 1
+clear_alone(ids[1] and beside or "", relay)
+raise_longest_lease(settings, lease)
+local first = redis.call("HINCRBY", key.counters, "claimed", format_integer(#ids)) - #ids + 1
 local reply, by_itself = { now, suspect and 1 or 0, -1, first }, #ids == 1 and holding == 0
 for position, id in ipairs(ids) do
   local event, place, excused, due_at, exhausted = events[position], places[position], false, false, false
@@ -71,7 +71,7 @@ for position, id in ipairs(ids) do
     attempts = attempts + 1
   end
   redis.call("HSET", place, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
-    "claim", whole(first + position - 1), "attempts", whole(attempts))
+    "claim", format_integer(first + position - 1), "attempts", format_integer(attempts))
   if exhausted then
     redis.call("HSET", place, "exhausted", "1")
   elseif by_itself then

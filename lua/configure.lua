@@ -16,13 +16,13 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_line"
---- @include "free_line"
+--- @include "check_keys"
+--- @include "check_line_keys"
+--- @include "unblock_line"
 --- @include "record_action"
---- @include "hint"
+--- @include "send_hint"
 
 local RELAYS_TOLD = 100
 local action, who, why, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -30,21 +30,22 @@ local _, refusal = open_box()
 if refusal then
   return refusal
 end
-touch()
+check_keys()
 local blocked = redis.call("ZRANGE", key.blocked, 0, limit - 1)
 for _, ordering in ipairs(blocked) do
-  touch_line(ordering, 1)
+  check_line_keys(ordering, 1)
 end
 
 redis.call("HSETNX", key.meta, "layout", LAYOUT)
 local changes = {}
 for at = 5, #ARGV, 2 do
-  if ARGV[at + 1] == "" then
-    redis.call("HDEL", key.meta, ARGV[at])
+  local field, value = ARGV[at], ARGV[at + 1]
+  if value == "" then
+    redis.call("HDEL", key.meta, field)
   else
-    redis.call("HSET", key.meta, ARGV[at], ARGV[at + 1])
+    redis.call("HSET", key.meta, field, value)
   end
-  changes[#changes + 1] = ARGV[at] .. "=" .. ARGV[at + 1]
+  changes[#changes + 1] = field .. "=" .. value
 end
 record_action(action, who, why, nil, table.concat(changes, " "))
 -- Every idle relay should learn of it now, not when it looks again.
@@ -52,12 +53,12 @@ for _ = redis.call("LLEN", key.wake) + 1, math.min(redis.call("ZCARD", key.relay
   redis.call("RPUSH", key.wake, "1")
 end
 soonest = 0
-hint()
+send_hint()
 if open_box().blocks then
   return 0
 end
 local now = now_ms()
 for _, ordering in ipairs(blocked) do
-  free_line(ordering, now)
+  unblock_line(ordering, now)
 end
 return redis.call("ZCARD", key.blocked)

@@ -18,16 +18,16 @@
 -- Errors    NEWERLAYOUT, PAUSED, STREAMTAKEN
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "paused_error"
---- @include "batch_members"
---- @include "whole"
+--- @include "make_paused_error"
+--- @include "find_batch"
+--- @include "format_integer"
 --- @include "choose_events"
 --- @include "collect_claimable"
---- @include "note_lease"
+--- @include "raise_longest_lease"
 --- @include "as_number"
---- @include "in_chunks"
+--- @include "call_in_chunks"
 --- @include "finish_claim"
 
 local relay, limit, lease, byte_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -36,36 +36,36 @@ local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local members, taken_over = batch_members(stream, owner, batch)
+local members, taken_over = find_batch(stream, owner, batch)
 if taken_over or settings.paused then
-  return taken_over or paused_error()
+  return taken_over or make_paused_error()
 end
 local now = now_ms()
-local claimed_at, lease_until = whole(now), whole(now + lease)
-local found, index, suspect = choose_events(whole(math.min(now, latest or now)), limit, false)
+local claimed_at, lease_until = format_integer(now), format_integer(now + lease)
+local found, index, suspect = choose_events(format_integer(math.min(now, latest or now)), limit, false)
 if not found[1] then
   return 0
 end
 local taken = collect_claimable(found, byte_limit, false)
 
 local ids, leases, retried, numbered = taken.ids, taken.leases, taken.retried, {}
-note_lease(settings, lease)
-local first = redis.call("HINCRBY", key.counters, "claimed", whole(#ids)) - #ids + 1
+raise_longest_lease(settings, lease)
+local first = redis.call("HINCRBY", key.counters, "claimed", format_integer(#ids)) - #ids + 1
 for position, id in ipairs(ids) do
-  local event, place, number = taken.events[position], taken.places[position], whole(first + position - 1)
+  local event, place, number = taken.events[position], taken.places[position], format_integer(first + position - 1)
   local attempts = as_number(event[ATTEMPTS])
   if attempts > 0 then
     redis.call("HDEL", place, "alone", "exhausted")
     retried[#retried + 1] = id
   end
   redis.call("HSET", place, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay, "claim", number,
-    "attempts", whole(attempts + 1))
+    "attempts", format_integer(attempts + 1))
   if event[UNIQUE_KEY] then
     redis.call("ZADD", unique_key .. event[UNIQUE_KEY], "+inf", id)
   end
   leases[2 * position - 1], leases[2 * position] = lease_until, id
   numbered[2 * position - 1], numbered[2 * position] = number, id
 end
-in_chunks("ZADD", members, numbered)
+call_in_chunks("ZADD", members, numbered)
 finish_claim(taken, index, suspect, false, first, now)
 return #ids

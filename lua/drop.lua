@@ -15,17 +15,17 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
+--- @include "check_keys"
+--- @include "check_event_keys"
 --- @include "leave_line"
---- @include "in_chunks"
---- @include "with_events"
---- @include "erase"
+--- @include "call_in_chunks"
+--- @include "call_with_events"
+--- @include "erase_events"
 --- @include "record_action"
---- @include "count"
---- @include "hint"
+--- @include "increase_total"
+--- @include "send_hint"
 --- @include "read_event"
 
 local FIELDS = { "state", "claim", "ordering_key" }
@@ -52,13 +52,13 @@ end
 
 local replies, ids, seen, in_line, from = {}, {}, {}, {}, { PUBLISHED = {}, DEAD = {} }
 for at = 4, #ARGV, 2 do
-  local id = ARGV[at]
+  local id, number = ARGV[at], ARGV[at + 1]
   local event = read_event(id, FIELDS)
-  local word = seen[id] and "UNKNOWN" or judge(id, event, ARGV[at + 1])
+  local word = seen[id] and "UNKNOWN" or judge(id, event, number)
   if word == "OK" then
     seen[id] = true
     if event.ordering_key then
-      touch_event(id, event.ordering_key, false)
+      check_event_keys(id, event.ordering_key, false)
       in_line[#in_line + 1] = { id, event.ordering_key }
     end
     local gone = from[event.state]
@@ -67,16 +67,16 @@ for at = 4, #ARGV, 2 do
   end
   replies[#replies + 1] = word
 end
-touch()
-with_events("EXISTS", ids)
+check_keys()
+call_with_events("EXISTS", ids)
 
-in_chunks("ZREM", key.published, from.PUBLISHED)
-in_chunks("ZREM", key.dead, from.DEAD)
+call_in_chunks("ZREM", key.published, from.PUBLISHED)
+call_in_chunks("ZREM", key.dead, from.DEAD)
 for _, item in ipairs(in_line) do
   leave_line(item[1], item[2], now)
 end
-erase(ids)
+erase_events(ids)
 record_action("drop", who, why, ids)
-count("dropped", #ids)
-hint()
+increase_total("dropped", #ids)
+send_hint()
 return replies

@@ -14,11 +14,12 @@
 --- @include "keys"
 --- @include "open_box"
 
-local token, keep = wait_key .. ARGV[1], ARGV[2]
+local wait, keep = ARGV[1], ARGV[2]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
+local token = wait_key .. wait
 redis.call("RPUSH", token, "1")
 redis.call("PEXPIRE", token, keep)
 return 1

@@ -17,7 +17,7 @@
 
 --- @include "keys"
 --- @include "open_box"
---- @include "rank_after"
+--- @include "find_rank_after"
 --- @include "read_event"
 
 local left = tonumber(ARGV[1])
@@ -38,7 +38,7 @@ for at = 2, #ARGV, 4 do
   end
   local reply = { 0, score, id, head, state, blocked }
   if left > 0 then
-    local first = score ~= "" and rank_after(members, score, id) or 0
+    local first = score ~= "" and find_rank_after(members, score, id) or 0
     local found = redis.call("ZRANGE", members, first, first + left - 1, "WITHSCORES")
     for member = 1, #found, 2 do
       local event = read_event(found[member], fields)

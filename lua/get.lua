@@ -11,9 +11,9 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "describe"
+--- @include "describe_event"
 
 local _, refusal = open_box()
 if refusal then
@@ -21,6 +21,6 @@ if refusal then
 end
 local reply = { now_ms() }
 for at = 1, #ARGV do
-  reply[#reply + 1] = describe(ARGV[at]) or false
+  reply[#reply + 1] = describe_event(ARGV[at]) or false
 end
 return reply

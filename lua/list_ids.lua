@@ -18,30 +18,29 @@
 
 --- @include "keys"
 --- @include "open_box"
---- @include "rank_after"
---- @include "glob"
+--- @include "find_first_rank"
+--- @include "find_rank_after"
+--- @include "compile_glob"
 
-local index, limit, pattern = key[ARGV[1]], tonumber(ARGV[7]), ARGV[8]
+local index, score, id, last_score, last_id = key[ARGV[1]], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local since, limit, pattern = ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
-local first = ARGV[6] ~= "" and redis.call("ZCOUNT", index, "-inf", "(" .. ARGV[6]) or 0
-if ARGV[2] ~= "" then
-  first = math.max(first, rank_after(index, ARGV[2], ARGV[3]))
-end
-local final = rank_after(index, ARGV[4], ARGV[5]) - 1
+local first = find_first_rank(index, since, score, id)
+local final = find_rank_after(index, last_score, last_id) - 1
 local last = math.min(first + limit - 1, final)
 if last < first then
-  return { 0, ARGV[2], ARGV[3] }
+  return { 0, score, id }
 end
 local found = redis.call("ZRANGE", index, first, last)
-local matches, cost = glob(pattern)
+local matches, cost = compile_glob(pattern)
 local reply, work, looked = { 0, "", "" }, 0, #found
-for at, id in ipairs(pattern ~= "" and found or {}) do
-  local event_type = redis.call("HGET", event_key .. id, "event_type") or ""
+for at, each in ipairs(pattern ~= "" and found or {}) do
+  local event_type = redis.call("HGET", event_key .. each, "event_type") or ""
   if matches(event_type) then
-    reply[#reply + 1] = id
+    reply[#reply + 1] = each
   end
   work = work + 1 + cost(event_type)
   if work >= limit then
@@ -50,8 +49,8 @@ for at, id in ipairs(pattern ~= "" and found or {}) do
   end
 end
 if pattern == "" then
-  for at, id in ipairs(found) do
-    reply[3 + at] = id
+  for at, each in ipairs(found) do
+    reply[3 + at] = each
   end
 end
 reply[1] = first + looked - 1 < final and 1 or 0

@@ -16,11 +16,12 @@
 --- @include "keys"
 --- @include "open_box"
 
-local where, action, token = prefix .. ":lock:" .. ARGV[1], ARGV[2], ARGV[3]
+local job, action, token, holds = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
+local where = lock_key .. job
 local holder = redis.call("GET", where)
 if holder ~= token and (holder or action ~= "take") then
   return holder or ""
@@ -29,5 +30,5 @@ if action == "free" then
   redis.call("DEL", where)
   return ""
 end
-redis.call("PSETEX", where, ARGV[4], token)
+redis.call("PSETEX", where, holds, token)
 return token

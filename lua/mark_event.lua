@@ -16,8 +16,8 @@
 
 --- @include "keys"
 --- @include "open_box"
---- @include "touch"
---- @include "whole"
+--- @include "check_keys"
+--- @include "format_integer"
 --- @include "read_event"
 
 local FIELDS = { "state", "claim", "superseded_by" }
@@ -42,21 +42,21 @@ end
 
 local replies, marked = {}, {}
 for at = 2, #ARGV, 3 do
-  local id = ARGV[at]
+  local id, number, value = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local event = read_event(id, FIELDS)
-  local word, done = judge(event, ARGV[at + 1], ARGV[at + 2])
+  local word, done = judge(event, number, value)
   if word == "OK" and not done then
-    marked[#marked + 1] = { id, ARGV[at + 2] }
+    marked[#marked + 1] = { id = id, value = value }
   end
   replies[#replies + 1] = word
 end
-touch({ "counters" })
+check_keys({ "counters" })
 
 for _, item in ipairs(marked) do
-  local place = event_key .. item[1]
-  redis.call("HSET", place, field, item[2])
+  local place = event_key .. item.id
+  redis.call("HSET", place, field, item.value)
   if field == "superseded_by" then
-    redis.call("HSET", place, "claim", whole(redis.call("HINCRBY", key.counters, "claimed", 1)))
+    redis.call("HSET", place, "claim", format_integer(redis.call("HINCRBY", key.counters, "claimed", 1)))
     redis.call("HDEL", place, "archived")
   end
 end

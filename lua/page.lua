@@ -23,15 +23,16 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "rank_after"
---- @include "glob"
---- @include "describe"
+--- @include "find_first_rank"
+--- @include "compile_glob"
+--- @include "describe_event"
 --- @include "as_number"
 --- @include "read_event"
 
 local index, limit, look, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local score, after, since, latest = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local pattern, wanted, text, ids_only, claims = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == "1", ARGV[13]
 local DESCRIBING = 2
 local CLAIM_FIELDS, KEY_FIELDS = { "state", "claim" }, { "ordering_key", "unique_key" }
@@ -41,7 +42,7 @@ if refusal then
 end
 
 local filtered = pattern ~= "" or wanted ~= "" or text ~= "" or claims ~= ""
-local type_matches, type_cost = glob(pattern)
+local type_matches, type_cost = compile_glob(pattern)
 local work = 0
 
 -- Reads only the fields that a filter asks for: they may be long.
@@ -85,16 +86,10 @@ local function bytes_of(event)
   return size
 end
 
-local first = 0
-if ARGV[7] ~= "" then
-  first = redis.call("ZCOUNT", index, "-inf", "(" .. ARGV[7])
-end
-if ARGV[5] ~= "" then
-  first = math.max(first, rank_after(index, ARGV[5], ARGV[6]))
-end
-local final = redis.call("ZCOUNT", index, "-inf", ARGV[8] ~= "" and ARGV[8] or "+inf") - 1
+local first = find_first_rank(index, since, score, after)
+local final = redis.call("ZCOUNT", index, "-inf", latest ~= "" and latest or "+inf") - 1
 local last = math.min(first + look - 1, final)
-local reply, bytes = { now_ms(), 0, ARGV[5], ARGV[6] }, 0
+local reply, bytes = { now_ms(), 0, score, after }, 0
 if last < first then
   return reply
 end
@@ -103,7 +98,7 @@ local found, more = redis.call("ZRANGE", index, first, last, "WITHSCORES"), last
 for at = 1, #found, 2 do
   local id = found[at]
   if matches(id) then
-    local event = ids_only and id or describe(id)
+    local event = ids_only and id or describe_event(id)
     if event then
       if not ids_only then
         local size = bytes_of(event)

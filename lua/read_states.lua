@@ -11,13 +11,8 @@
 
 --- @include "keys"
 --- @include "open_box"
+--- @include "list_indexes"
 
-local PLACES = {
-  PENDING = { "pending", "waiting", "suspect" },
-  CLAIMED = { "claimed" },
-  PUBLISHED = { "published" },
-  DEAD = { "dead" },
-}
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -25,7 +20,7 @@ end
 local reply = {}
 for at = 1, #ARGV do
   local id = ARGV[at]
-  for _, index in ipairs(PLACES[redis.call("HGET", event_key .. id, "state")] or {}) do
+  for _, index in ipairs(list_indexes(redis.call("HGET", event_key .. id, "state"))) do
     local score = redis.call("ZSCORE", key[index], id)
     if score then
       reply[#reply + 1] =

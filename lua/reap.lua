@@ -16,19 +16,19 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
---- @include "touch_line"
---- @include "free_line"
+--- @include "check_keys"
+--- @include "check_event_keys"
+--- @include "check_line_keys"
+--- @include "unblock_line"
 --- @include "enqueue"
---- @include "remember"
---- @include "count"
---- @include "hint"
---- @include "whole"
+--- @include "add_history"
+--- @include "increase_total"
+--- @include "send_hint"
+--- @include "format_integer"
 --- @include "as_number"
---- @include "lower_longest"
+--- @include "lower_longest_lease"
 --- @include "read_event"
 
 local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "expiries",
@@ -44,32 +44,33 @@ local ended = redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, 
 for _, id in ipairs(ended) do
   local event = read_event(id, FIELDS)
   if event.state == "CLAIMED" then
-    touch_event(id, event.ordering_key, event.unique_key)
-    expired[#expired + 1] = { id, event }
+    check_event_keys(id, event.ordering_key, event.unique_key)
+    event.id = id
+    expired[#expired + 1] = event
   else
     lost[#lost + 1] = id
   end
 end
 local longest = settings.longest_lease
 local far = longest > 0
-  and redis.call("ZRANGEBYSCORE", key.claimed, "(" .. whole(now + longest), "+inf", "LIMIT", 0, limit) or {}
+  and redis.call("ZRANGEBYSCORE", key.claimed, "(" .. format_integer(now + longest), "+inf", "LIMIT", 0, limit) or {}
 local blocked = settings.blocks and {} or redis.call("ZRANGE", key.blocked, 0, limit - 1)
 for _, ordering in ipairs(blocked) do
-  touch_line(ordering, 1)
+  check_line_keys(ordering, 1)
 end
-touch()
+check_keys()
 
 local reply = { (#ended == limit or #far == limit or #blocked == limit) and 1 or 0 }
-for position, item in ipairs(expired) do
-  local id, event = item[1], item[2]
+for position, event in ipairs(expired) do
+  local id, place = event.id, event_key .. event.id
   local expiries = as_number(event.expiries) + 1
   local why = "lease expired while held by " .. (event.claimed_by or "an unknown relay")
-  remember(id, now, event.claim, "expired", event.claimed_by, why)
-  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", now + delay, "last_error", why,
+  add_history(id, now, event.claim, "expired", event.claimed_by, why)
+  redis.call("HSET", place, "state", "PENDING", "available_at", now + delay, "last_error", why,
     "expiries", expiries)
-  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")
+  redis.call("HDEL", place, "claimed_at", "claimed_by")
   if not event.alone and not event.exhausted then
-    redis.call("HSET", event_key .. id, "excused", as_number(event.excused) + 1)
+    redis.call("HSET", place, "excused", as_number(event.excused) + 1)
   end
   redis.call("ZREM", key.claimed, id)
   enqueue(id, now + delay, as_number(event.attempts), expiries, event.ordering_key, event.unique_key)
@@ -80,14 +81,14 @@ for _, id in ipairs(lost) do
   redis.call("ZREM", key.claimed, id)
 end
 for _, ordering in ipairs(blocked) do
-  free_line(ordering, now)
+  unblock_line(ordering, now)
 end
 for _, id in ipairs(far) do
-  redis.call("ZADD", key.claimed, whole(now + longest), id)
+  redis.call("ZADD", key.claimed, format_integer(now + longest), id)
 end
 if longest > 0 then
-  lower_longest(longest, now)
+  lower_longest_lease(longest, now)
 end
-count("expired", #expired)
-hint()
+increase_total("expired", #expired)
+send_hint()
 return reply

@@ -18,30 +18,30 @@
 -- Errors    NEWERLAYOUT, PAUSED, STREAMTAKEN
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "in_chunks"
---- @include "batch_members"
---- @include "paused_error"
---- @include "whole"
+--- @include "check_keys"
+--- @include "call_in_chunks"
+--- @include "find_batch"
+--- @include "make_paused_error"
+--- @include "format_integer"
 --- @include "as_number"
---- @include "note_lease"
+--- @include "raise_longest_lease"
 --- @include "read_event"
 
 local FIELDS = { "claim", "attempts", "unique_key", "state", "claimed_by" }
-local relay, lease = ARGV[1], tonumber(ARGV[2])
+local relay, lease, stream, owner, batch = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local members, taken_over = batch_members(ARGV[3], ARGV[4], ARGV[5])
+local members, taken_over = find_batch(stream, owner, batch)
 if taken_over then
   return taken_over
 end
 local now = now_ms()
-local cut = tonumber(redis.call("HGET", stream_key .. ARGV[3], "cut") or 0)
-local open = tonumber(ARGV[5]) > cut
+local cut = tonumber(redis.call("HGET", stream_key .. stream, "cut") or 0)
+local open = tonumber(batch) > cut
 local replies, back, leaving = {}, {}, {}
 for at = 6, #ARGV do
   local id = ARGV[at]
@@ -59,7 +59,8 @@ for at = 6, #ARGV do
     if event.unique_key then
       redis.call("ZCARD", unique_key .. event.unique_key)
     end
-    back[#back + 1] = { id, event }
+    event.id = id
+    back[#back + 1] = event
   elseif word ~= "OK" and known and open then
     word = "LEFT"
     leaving[#leaving + 1] = id
@@ -67,17 +68,17 @@ for at = 6, #ARGV do
   replies[#replies + 1] = word
 end
 if back[1] and settings.paused then
-  return paused_error()
+  return make_paused_error()
 end
-touch()
+check_keys()
 
-note_lease(settings, lease)
-for _, item in ipairs(back) do
-  local id, event = item[1], item[2]
+raise_longest_lease(settings, lease)
+for _, event in ipairs(back) do
+  local id, place = event.id, event_key .. event.id
   local number = redis.call("HINCRBY", key.counters, "claimed", "1")
-  redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", whole(now), "claimed_by", relay,
-    "claim", whole(number), "attempts", whole(as_number(event.attempts) + 1))
-  redis.call("HDEL", event_key .. id, "alone", "exhausted")
+  redis.call("HSET", place, "state", "CLAIMED", "claimed_at", format_integer(now), "claimed_by", relay,
+    "claim", format_integer(number), "attempts", format_integer(as_number(event.attempts) + 1))
+  redis.call("HDEL", place, "alone", "exhausted")
   for _, index in ipairs({ "pending", "suspect", "retries" }) do
     redis.call("ZREM", key[index], id)
   end
@@ -85,7 +86,7 @@ for _, item in ipairs(back) do
   if event.unique_key then
     redis.call("ZADD", unique_key .. event.unique_key, "+inf", id)
   end
-  redis.call("ZADD", members, whole(number), id)
+  redis.call("ZADD", members, format_integer(number), id)
 end
-in_chunks("ZREM", members, leaving)
+call_in_chunks("ZREM", members, leaving)
 return replies

@@ -15,13 +15,13 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "fence"
---- @include "in_chunks"
---- @include "count"
---- @include "whole"
---- @include "note_lease"
+--- @include "passes_fence"
+--- @include "call_in_chunks"
+--- @include "increase_total"
+--- @include "format_integer"
+--- @include "raise_longest_lease"
 --- @include "read_event"
 
 local FIELDS = { "state", "claimed_by", "claim" }
@@ -31,15 +31,16 @@ if refusal then
   return refusal
 end
 local now = now_ms()
-local lease_until = whole(now + lease)
+local lease_until = format_integer(now + lease)
 local replies, leases, left_alone, fenced = { now }, {}, {}, 0
 for at = 4, #ARGV, 2 do
-  local event = read_event(ARGV[at], FIELDS)
-  if fence(event.state, event.claimed_by, event.claim, relay, ARGV[at + 1]) then
+  local id, number = ARGV[at], ARGV[at + 1]
+  local event = read_event(id, FIELDS)
+  if passes_fence(event.state, event.claimed_by, event.claim, relay, number) then
     leases[#leases + 1] = lease_until
-    leases[#leases + 1] = ARGV[at]
+    leases[#leases + 1] = id
     if alone then
-      left_alone[#left_alone + 1] = ARGV[at]
+      left_alone[#left_alone + 1] = id
     end
     replies[#replies + 1] = "OK"
   else
@@ -49,10 +50,10 @@ for at = 4, #ARGV, 2 do
 end
 redis.call("ZCARD", key.claimed)
 redis.call("HLEN", key.counters)
-in_chunks("ZADD", key.claimed, leases)
-note_lease(settings, leases[1] and lease or 0)
+call_in_chunks("ZADD", key.claimed, leases)
+raise_longest_lease(settings, leases[1] and lease or 0)
 for _, id in ipairs(left_alone) do
   redis.call("HSET", event_key .. id, "alone", "1")
 end
-count("fenced", fenced)
+increase_total("fenced", fenced)
 return replies

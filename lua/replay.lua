@@ -22,30 +22,31 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
---- @include "due"
---- @include "holder"
---- @include "tries"
+--- @include "check_keys"
+--- @include "check_event_keys"
+--- @include "parse_time"
+--- @include "find_unique_holder"
+--- @include "count_attempts"
 --- @include "join_line"
 --- @include "enqueue"
---- @include "remember"
+--- @include "add_history"
 --- @include "record_action"
---- @include "count"
---- @include "hint"
+--- @include "increase_total"
+--- @include "send_hint"
 --- @include "read_event"
 
 local FIELDS = { "state", "ordering_key", "unique_key", "unique_scope", "attempts", "published_at", "claimed_by",
   "claim", "superseded_by", "seq", "earlier_attempts" }
-local reset, force, dry, who, why = ARGV[1] == "1", ARGV[3] == "1", ARGV[4] == "1", ARGV[5], ARGV[6]
+local reset, available, force = ARGV[1] == "1", ARGV[2], ARGV[3] == "1"
+local dry, who, why = ARGV[4] == "1", ARGV[5], ARGV[6]
 local settings, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
-local available_at = due(ARGV[2], now)
+local available_at = parse_time(available, now)
 local replies, blocking, replayed, ids, batch_unique, seen = {}, {}, {}, {}, {}, {}
 
 local function judge(id, event, number)
@@ -67,7 +68,7 @@ local function judge(id, event, number)
   if event.unique_key and not force then
     local earlier = batch_unique[event.unique_key]
     local in_scope = earlier and (event.unique_scope ~= "UNTOUCHED" or earlier.score <= now)
-    local held = in_scope and earlier.id or holder(event.unique_key, event.unique_scope, now)
+    local held = in_scope and earlier.id or find_unique_holder(event.unique_key, event.unique_scope, now)
     if held then
       return { "CONFLICT", held }
     end
@@ -76,14 +77,14 @@ local function judge(id, event, number)
 end
 
 for at = 7, #ARGV, 2 do
-  local id = ARGV[at]
+  local id, number = ARGV[at], ARGV[at + 1]
   local event = read_event(id, FIELDS)
-  local reply = judge(id, event, ARGV[at + 1])
+  local reply = judge(id, event, number)
   if reply[1] == "OK" then
     seen[id] = true
-    touch_event(id, event.ordering_key, event.unique_key)
+    check_event_keys(id, event.ordering_key, event.unique_key)
     if event.unique_key then
-      local untouched = reset or tries(event.attempts, event.earlier_attempts) == 0
+      local untouched = reset or count_attempts(event.attempts, event.earlier_attempts) == 0
       batch_unique[event.unique_key] = { id = id, score = untouched and 0 or available_at }
     end
     local place, head = false, false
@@ -96,7 +97,8 @@ for at = 7, #ARGV, 2 do
     end
     -- Dead heads go first: what is replayed with them may belong before them.
     local list = place and blocking or replayed
-    list[#list + 1] = { id, event }
+    event.id = id
+    list[#list + 1] = event
     ids[#ids + 1] = id
   end
   replies[#replies + 1] = reply
@@ -104,34 +106,33 @@ end
 if dry then
   return replies
 end
-touch()
+check_keys()
 
-for _, item in ipairs(replayed) do
-  blocking[#blocking + 1] = item
+for _, event in ipairs(replayed) do
+  blocking[#blocking + 1] = event
 end
-for _, item in ipairs(blocking) do
-  local id, event = item[1], item[2]
-  local ordering = event.ordering_key
+for _, event in ipairs(blocking) do
+  local id, place, ordering = event.id, event_key .. event.id, event.ordering_key
   if event.published_at then
-    remember(id, event.published_at, event.claim, "published", event.claimed_by, "")
+    add_history(id, event.published_at, event.claim, "published", event.claimed_by, "")
   end
-  remember(id, now, event.claim, "replayed", who, why)
-  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "due_at", available_at)
-  redis.call("HDEL", event_key .. id, "published_at", "died_at", "claimed_at", "claimed_by", "expiries", "alone", "exhausted",
+  add_history(id, now, event.claim, "replayed", who, why)
+  redis.call("HSET", place, "state", "PENDING", "available_at", available_at, "due_at", available_at)
+  redis.call("HDEL", place, "published_at", "died_at", "claimed_at", "claimed_by", "expiries", "alone", "exhausted",
     "superseded_by", "archived")
   if reset then
-    redis.call("HDEL", event_key .. id, "last_error")
+    redis.call("HDEL", place, "last_error")
     if event.attempts then
-      redis.call("HSET", event_key .. id, "excused", event.attempts, "earlier_attempts", event.attempts)
+      redis.call("HSET", place, "excused", event.attempts, "earlier_attempts", event.attempts)
     end
   end
   redis.call("ZREM", event.state == "DEAD" and key.dead or key.published, id)
   if ordering then
     join_line(id, ordering, settings.blocks and event.state == "DEAD" and event.seq, now)
   end
-  enqueue(id, available_at, reset and 0 or tries(event.attempts, event.earlier_attempts), 0, ordering, event.unique_key)
+  enqueue(id, available_at, reset and 0 or count_attempts(event.attempts, event.earlier_attempts), 0, ordering, event.unique_key)
 end
 record_action("replay", who, why, ids)
-count("replayed", #ids)
-hint()
+increase_total("replayed", #ids)
+send_hint()
 return replies

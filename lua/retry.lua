@@ -17,17 +17,15 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
---- @include "fence"
---- @include "enqueue"
---- @include "remember"
---- @include "count"
---- @include "hint"
+--- @include "collect_settled"
+--- @include "format_integer"
+--- @include "add_history"
 --- @include "as_number"
---- @include "read_event"
+--- @include "enqueue"
+--- @include "increase_total"
+--- @include "send_hint"
 
 local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "exhausted" }
 local relay = ARGV[1]
@@ -36,35 +34,23 @@ if refusal then
   return refusal
 end
 local now = now_ms()
-local replies, settled, seen, fenced = {}, {}, {}, 0
-for at = 2, #ARGV, 5 do
-  local id = ARGV[at]
-  local event = read_event(id, FIELDS)
-  if fence(event.state, event.claimed_by, event.claim, relay, ARGV[at + 1]) and not seen[id] then
-    seen[id] = true
-    touch_event(id, event.ordering_key, event.unique_key)
-    settled[#settled + 1] = { at, event }
-    replies[#replies + 1] = "OK"
-  else
-    fenced = fenced + 1
-    replies[#replies + 1] = "LEASELOST"
-  end
-end
-touch()
+local failed_at = format_integer(now)
+local replies, events, _, fenced = collect_settled(2, 5, FIELDS, relay)
 
-for _, item in ipairs(settled) do
-  local at, event = item[1], item[2]
-  local id, available_at, why = ARGV[at], now + math.max(1, tonumber(ARGV[at + 2])), ARGV[at + 4]
-  remember(id, now, event.claim, "retried", relay, why)
-  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "last_error", why)
-  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "expiries")
-  if ARGV[at + 3] == "1" and not event.exhausted then
-    redis.call("HSET", event_key .. id, "excused", as_number(event.excused) + 1)
+for _, event in ipairs(events) do
+  local id, at = event.id, event.at
+  local delay, excuse, why = tonumber(ARGV[at + 2]), ARGV[at + 3] == "1", ARGV[at + 4]
+  local place, available_at = event_key .. id, format_integer(now + math.max(1, delay))
+  add_history(id, failed_at, event.claim, "retried", relay, why)
+  redis.call("HSET", place, "state", "PENDING", "available_at", available_at, "last_error", why)
+  redis.call("HDEL", place, "claimed_at", "claimed_by", "expiries")
+  if excuse and not event.exhausted then
+    redis.call("HSET", place, "excused", format_integer(as_number(event.excused) + 1))
   end
   redis.call("ZREM", key.claimed, id)
   enqueue(id, available_at, as_number(event.attempts), 0, event.ordering_key, event.unique_key)
 end
-count("retried", #settled)
-count("fenced", fenced)
-hint()
+increase_total("retried", #events)
+increase_total("fenced", fenced)
+send_hint()
 return replies

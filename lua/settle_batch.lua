@@ -16,12 +16,12 @@
 -- Errors    NEWERLAYOUT, STREAMTAKEN
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "batch_members"
+--- @include "find_batch"
 --- @include "collect_acked"
---- @include "whole"
---- @include "in_chunks"
+--- @include "format_integer"
+--- @include "call_in_chunks"
 --- @include "finish_ack"
 
 local relay, stream, owner, batch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -29,12 +29,12 @@ local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local members, taken_over = batch_members(stream, owner, batch)
+local members, taken_over = find_batch(stream, owner, batch)
 if taken_over then
   return taken_over
 end
 local now, leaving = now_ms(), {}
-local acked, published_at = collect_acked(5, 2, relay, settings.deletes), whole(now)
+local acked, published_at = collect_acked(5, 2, relay, settings.deletes), format_integer(now)
 for at = 5, #ARGV, 2 do
   leaving[#leaving + 1] = ARGV[at]
 end
@@ -43,6 +43,6 @@ local places = acked.places
 for position = 1, settings.deletes and 0 or #places do
   redis.call("HSET", places[position], "state", "PUBLISHED", "published_at", published_at)
 end
-in_chunks("ZREM", members, leaving)
+call_in_chunks("ZREM", members, leaving)
 finish_ack(acked, settings.deletes, published_at, now)
 return acked.replies

@@ -16,21 +16,19 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "rank_after"
+--- @include "find_first_rank"
 --- @include "as_number"
 
-local index, size, ranges = key[ARGV[1]], tonumber(ARGV[6]), tonumber(ARGV[7])
+local index, since, latest, score, id = key[ARGV[1]], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local size, ranges = tonumber(ARGV[6]), tonumber(ARGV[7])
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
-local first = ARGV[2] ~= "" and redis.call("ZCOUNT", index, "-inf", "(" .. ARGV[2]) or 0
-if ARGV[4] ~= "" then
-  first = math.max(first, rank_after(index, ARGV[4], ARGV[5]))
-end
-local last = redis.call("ZCOUNT", index, "-inf", ARGV[3] ~= "" and ARGV[3] or "+inf") - 1
+local first = find_first_rank(index, since, score, id)
+local last = redis.call("ZCOUNT", index, "-inf", latest ~= "" and latest or "+inf") - 1
 last = math.min(last, first + size * ranges - 1)
 local claims = as_number(redis.call("HGET", key.counters, "claimed"))
 local reply = { now_ms(), claims, math.max(0, last - first + 1) }

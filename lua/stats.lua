@@ -14,7 +14,7 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
 
 local _, refusal = open_box()

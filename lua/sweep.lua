@@ -17,34 +17,35 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "in_chunks"
---- @include "rank_after"
---- @include "with_events"
---- @include "erase"
---- @include "count"
+--- @include "check_keys"
+--- @include "call_in_chunks"
+--- @include "find_rank_after"
+--- @include "call_with_events"
+--- @include "erase_events"
+--- @include "increase_total"
 --- @include "read_event"
 
 local FIELDS = { "ordering_key", "archived" }
-local index, limit, dry = key[ARGV[1]], tonumber(ARGV[4]), ARGV[5] == "1"
+local index, age, keep, limit = key[ARGV[1]], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local dry, score, id = ARGV[5] == "1", ARGV[6], ARGV[7]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
 local going = 0
-if ARGV[2] ~= "" then
-  going = redis.call("ZCOUNT", index, "-inf", now - tonumber(ARGV[2]))
+if age ~= "" then
+  going = redis.call("ZCOUNT", index, "-inf", now - tonumber(age))
 end
-if ARGV[3] ~= "" then
-  going = math.max(going, redis.call("ZCARD", index) - tonumber(ARGV[3]))
+if keep ~= "" then
+  going = math.max(going, redis.call("ZCARD", index) - tonumber(keep))
 end
-local first = ARGV[6] ~= "" and rank_after(index, ARGV[6], ARGV[7]) or 0
+local first = score ~= "" and find_rank_after(index, score, id) or 0
 local last = math.min(first + limit, going) - 1
 if last < first then
-  return { 0, 0, ARGV[6], ARGV[7] }
+  return { 0, 0, score, id }
 end
 
 local found, gone = redis.call("ZRANGE", index, first, last, "WITHSCORES"), {}
@@ -57,10 +58,10 @@ for at = 1, #found, 2 do
   end
 end
 if not dry then
-  touch()
-  with_events("EXISTS", gone)
-  in_chunks("ZREM", index, gone)
-  erase(gone)
-  count("swept", #gone)
+  check_keys()
+  call_with_events("EXISTS", gone)
+  call_in_chunks("ZREM", index, gone)
+  erase_events(gone)
+  increase_total("swept", #gone)
 end
 return { #gone, last + 1 < going and 1 or 0, found[#found], found[#found - 1] }

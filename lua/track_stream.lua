@@ -17,9 +17,10 @@
 
 --- @include "keys"
 --- @include "open_box"
---- @include "batch_members"
+--- @include "find_batch"
 
-local action, name, owner, batch, before = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local action, name, owner, number, before = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local batch = tonumber(number)
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -36,7 +37,7 @@ if action == "own" then
     return { cut, settled }
   end
 end
-local members, taken_over = batch_members(name, owner, action ~= "look" and ARGV[4])
+local members, taken_over = find_batch(name, owner, action ~= "look" and number)
 if taken_over then
   return taken_over
 end

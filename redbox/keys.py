@@ -18,10 +18,15 @@ BOX_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 EVERY_META: Final = "{redbox:*:0}:meta"
 _META: Final = re.compile(rb"\{redbox:([A-Za-z0-9_.-]+):0\}:meta")
 
-#: The indexes: an event's id is in exactly one of them, the one that agrees with its state.
-PENDING_INDEXES: Final = ("pending", "waiting", "suspect")
-INDEXES: Final = (*PENDING_INDEXES, "claimed", "published", "dead")
-
+#: The indexes by state: an event's id is in exactly one of the indexes of its state. `lua/include/list_indexes.lua` has
+#: the same table.
+INDEXES_OF: Final = {
+    "PENDING": ("pending", "waiting", "suspect"),
+    "CLAIMED": ("claimed",),
+    "PUBLISHED": ("published",),
+    "DEAD": ("dead",),
+}
+INDEXES: Final = tuple(index for indexes in INDEXES_OF.values() for index in indexes)
 
 #: Every kind of key of a box, as it follows the prefix; "x" stands for an id or a name.
 KINDS: Final = (

@@ -1,9 +1,9 @@
 --- @include "keys"
 --- @include "read_event"
 --- @include "enqueue"
---- @include "tries"
+--- @include "count_attempts"
 --- @include "as_number"
---- @include "moment"
+--- @include "read_available_at"
 -- Makes the first event of a line its head: it moves from waiting to where claims look. An id without an event is
 -- moved to lost, and the next one is taken.
 local HEAD_FIELDS = { "created_at", "available_at", "attempts", "expiries", "earlier_attempts" }
@@ -16,8 +16,8 @@ local function advance_line(ordering_key, now)
     local event = read_event(id, HEAD_FIELDS)
     redis.call("ZREM", key.waiting, id)
     if event.created_at then
-      local available_at = moment(event.available_at, event.created_at, now)
-      local tried = tries(event.attempts, event.earlier_attempts)
+      local available_at = read_available_at(event.available_at, event.created_at, now)
+      local tried = count_attempts(event.attempts, event.earlier_attempts)
       enqueue(id, available_at, tried, as_number(event.expiries), ordering_key, false)
       return
     end

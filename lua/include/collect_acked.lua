@@ -1,8 +1,8 @@
 --- @include "keys"
---- @include "fence"
---- @include "touch"
---- @include "touch_event"
---- @include "with_events"
+--- @include "passes_fence"
+--- @include "check_keys"
+--- @include "check_event_keys"
+--- @include "call_with_events"
 -- Collects the claims in ARGV, id and number every `step` from `first` on, that still hold their events, with the reply
 -- for each claim. Then checks the keys that their acknowledgement writes; the events too when it deletes them.
 --
@@ -15,10 +15,10 @@ local function collect_acked(first, step, relay, delete)
     local id, number = ARGV[at], ARGV[at + 1]
     local place = event_key .. id
     local event = redis.call("HMGET", place, "state", "claimed_by", "claim", "ordering_key", "unique_key")
-    if fence(event[STATE], event[CLAIMED_BY], event[CLAIM], relay, number) and not seen[id] then
+    if passes_fence(event[STATE], event[CLAIMED_BY], event[CLAIM], relay, number) and not seen[id] then
       local ordering, unique = event[ORDERING_KEY], event[UNIQUE_KEY]
       if ordering or unique then
-        touch_event(id, ordering, unique)
+        check_event_keys(id, ordering, unique)
         keyed[#keyed + 1] = { id = id, ordering = ordering, unique = unique }
       end
       seen[id] = true
@@ -31,9 +31,9 @@ local function collect_acked(first, step, relay, delete)
       replies[#replies + 1] = "LEASELOST"
     end
   end
-  touch(not ordered and { "counters", "claimed", "published", "wake" })
+  check_keys(not ordered and { "counters", "claimed", "published", "wake" })
   if delete then
-    with_events("EXISTS", ids)
+    call_with_events("EXISTS", ids)
   end
   return { replies = replies, ids = ids, places = places, keyed = keyed, fenced = fenced }
 end

@@ -1,7 +1,7 @@
 --- @include "keys"
---- @include "touch"
---- @include "touch_line"
---- @include "claim_work"
+--- @include "check_keys"
+--- @include "check_line_keys"
+--- @include "estimate_claim_work"
 -- Collects the events that a claim takes of the ids that it found in an index, in their order, until their bodies are
 -- `byte_limit` long (but at least one event) or they are enough work; and the ids that are lost, each {id, the line to
 -- leave or false}. Then checks the keys that the claim writes. The bodies are read only for `read_bodies`.
@@ -20,7 +20,7 @@ local function collect_claimable(ids, byte_limit, read_bodies)
       local ordering = redis.call("HGET", place, "ordering_key")
       lost[#lost + 1] = { id, event[STATE] == "PENDING" and ordering }
       if ordering then
-        touch_line(ordering, 1)
+        check_line_keys(ordering, 1)
       end
     else
       bytes = bytes + size
@@ -33,11 +33,11 @@ local function collect_claimable(ids, byte_limit, read_bodies)
       local position = #taken + 1
       taken[position], places[position], events[position], bodies[position] = id, place, event, body
     end
-    work = work + claim_work(event[UNIQUE_KEY], event[ATTEMPTS], taken[#taken] ~= id)
+    work = work + estimate_claim_work(event[UNIQUE_KEY], event[ATTEMPTS], taken[#taken] ~= id)
     if work >= CLAIM_WORK then
       break
     end
   end
-  touch(not lost[1] and { "counters", "claimed", "retries", "wake", "alone" })
+  check_keys(not lost[1] and { "counters", "claimed", "retries", "wake", "alone" })
   return { ids = taken, places = places, events = events, bodies = bodies, lost = lost, leases = {}, retried = {} }
 end

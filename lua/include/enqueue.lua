@@ -1,5 +1,5 @@
 --- @include "keys"
---- @include "hint"
+--- @include "send_hint"
 -- Puts a PENDING event where claims look for it: behind the head of its line (waiting), among those that relays died
 -- with (suspect), or in pending. Also keeps its scores for counting retries and for uniqueness, and what to hint at. The
 -- event is already in its line, if it has one. `tried` is how many attempts were made since its put or its last replay.

@@ -1,9 +1,9 @@
 --- @include "keys"
 --- @include "leave_line"
---- @include "in_chunks"
---- @include "erase"
---- @include "count"
---- @include "hint"
+--- @include "call_in_chunks"
+--- @include "erase_events"
+--- @include "increase_total"
+--- @include "send_hint"
 -- Moves acknowledged events, whose hashes are written, from claimed to published, or removes them for `delete`. The next
 -- events of their lines become available.
 local function finish_ack(acked, delete, published_at, now)
@@ -17,16 +17,16 @@ local function finish_ack(acked, delete, published_at, now)
     end
   end
   if delete then
-    erase(ids)
+    erase_events(ids)
   else
     for position = 1, #ids do
       published[2 * position - 1], published[2 * position] = published_at, ids[position]
     end
-    in_chunks("ZADD", key.published, published)
+    call_in_chunks("ZADD", key.published, published)
   end
-  in_chunks("ZREM", key.claimed, ids)
-  count("published", #ids)
-  count("swept", delete and #ids or 0)
-  count("fenced", acked.fenced)
-  hint()
+  call_in_chunks("ZREM", key.claimed, ids)
+  increase_total("published", #ids)
+  increase_total("swept", delete and #ids or 0)
+  increase_total("fenced", acked.fenced)
+  send_hint()
 end

@@ -1,8 +1,8 @@
 --- @include "keys"
 --- @include "read_event"
---- @include "tries"
+--- @include "count_attempts"
 --- @include "as_number"
---- @include "moment"
+--- @include "read_available_at"
 -- Gives an event its place in its line: `seq`, the number of its earlier place, or the tail without one that can be
 -- read. A dead head that is still in its line stays where it is. An event is never put before a head that was claimed:
 -- it joins the tail then.
@@ -15,10 +15,10 @@ local function join_line(id, ordering_key, seq, now)
   local own, head = as_number(seq), redis.call("ZRANGE", line, 0, 0, "WITHSCORES")
   if own > 0 and head[1] and own < tonumber(head[2]) then
     local event = read_event(head[1], { "attempts", "available_at", "created_at", "earlier_attempts", "state" })
-    if event.state == "PENDING" and tries(event.attempts, event.earlier_attempts) == 0 then
+    if event.state == "PENDING" and count_attempts(event.attempts, event.earlier_attempts) == 0 then
       redis.call("ZREM", key.pending, head[1])
       redis.call("ZREM", key.suspect, head[1])
-      redis.call("ZADD", key.waiting, moment(event.available_at, event.created_at, now), head[1])
+      redis.call("ZADD", key.waiting, read_available_at(event.available_at, event.created_at, now), head[1])
     else
       own = 0
     end

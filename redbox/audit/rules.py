@@ -48,12 +48,6 @@ RULES: Final = {
     "foreign": "every key of the box is of redbox's own kind",
 }
 
-_INDEXES_OF: Final = {
-    State.PENDING: keys.PENDING_INDEXES,
-    State.CLAIMED: ("claimed",),
-    State.PUBLISHED: ("published",),
-    State.DEAD: ("dead",),
-}
 _TIME_OF: Final = {"published": "published_at", "dead": "died_at"}
 _STATES: Final = frozenset(state.value for state in State)
 _LIVE: Final = frozenset({State.PENDING.value, State.CLAIMED.value})
@@ -228,7 +222,7 @@ def _placed(event: Seen) -> Iterator[Found]:
         yield "index", f"is in {' and '.join(indexes) or 'no index'}, not in exactly one"
         return
     (index,) = indexes
-    if index not in _INDEXES_OF[State(state)]:
+    if index not in keys.INDEXES_OF[state]:
         yield "state", f"is {state}, but in {index}"
         return
     yield from _timed(event, index)

@@ -18,7 +18,7 @@ import msgspec
 from redbox.errors import StoreError
 
 _INCLUDE = re.compile(r'^--- @include "([^"]+)"[ \t]*$', re.MULTILINE)
-_CALL = re.compile(r'\b(?:redis\.call|in_chunks|with_events)\("([A-Z]+)"')
+_CALL = re.compile(r'\b(?:redis\.call|call_in_chunks|call_with_events)\("([A-Z]+)"')
 _SHEBANG = re.compile(r"\A#!lua[^\n]*\n")
 
 ALLOW_OOM: Final = "allow-oom"

@@ -134,7 +134,20 @@ def test_the_code_uses_no_argument_that_is_not_declared(name: str):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_code_uses_every_argument_that_is_declared(name: str):
     header, code = header_of(SCRIPTS[name]), code_of(SCRIPTS[name])
-    assert {int(number) for number in re.findall(r"ARGV\[(\d+)\]", code)} == set(range(1, len(header.argv) + 1))
+    assert [int(number) for number in re.findall(r"ARGV\[(\d+)\]", code)] == list(range(1, len(header.argv) + 1))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_argument_gets_a_name_before_anything_else(name: str):
+    """Only lists of fields and constants come before the arguments. No argument is read by its number later."""
+    lines = [line for line in code_of(SCRIPTS[name]).split("\n")[1:] if line]
+    using = [at for at, line in enumerate(lines) if re.search(r"ARGV\[\d+\]", line)]
+    assert all(re.match(r"local [a-z_, ]+ = |  ", line) for line in (lines[at] for at in using))
+    assert all(re.match(r"local |  ", line) for line in lines[: max(using, default=0)])
+
+
+def test_includes_read_no_argument_by_its_number():
+    assert [name for name, text in INCLUDES.items() if re.search(r"ARGV\[\d+\]", code_of(text))] == []
 
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if REGISTRY[name].each])
@@ -177,7 +190,7 @@ def test_what_is_flagged_as_reading_calls_nothing_that_writes(name: str):
 
 def test_the_commands_of_a_script_can_be_read_from_its_text():
     """What `commands` finds is all: a command is named where it is called, or given to one of two includes."""
-    by_argument = {"in_chunks", "with_events"}
+    by_argument = {"call_in_chunks", "call_with_events"}
     for name, text in {**SCRIPTS, **INCLUDES}.items():
         calls = re.findall(r"redis\.(?:call|pcall)\((.)", code_of(text))
         assert set(calls) <= {'"'} or name in by_argument, name
@@ -213,7 +226,7 @@ def reply_words(name: str, *includes: str) -> set[str]:
     collects events decides on the replies to them."""
     includes = (*includes, *(each for each in closure(SCRIPTS[name]) if each.startswith("collect_")))
     code = re.sub(
-        r'(?:redis\.call|in_chunks|with_events|permitted)\("\w+"',
+        r'(?:redis\.call|call_in_chunks|call_with_events|permitted)\("\w+"',
         "",
         "".join([code_of(SCRIPTS[name]), *(code_of(INCLUDES[each]) for each in includes)]),
     )
@@ -237,7 +250,7 @@ def test_every_outcome_is_the_reply_of_some_script_and_has_a_reason():
 
 
 def test_the_reply_words_of_put():
-    assert reply_words("put", "compare") == PUT_WORDS
+    assert reply_words("put", "compare_content") == PUT_WORDS
     assert set(re.findall(r'"([A-Z]+)"', header_of(SCRIPTS["put"]).returns)) == PUT_WORDS
 
 
@@ -246,8 +259,11 @@ def test_the_reply_words_of_put():
 
 @pytest.mark.parametrize("name", [name for name in INCLUDES if name != "keys"])
 def test_an_include_defines_the_one_function_that_its_name_says(name: str):
-    defined = {"now": "now_ms"}.get(name, name)
-    assert re.findall(r"^local function (\w+)", INCLUDES[name], re.MULTILINE) == [defined]
+    assert re.findall(r"^local function (\w+)", INCLUDES[name], re.MULTILINE) == [name]
+
+
+def test_no_include_has_the_name_of_a_script():
+    assert set(INCLUDES) & set(SCRIPTS) == set()
 
 
 def test_every_include_is_used_by_some_script():
@@ -257,7 +273,7 @@ def test_every_include_is_used_by_some_script():
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_includes_what_it_calls_and_calls_what_it_includes(name: str):
     code = code_of(SCRIPTS[name])
-    calls = {include for include in INCLUDES if re.search(rf"\b{'now_ms' if include == 'now' else include}\(", code)}
+    calls = {include for include in INCLUDES if re.search(rf"\b{include}\(", code)}
     assert set(INCLUDE.findall(SCRIPTS[name])) - {"keys"} == calls
 
 

@@ -12,7 +12,6 @@ from pyspark.sql.types import StructType
 
 from redbox import keys
 from redbox.box.bulk import batches
-from redbox.events import State
 from redbox.pipeline.source.connection import Connection, connected, without_gc
 from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import LOOK, RANGES_AT_ONCE, SLICE, ReadOptions
@@ -22,13 +21,6 @@ Place = tuple[str, str]  # score and id
 START: Final[Place] = ("", "")
 END: Final[Place] = (str(2**53), "")
 BEHIND_ALL: Final = "\x7f"  # no id comes after it
-
-INDEXES_OF: Final = {
-    State.PENDING: keys.PENDING_INDEXES,
-    State.CLAIMED: ("claimed",),
-    State.PUBLISHED: ("published",),
-    State.DEAD: ("dead",),
-}
 
 
 class Range(InputPartition):
@@ -74,7 +66,7 @@ class BoxReader(DataSourceReader):
             moment = _moment(connection)
             parts: list[InputPartition] = []
             for state in dict.fromkeys(options.states):
-                for index in INDEXES_OF[state]:
+                for index in keys.INDEXES_OF[state]:
                     parts += _parts(connection, options, index, moment)
             return parts or [Chosen(())]
 
