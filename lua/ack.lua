@@ -5,8 +5,8 @@
 -- same step. With "delete on success" the event is removed instead of kept.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the caller
--- ARGV[2]   delete   1 to remove at once, 0 to do as the box is set
+-- ARGV[1]   relay    name of the caller
+-- ARGV[2]   delete   1 to remove the events, 0 to do as the box is set
 -- ARGV[3]   id       then for each claim the following
 -- ARGV[4]   number   its claim number
 --

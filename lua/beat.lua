@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- beat: a relay says that it is alive, and how it is doing; or that it is leaving.
+-- beat: a relay reports that it is alive, and its figures; or that it is leaving.
 --
--- Guarantee: changes nothing but what is known of relays. Relays not heard of for `forget` are forgotten, a few at a time.
+-- Guarantee: changes only the records of relays. Relays without a beat for `forget` are removed, a few at a time.
 --
 -- KEYS[1]   meta      hash; names the box
--- ARGV[1]   relay     identifier of the caller
--- ARGV[2]   instance  tells two relays of one name apart
--- ARGV[3]   fresh     ms; another instance seen within this is alive
--- ARGV[4]   forget    ms
--- ARGV[5]   leaving   1 when this is its last
+-- ARGV[1]   relay     name of the caller
+-- ARGV[2]   instance  distinguishes two relays of one name
+-- ARGV[3]   fresh     ms; another instance whose last beat is younger is alive
+-- ARGV[4]   forget    ms; relays whose last beat is older are removed
+-- ARGV[5]   leaving   1 if the relay is leaving
 -- ARGV[6]   field     then for each field the following
 -- ARGV[7]   value
 --
@@ -30,7 +30,7 @@ local now = now_ms()
 local mine, other = relay_key .. relay, {}
 local holder, seen = redis.call("HGET", mine, "instance"), redis.call("ZSCORE", key.relays, relay)
 local ago = seen and now - tonumber(seen)
--- Seen in the future: the server's clock was set back, and it has not been heard of since.
+-- A last beat in the future: the server's clock was set back, and there was no beat since.
 if holder and holder ~= instance and seen and ago >= 0 and ago < fresh then
   other = redis.call("HGETALL", mine)
 end

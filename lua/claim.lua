@@ -1,24 +1,25 @@
 #!lua flags=allow-oom
 -- claim: PENDING → CLAIMED, under a lease.
 --
--- Guarantee: only PENDING events whose available_at has come, oldest first or (`spread`) a sample of them, at most
--- `limit` of them and `bytes` of bodies (but at least one), and fewer where they take more work. Each gets a claim number
--- that never repeats in this box. Ordinary events or exactly one suspect, never while another is claimed. An event whose
--- attempts are used up is marked exhausted, and not counted again. Events left behind that are due are hinted at.
+-- Guarantee: only PENDING events that are available: the oldest, or (`spread`) a sample of them; at most `limit`
+-- events and `bytes` of bodies (but at least one event), and fewer if they take much work. Each gets a claim number
+-- that never repeats in this box. The events are either ordinary ones or exactly one suspect, and no suspect is
+-- claimed while another is. An event whose attempts are used up is marked exhausted, and its attempt is not counted.
+-- Sends a hint if more events are due.
 --
 -- KEYS[1]   meta          hash; names the box
--- ARGV[1]   relay         identifier of the caller
--- ARGV[2]   limit         count
+-- ARGV[1]   relay         name of the caller
+-- ARGV[2]   limit         maximum of events
 -- ARGV[3]   lease         ms
--- ARGV[4]   attempts      limit of attempts less excused ones; 0 for none
--- ARGV[5]   bytes         of bodies
--- ARGV[6]   holding       how many claims the relay has in hand already
--- ARGV[7]   beside        id of the only event that the relay has in hand; "" for none, or several
+-- ARGV[4]   attempts      maximum of attempts that are not excused; 0 for no limit
+-- ARGV[5]   bytes         maximum, of bodies
+-- ARGV[6]   holding       number of claims that the relay holds already
+-- ARGV[7]   beside        id of the only event that the relay holds; "" if it holds none or several
 -- ARGV[8]   spread        1 for a sample instead of the oldest
 --
--- Returns   now, whether it is a suspect (0 or 1), when the next one is due in ms or -1, the number of the first claim
---           (the others follow), then for each event: id, body, attempts, exhausted (0 or 1), created_at, available_at,
---           and if it was claimed before: excused, due_at (else it was due when it became available)
+-- Returns   now, 1 for a suspect else 0, when the next event is due in ms or -1, the first claim number (the others
+--           follow it), then for each event: id, body, attempts, exhausted (0 or 1), created_at, available_at, and if
+--           it was claimed before: excused, due_at (else false: it was due at available_at)
 -- Errors    NEWERLAYOUT, PAUSED
 
 --- @include "keys"

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
 -- cut_batch: PENDING → CLAIMED, under a lease, into a batch of a stream.
 --
--- Guarantee: claims as `claim` does, oldest first, and adds the claims to the batch in the same step. No limit of
--- attempts: a stream kills no event. Only the owner of the stream can do it.
+-- Guarantee: claims as `claim` does, oldest first, and adds the claims to the batch in the same step. Attempts have
+-- no limit: a stream kills no event. Only the owner of the stream can do it.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the stream
--- ARGV[2]   limit    count
+-- ARGV[1]   relay    name of the stream as a relay
+-- ARGV[2]   limit    maximum of events
 -- ARGV[3]   lease    ms
--- ARGV[4]   bytes    of bodies
--- ARGV[5]   until    only events that were available by then, ms; "" for now
+-- ARGV[4]   bytes    maximum, of bodies
+-- ARGV[5]   until    only events available by then, ms; "" for now
 -- ARGV[6]   stream   name
--- ARGV[7]   owner    who holds the stream
--- ARGV[8]   batch    the number of the batch
+-- ARGV[7]   owner    of the stream
+-- ARGV[8]   batch    number of the batch
 --
 -- Returns   how many events were claimed
 -- Errors    NEWERLAYOUT, PAUSED, STREAMTAKEN

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- drop: a DEAD or PUBLISHED event is removed whole.
+-- drop: removes a DEAD or PUBLISHED event completely.
 --
--- Guarantee: fenced by the claim number that the caller saw, so that what was replayed meanwhile stays. A dropped head
--- that blocked its line lets it go on, unless such heads are to be left.
+-- Guarantee: fenced by the claim number that the caller saw, so that an event that was replayed since then stays.
+-- Dropping a dead head unblocks its line, unless such heads are to be kept.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   who      the operator; "" writes no log
 -- ARGV[2]   why      the operator's reason
--- ARGV[3]   heads    1 to drop also what blocks its line
+-- ARGV[3]   heads    1 to drop dead heads that block their lines too
 -- ARGV[4]   id       then for each event the following
--- ARGV[5]   number   the claim number it must still have; "" for any
+-- ARGV[5]   number   the claim number that it must still have; "" for any
 --
 -- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number), BLOCKING or UNKNOWN
 -- Errors    NEWERLAYOUT

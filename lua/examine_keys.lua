@@ -1,18 +1,18 @@
 #!lua flags=no-writes
--- examine_keys: the members of ordering lines and of unique keys, a step at a time, and what their events say of it.
+-- examine_keys: reads members of ordering lines and of unique keys, a step at a time, and what their events say.
 --
--- Guarantee: changes nothing; bounded in members looked at. Each step over one line or key is one consistent view.
+-- Guarantee: changes nothing; bounded in members read. Each step over one line or key is one consistent view.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   limit    how many members to look at, of all keys together
--- ARGV[2]   kind     then for each key the following; this is line | unique
+-- ARGV[1]   limit    maximum of members to read, of all keys together
+-- ARGV[2]   kind     then for each key the following; line | unique
 -- ARGV[3]   name     the ordering_key or unique_key
--- ARGV[4]   score    the place to begin after; "" for the beginning
+-- ARGV[4]   score    the place to continue after; "" for the beginning
 -- ARGV[5]   id       of that place
 --
--- Returns   for each key {1 when there may be more, score, id, head or false, its state or false, when it blocked its
---           line or false, member...}: the place to go on after, and each member {id, its state or false, the key that
---           its event names or false}
+-- Returns   for each key {1 if there may be more, score, id, head or false, state of the head or false, when it blocked
+--           its line or false, member...}: score and id are the place to continue after; each member is {id, state or
+--           false, the key in its event or false}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- get: reads events by id, whole.
+-- get: reads whole events by id.
 --
 -- Guarantee: changes nothing. Each event is consistent in itself.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   id       then further ids
 --
--- Returns   {now, event...}: each {id, fields and values, body, lease end,
---           waiting | suspect | "", history} or false
+-- Returns   {now, event...}: each {id, fields and values, body, end of its lease, waiting | suspect | "",
+--           history} or false
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
 -- kill: CLAIMED → DEAD; for an operator also PENDING → CLAIMED → DEAD in one step.
 --
--- Guarantee: a relay's kill is fenced; an operator's takes the claim over, so that the relay that had it is fenced
--- from then on. Under the dead-head policy "block" a dead head keeps its place and stops its line; under "skip", and
--- for one in the middle of a line, the line goes on.
+-- Guarantee: a relay's kill is fenced. An operator's kill takes the claim over, so that the relay that had it is
+-- fenced from then on. Under the dead-head policy "block" a dead head keeps its place and blocks its line. Under
+-- "skip", and if the event was not the head, the line continues.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the caller; "" for an operator
+-- ARGV[1]   relay    name of the caller; "" for an operator
 -- ARGV[2]   who      the operator; "" for a relay
 -- ARGV[3]   why      the operator's reason
--- ARGV[4]   drop     1 to remove the event at once, 0 to keep it among the dead
+-- ARGV[4]   drop     1 to remove the event at once, 0 to keep it as DEAD
 -- ARGV[5]   id       then for each event the following
 -- ARGV[6]   number   its claim number; "" for an operator
--- ARGV[7]   error    text, bounded by the caller; "" leaves last_error as it is
+-- ARGV[7]   error    text; the caller limits its length; "" keeps last_error
 --
--- Returns   for each event OK, LEASELOST, NOTLIVE (terminal already) or UNKNOWN
+-- Returns   for each event OK, LEASELOST, NOTLIVE (it is terminal) or UNKNOWN
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

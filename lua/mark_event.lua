@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
--- mark_event: a PUBLISHED or DEAD event gets a note of what became of it elsewhere. It stays what it is.
+-- mark_event: notes at a PUBLISHED or DEAD event what superseded it, or where it was archived. Its state stays.
 --
--- Guarantee: fenced by the claim number that the caller saw: what was replayed meanwhile is not marked, however it ended
--- then. A replay clears the marks. Being superseded takes a claim number of its own and ends the mark of the archive, so
--- that a copy made before it does not count as this event; marked so already, it is OK and stays as it is.
+-- Guarantee: fenced by the claim number that the caller saw: an event that was replayed since then is not marked. A
+-- replay clears the marks. An event that is marked as superseded gets a new claim number and loses its archive mark,
+-- so that an earlier copy in an archive does not count as this event. If it has the same mark already, it is OK and
+-- stays as it is.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   field    superseded_by | archived
 -- ARGV[2]   id       then for each event the following
--- ARGV[3]   number   the claim number it must still have
--- ARGV[4]   value    the id of the event that replaces it, or where it was archived
+-- ARGV[3]   number   the claim number that it must still have
+-- ARGV[4]   value    the id of the event that supersedes it, or where it was archived
 --
 -- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number) or UNKNOWN
 -- Errors    NEWERLAYOUT

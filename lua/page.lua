@@ -1,25 +1,25 @@
 #!lua flags=no-writes
--- page: reads a slice of one index in order, narrowed by filters.
+-- page: reads a page of one index in order, narrowed by filters.
 --
--- Guarantee: changes nothing; bounded in work and in bytes. The cursor is the last (score, id) looked at, so that
--- events that come and go do not shift the pages.
+-- Guarantee: changes nothing; bounded in work and in bytes. The cursor is the last (score, id) that was looked at,
+-- so that events that come and go do not shift the pages.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   index         pending | waiting | suspect | claimed | published | dead
--- ARGV[2]   limit         how many to return
--- ARGV[3]   look          how many to look at; one that takes more work, to match or to return, counts as several
--- ARGV[4]   bytes         of events
+-- ARGV[2]   limit         maximum to return
+-- ARGV[3]   look          maximum to read; one that takes more work, to match or to return, counts as several
+-- ARGV[4]   bytes         maximum, of events
 -- ARGV[5]   score         cursor; "" to begin
 -- ARGV[6]   id            cursor
 -- ARGV[7]   since         lowest score, ms; "" for any
 -- ARGV[8]   until         highest score, ms; "" for any
 -- ARGV[9]   event_type    glob; "" for any
 -- ARGV[10]  key           ordering_key or unique_key; "" for any
--- ARGV[11]  error         text that last_error holds, in lower case; "" for any
+-- ARGV[11]  error         text in last_error, in lower case; "" for any
 -- ARGV[12]  ids_only      1 for ids instead of events
 -- ARGV[13]  claims        highest claim number; "" for any
 --
--- Returns   {now, 1 when there may be more, score, id, event...}: the next cursor, then events as in get, or ids
+-- Returns   {now, 1 if there may be more, score, id, event...}: the next cursor, then events as in get, or ids
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -45,7 +45,7 @@ local filtered = pattern ~= "" or wanted ~= "" or text ~= "" or claims ~= ""
 local type_matches, type_cost = compile_glob(pattern)
 local work = 0
 
--- Reads only the fields that a filter asks for: they may be long.
+-- Reads only the fields that a filter needs: they may be long.
 local function matches(id)
   work = work + 1
   if not filtered then
@@ -77,7 +77,7 @@ local function matches(id)
   return true
 end
 
--- Bytes of an event as it is returned.
+-- The size of an event in the reply, in bytes.
 local function bytes_of(event)
   local size = #(event[3] or "")
   for _, part in ipairs(event[2]) do

@@ -1,9 +1,9 @@
 #!lua
 -- put: nothing → PENDING.
 --
--- Guarantee: an existing id is never written again, except to complete an event that an interrupted put left unfinished.
--- All checks come before the first write. Events are put in the order given. The mode "sure" refuses nothing: it runs
--- inside EXEC, after "check" under WATCH.
+-- Guarantee: an existing id is never written again, except to complete an event that an interrupted put left
+-- unfinished. All checks come before the first write. Events are put in the order given. The mode "sure" refuses
+-- nothing: it runs inside EXEC, after "check" under WATCH.
 --
 -- KEYS[1]   meta        hash; names the box
 -- ARGV[1]   mode        each | until (stop at the first refusal) | all (all or nothing) | check (write nothing) | sure
@@ -12,11 +12,11 @@
 -- ARGV[4]   body        the immutable part, encoded
 -- ARGV[5]   content     bytes of the body that make two events the same; the rest is metadata
 -- ARGV[6]   options     "" for none, or four fields separated by tabs: available_at ("" now, "+ms" from now, or "ms"
---                       absolute), ordering_key, unique_key ("" for none), unique_scope (ALL_LIVE | UNTOUCHED); an event
---                       restored from an archive has a fifth: its created_at in ms
+--                       absolute), ordering_key, unique_key ("" for none), unique_scope (ALL_LIVE | UNTOUCHED); an
+--                       event restored from an archive has a fifth: its created_at in ms
 --
--- Returns   for each event "CREATED"; "EXISTS" (same content); {"DIFFERS", stored body, "" if large}; {"CONFLICT", id of
---           the holder}; {"FULL", max_pending}; "SKIPPED" (not reached, or refused together with the others)
+-- Returns   for each event "CREATED"; "EXISTS" (same content); {"DIFFERS", stored body, "" if large}; {"CONFLICT", id
+--           of the holder}; {"FULL", max_pending}; "SKIPPED" (not reached, or refused together with the others)
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- read_states: events by id with their place and history, but without their bodies, which never change.
+-- read_states: reads events by id with index and history, but without their bodies, which never change.
 --
 -- Guarantee: changes nothing. Each event is consistent in itself. Ids without an event are left out.
 --

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
 -- reap: CLAIMED → PENDING, for claims whose lease has ended.
 --
--- Guarantee: bounded; any number of reapers may run. The attempt stays counted; it is excused when the event was
--- claimed together with others, since then the expiry proves nothing against it. From the second expiry in a row the
--- event is a suspect. No event dies here: that needs an owner. A lease that ends later than the longest lease from now
--- was given before the server's clock was set back, and is shortened to the longest lease: its relay may be alive, and
--- renews it. Under the dead-head policy "skip" it also frees lines that are still blocked, `limit` of them: an
--- operator's process may have ended before it had freed them all.
+-- Guarantee: bounded; any number of reapers may run. The attempt stays counted. It is excused if the event was
+-- claimed together with others, because then the expiry proves nothing against it. After two expiries in a row the
+-- event is a suspect. No event becomes DEAD here: only a relay or an operator decides that. A lease that ends later
+-- than the longest lease from now was given before the server's clock was set back. It is shortened to the longest
+-- lease: its relay may be alive, and then renews it. Under the dead-head policy "skip" it also unblocks up to
+-- `limit` lines that `configure` left blocked.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   limit    count
--- ARGV[2]   delay    ms until it is available again
+-- ARGV[1]   limit    maximum of leases, and of lines
+-- ARGV[2]   delay    ms until an event is available again
 --
--- Returns   {1 when there may be more to give back or to free, id...}: the ids given back
+-- Returns   {1 if there may be more, id...}: the ids of the events that lost their claims
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
--- reclaim: PENDING → CLAIMED, for members of a stream's batch that were taken from it.
+-- reclaim: PENDING → CLAIMED, for members of a stream's batch that lost their claims.
 --
--- Guarantee: only available events whose last claim is the one that the batch knows: given back or reaped, and claimed by
--- nobody since. They get a new claim number, under which they stay members; one that has it already keeps it. The other
--- events are left alone. They stay members of a batch that was cut, which never changes; they leave a batch that is still
--- open, since nobody has read it. From a paused box nothing is taken back.
+-- Guarantee: claims only available events whose last claim is the one in the batch: they were released or reaped,
+-- and not claimed since then. They stay members under a new claim number; a member that is still claimed keeps its
+-- number. The others are left alone: they stay members of a batch that was cut, which never changes, and leave a
+-- batch that is still open, because nobody has read it. Nothing is claimed from a paused box.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the stream
+-- ARGV[1]   relay    name of the stream as a relay
 -- ARGV[2]   lease    ms
 -- ARGV[3]   stream   name
--- ARGV[4]   owner    who holds it
--- ARGV[5]   batch    number
+-- ARGV[4]   owner    of the stream
+-- ARGV[5]   batch    number of the batch
 -- ARGV[6]   id       then further ids
 --
--- Returns   for each id OK, NOTDUE (available only later), LEASELOST, or LEFT (it left the open batch)
+-- Returns   for each id OK, NOTDUE (not available yet), LEASELOST, or LEFT (it left the open batch)
 -- Errors    NEWERLAYOUT, PAUSED, STREAMTAKEN
 
 --- @include "keys"

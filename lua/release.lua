@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- release: CLAIMED → PENDING, given back without having been tried.
+-- release: CLAIMED → PENDING, returned without an attempt.
 --
--- Guarantee: a relay's release is fenced; an operator's takes the claim away, so that the relay is fenced from then
--- on. The attempt is excused: it does not use up the limit. Without a delay the event keeps its place in time.
+-- Guarantee: a relay's release is fenced. An operator's release takes the claim away, so that the relay is fenced
+-- from then on. The attempt is excused: it does not count against the limit. Without a delay the event keeps its
+-- available_at.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the caller; "" for an operator
+-- ARGV[1]   relay    name of the caller; "" for an operator
 -- ARGV[2]   who      the operator; "" for a relay
 -- ARGV[3]   why      the operator's reason
 -- ARGV[4]   delay    ms from now; "" keeps available_at

@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- renew: CLAIMED stays CLAIMED, with its lease ending so long from now.
+-- renew: CLAIMED stays CLAIMED, with a lease that ends `lease` from now.
 --
--- Guarantee: fenced; a claim that is gone changes nothing. A claim renewed as `alone` is no longer in company: an
--- expiry from now on counts against its event.
+-- Guarantee: fenced; a claim that is gone changes nothing. A claim renewed as `alone` is the only one of its relay:
+-- if its lease expires, that counts against its event.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the caller
+-- ARGV[1]   relay    name of the caller
 -- ARGV[2]   lease    ms from now
--- ARGV[3]   alone    1 when the relay holds nothing else any more
+-- ARGV[3]   alone    1 if the relay holds no other claim
 -- ARGV[4]   id       then for each claim the following
 -- ARGV[5]   number   its claim number
 --
--- Returns   {now, word...}: for each claim OK or LEASELOST
+-- Returns   {now, reply...}: for each claim OK or LEASELOST
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

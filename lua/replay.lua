@@ -1,24 +1,24 @@
 #!lua
 -- replay: PUBLISHED → PENDING and DEAD → PENDING.
 --
--- Guarantee: an event whose unique_key is held by another, or that another was put in the place of, is refused and the
--- other named, unless forced. An ordered event joins the tail of its line. Under the dead-head policy "block" a dead
--- event returns to its own place instead, unless the head of the line is a later event that was claimed already. What
--- happened before is kept in the history. Where the caller gives the claim number that it saw, one that was claimed
--- since is left alone: so a replay can be repeated.
+-- Guarantee: an event is refused, and the other event named, if that one holds its unique_key or superseded it,
+-- unless forced. An ordered event joins the tail of its line. Under the dead-head policy "block" a dead event
+-- returns to its own place instead, unless the head of the line is a later event that was claimed already. The
+-- history is kept. If the caller gives the claim number that it saw, an event that was claimed since then is left
+-- alone: so a replay can be repeated.
 --
 -- KEYS[1]   meta       hash; names the box
--- ARGV[1]   reset      1 to excuse all attempts so far and clear last_error, 0 to keep counting
+-- ARGV[1]   reset      1 to excuse all attempts so far and clear last_error, 0 to keep them
 -- ARGV[2]   available  "" now, "+ms" from now, or "ms" absolute
--- ARGV[3]   force      1 to ignore a held unique_key, or what superseded the event
--- ARGV[4]   dry        1 to answer only
+-- ARGV[3]   force      1 to replay although its unique_key is held, or it was superseded
+-- ARGV[4]   dry        1 to change nothing
 -- ARGV[5]   who        the operator; "" writes no log
 -- ARGV[6]   why        the operator's reason
 -- ARGV[7]   id         then for each event the following
--- ARGV[8]   number     the claim number it must still have; "" for any
+-- ARGV[8]   number     the claim number that it must still have; "" for any
 --
 -- Returns   for each event {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state}, {"CHANGED", its claim number},
---           {"SUPERSEDED", id of what was put in its place} or {"CONFLICT", holder id}
+--           {"SUPERSEDED", id of the event that superseded it} or {"CONFLICT", id of the holder}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -95,7 +95,7 @@ for at = 7, #ARGV, 2 do
     if head then
       redis.call("HLEN", event_key .. head)
     end
-    -- Dead heads go first: what is replayed with them may belong before them.
+    -- Dead heads come first: events that are replayed with them may belong before them.
     local list = place and blocking or replayed
     event.id = id
     list[#list + 1] = event
@@ -130,7 +130,8 @@ for _, event in ipairs(blocking) do
   if ordering then
     join_line(id, ordering, settings.blocks and event.state == "DEAD" and event.seq, now)
   end
-  enqueue(id, available_at, reset and 0 or count_attempts(event.attempts, event.earlier_attempts), 0, ordering, event.unique_key)
+  local tried = reset and 0 or count_attempts(event.attempts, event.earlier_attempts)
+  enqueue(id, available_at, tried, 0, ordering, event.unique_key)
 end
 record_action("replay", who, why, ids)
 increase_total("replayed", #ids)

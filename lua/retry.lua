@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
 -- retry: CLAIMED → PENDING, after a failure.
 --
--- Guarantee: fenced; a claim that is gone changes nothing. The attempt was counted when it was claimed; one that the
--- caller excuses, since it proves nothing against the event, does not use up the limit. The delay is the caller's, but
--- at least a millisecond, so that available_at is always after now.
+-- Guarantee: fenced; a claim that is gone changes nothing. The claim has counted the attempt; an attempt that the
+-- caller excuses, because it proves nothing against the event, does not count against the limit. The caller chooses
+-- the delay, at least 1 ms, so that available_at is always after now.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the caller
+-- ARGV[1]   relay    name of the caller
 -- ARGV[2]   id       then for each claim the following
 -- ARGV[3]   number   its claim number
 -- ARGV[4]   delay    ms from now
 -- ARGV[5]   excuse   1 to excuse the attempt
--- ARGV[6]   error    text, bounded by the caller
+-- ARGV[6]   error    text; the caller limits its length
 --
 -- Returns   for each claim OK or LEASELOST
 -- Errors    NEWERLAYOUT

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
 -- settle_batch: CLAIMED → PUBLISHED, for members of a stream's batch.
 --
--- Guarantee: acknowledges as `ack` does. The events leave the batch in the same step, also those whose claims are gone:
--- the members that are left are still to be settled. Only the owner of the stream can do it.
+-- Guarantee: acknowledges as `ack` does. The events leave the batch in the same step, also those whose claims are
+-- gone: the remaining members are still to be settled. Only the owner of the stream can do it.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the stream
+-- ARGV[1]   relay    name of the stream as a relay
 -- ARGV[2]   stream   name
--- ARGV[3]   owner    who holds the stream
--- ARGV[4]   batch    the number of the batch
+-- ARGV[3]   owner    of the stream
+-- ARGV[4]   batch    number of the batch
 -- ARGV[5]   id       then for each claim the following
 -- ARGV[6]   number   its claim number
 --

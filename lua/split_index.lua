@@ -1,18 +1,18 @@
 #!lua flags=no-writes
--- split_index: cuts an index into ranges of values that can be read side by side.
+-- split_index: splits an index into ranges that can be read in parallel.
 --
--- Guarantee: changes nothing. The ranges together hold everything that is in the index now, within since and until.
+-- Guarantee: changes nothing. Together the ranges hold everything that is in the index now, within since and until.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   index    pending | waiting | suspect | claimed | published | dead | retries | lost | blocked
 -- ARGV[2]   since    lowest score, ms; "" for any
 -- ARGV[3]   until    highest score, ms; "" for any
--- ARGV[4]   score    only what comes after this place; "" for all
+-- ARGV[4]   score    the place to begin after; "" for the beginning
 -- ARGV[5]   id       of that place
--- ARGV[6]   size     how many events make a range
--- ARGV[7]   ranges   at most so many; what is left is not cut
+-- ARGV[6]   size     events per range
+-- ARGV[7]   ranges   maximum number; the rest of the index is left out
 --
--- Returns   {now, claims made so far, how many events, score, id...}: the last place of each range, in order
+-- Returns   {now, claims made so far, number of events, score, id...}: the last place of each range, in order
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

@@ -1,19 +1,19 @@
 #!lua flags=allow-oom
--- sweep: PUBLISHED or DEAD events past their retention are removed whole.
+-- sweep: removes PUBLISHED or DEAD events past their retention completely.
 --
--- Guarantee: bounded per call; goes on where the cursor says. What to keep comes in as arguments. A dead head that
--- blocks its line is left alone; so is, where the box is set to it, what is not archived.
+-- Guarantee: bounded per call; continues at the cursor. The retention is given as arguments. A dead head that blocks
+-- its line is kept. So are events that are not archived, if the box is set to that.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   index         published | dead
--- ARGV[2]   age           ms; older ones go; "" for no limit
--- ARGV[3]   keep          count; the newest so many stay; "" for no limit
--- ARGV[4]   limit         how many to look at
--- ARGV[5]   dry           1 to count only
+-- ARGV[2]   age           ms; older events are removed; "" for no limit
+-- ARGV[3]   keep          number of newest events to keep; "" for no limit
+-- ARGV[4]   limit         maximum to read
+-- ARGV[5]   dry           1 to count them only
 -- ARGV[6]   score         cursor; "" to begin
 -- ARGV[7]   id            cursor
 --
--- Returns   {how many were removed, 1 when there may be more, score, id}: the last two are the next cursor
+-- Returns   {number of events removed, 1 if there may be more, score, id}: the last two are the next cursor
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- track_stream: where a stream that drains the box stands: who holds it, how many batches were cut, and how many are settled.
+-- track_stream: records who owns a stream that drains the box, how many batches were cut, and how many are settled.
 --
--- Guarantee: whoever takes a stream fences everyone who held it before, and only who stands between what is settled and
--- what was cut can take it; with a predecessor, only while that one still holds it. A batch that is cut never changes;
--- one is cut or settled only by the holder, and only the next one.
+-- Guarantee: taking a stream fences everyone who owned it before. Only a caller whose last batch lies between the
+-- settled and the cut ones can take it; with `before`, only while that owner still has it. A batch that was cut
+-- never changes. Only the owner cuts or settles a batch, and only the next one.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   action   own | look | cut | settle
+-- ARGV[1]   action   own (take the stream) | look | cut | settle
 -- ARGV[2]   name     of the stream
--- ARGV[3]   owner    who holds it, from now on if the action is own
--- ARGV[4]   batch    number, for cut and settle; for own, the last batch that the caller knows
--- ARGV[5]   before   for own: the holder to take it from; "" for any
+-- ARGV[3]   owner    of the stream; for own, the new owner
+-- ARGV[4]   batch    number, for cut and settle; for own, the last batch known to the caller
+-- ARGV[5]   before   for own, the owner to take it from; "" for any
 --
--- Returns   {cut, settled}: the numbers of the last batch that was cut, and of the last that is settled
+-- Returns   {cut, settled}: the numbers of the last batch that was cut, and of the last that was settled
 -- Errors    NEWERLAYOUT, STREAMTAKEN
 
 --- @include "keys"

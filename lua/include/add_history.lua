@@ -1,5 +1,6 @@
 --- @include "keys"
--- Adds a line to an event's history, which keeps the last 8: when, which claim, outcome, by whom, and why.
+-- Adds an entry to an event's history, which keeps the last 8: time in ms, claim number, outcome, relay or operator,
+-- and reason.
 local HISTORY = 8
 local HISTORY_ERROR = 200
 local function add_history(id, at, number, outcome, by, why)

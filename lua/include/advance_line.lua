@@ -4,8 +4,8 @@
 --- @include "count_attempts"
 --- @include "as_number"
 --- @include "read_available_at"
--- Makes the first event of a line its head: it moves from waiting to where claims look. An id without an event is
--- moved to lost, and the next one is taken.
+-- Makes the first event of a line its head: moves it from waiting to pending or suspect. An id without an event is
+-- moved to lost, and the next one becomes the head.
 local HEAD_FIELDS = { "created_at", "available_at", "attempts", "expiries", "earlier_attempts" }
 local function advance_line(ordering_key, now)
   while true do

@@ -1,6 +1,6 @@
 --- @include "keys"
--- Calls `command` with all the keys of these events, a thousand events at a time. With EXISTS it looks at what is about
--- to be erased: a cluster slot that is moving away then fails here, before the first write.
+-- Calls `command` with all keys of these events, a thousand events at a time. EXISTS checks events before they are
+-- erased: a cluster slot that is moving away then fails here, before the first write.
 local function call_with_events(command, ids)
   for first = 1, #ids, 1000 do
     local all = {}

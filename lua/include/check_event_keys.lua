@@ -1,7 +1,7 @@
 --- @include "keys"
 --- @include "check_line_keys"
--- Looks at what belongs to one event and may be written: its history, its body, its unique key, and its line with the
--- next head. `leaving` counts the events that a batch takes out of each line.
+-- Reads the keys of one event that may be written: its history, its body, its unique key, and its line with the next
+-- head. `leaving` counts the events that this call takes out of each line.
 local leaving = {}
 local function check_event_keys(id, ordering_key, unique)
   redis.call("LLEN", history_key .. id)

@@ -1,10 +1,10 @@
 --- @include "keys"
--- Looks at keys of the box that are about to be written, each by a command of its type; at all of them unless told
--- which. A foreign type, or a cluster slot that is moving away, then fails here, before the first write, and not in the
--- middle. touch_event and touch_line do the same for what belongs to one event.
+-- Reads keys of the box that are about to be written, each by a command of its type: the given ones, or all. A
+-- foreign type, or a cluster slot that is moving away, then fails here, before the first write, and not between two
+-- writes. check_event_keys and check_line_keys do the same for the keys of one event.
 local function check_keys(names)
-  names = names or { "log", "wake", "alone", "counters", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries",
-    "blocked", "lost" }
+  names = names or { "log", "wake", "alone", "counters", "pending", "waiting", "suspect", "claimed", "published",
+    "dead", "retries", "blocked", "lost" }
   for _, name in ipairs(names) do
     if name == "counters" then
       redis.call("HLEN", key[name])

@@ -1,9 +1,9 @@
 --- @include "keys"
 --- @include "is_suspect_claimed"
 --- @include "sample_pending"
--- The ids to claim next of the events that are available by `due`, the index that holds them, and whether it is a
--- suspect: the oldest ones, or one suspect that is older than they are. With `spread`, a sample, and a suspect only
--- when there is nothing else.
+-- Chooses which of the events that are available by `due` to claim next: the oldest, or one suspect if it is older
+-- than they are. With `spread`, a sample of them, and a suspect only if there are no others. Returns their ids, the
+-- index that holds them, and whether it is a suspect.
 local function choose_events(due, limit, spread)
   local ids = spread and sample_pending(due, tonumber(limit))
     or redis.call("ZRANGEBYSCORE", key.pending, "-inf", due, "LIMIT", "0", limit)

@@ -1,7 +1,7 @@
 --- @include "keys"
 --- @include "read_event"
--- A relay that was given one event alone, and still holds it, is about to get more: its expiry would prove nothing any
--- more. `id` is "" when there is no such event.
+-- Clears the mark `alone` of the one event that this relay holds, because the relay is about to get more: an expired
+-- lease then proves nothing against that event. `id` is "" if there is no such event.
 local function clear_alone(id, relay)
   if id == "" then
     return

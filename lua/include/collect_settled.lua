@@ -3,11 +3,11 @@
 --- @include "passes_fence"
 --- @include "check_keys"
 --- @include "check_event_keys"
--- Collects the events in ARGV, id and claim number every `step` from `first` on, that a relay or an operator takes from
--- its claim, each at most once per call. A relay's claim must pass the fence; for an operator (`relay` is "") the
--- function `judge` decides, by the event and whether it was collected before. Then checks the keys that may be written.
--- Returns the reply for each, the events (`fields` by name, and their `id`, and `at`, their place in ARGV), their ids,
--- and how many claims were fenced off.
+-- Collects the events in ARGV (id and claim number, every `step` from `first`) that this call ends the claim of,
+-- each once. A relay's claim must pass the fence. For an operator (`relay` is "") the function `judge` returns the
+-- reply, given the event and whether it was collected before. Then checks the keys that may be written. Returns the
+-- replies; the events, with `fields`, `id`, and `at`, their position in ARGV; their ids; and how many claims were
+-- fenced.
 local function collect_settled(first, step, fields, relay, judge)
   local replies, events, ids, seen, fenced = {}, {}, {}, {}, 0
   for at = first, #ARGV, step do

@@ -1,7 +1,7 @@
--- Prepares a glob: `*` is any run of characters, `?` is one character of UTF-8, all else is itself. The pattern is cut
--- at its stars once; each part is then searched for by the server's own code, the leftmost place first, so nothing is
--- tried twice. The results are a function that tells whether a text matches, and one that tells what that costs at
--- worst, in looks: a look is as much work as reading a field of an event.
+-- Compiles a glob: `*` is any run of characters, `?` is one UTF-8 character, everything else is itself. The pattern
+-- is cut at its stars once. Each part is then searched for by the server's own code, leftmost match first, so
+-- nothing is tried twice. Returns a function that tests whether a text matches, and one that returns the cost of a
+-- match at worst, in reads of one field of an event.
 local ONE = "[^\128-\191][\128-\191]*"
 local function compile_glob(pattern)
   local parts, questions = {}, string.find(pattern, "?", 1, true) ~= nil

@@ -3,8 +3,8 @@
 --- @include "format_integer"
 --- @include "as_number"
 --- @include "enqueue"
--- Completes an event that an interrupted put left unfinished; its body is written by the caller. It keeps its attempts
--- and its place in its line, if it has one: others may wait behind it.
+-- Completes an event that an interrupted put left unfinished; the caller writes its body. The event keeps its
+-- attempts, and its place in its line if it has one: others may wait behind it.
 local function complete_put(id, left, own, available_at, now)
   local event = event_key .. id
   redis.call("HSET", event, "available_at", available_at, "due_at", available_at)

@@ -1,11 +1,12 @@
 --- @include "keys"
--- All there is to know of an event: {id, fields and values, body, lease end, where it waits, history}, or nil.
+-- The whole event: {id, fields and values, body, end of its lease, waiting | suspect | "", history}, or nil.
 local function describe_event(id)
   local fields = redis.call("HGETALL", event_key .. id)
   if #fields == 0 then
     return nil
   end
-  local place = redis.call("ZSCORE", key.waiting, id) and "waiting" or redis.call("ZSCORE", key.suspect, id) and "suspect"
+  local place = redis.call("ZSCORE", key.waiting, id) and "waiting"
+    or redis.call("ZSCORE", key.suspect, id) and "suspect"
   return {
     id,
     fields,

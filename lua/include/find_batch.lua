@@ -1,11 +1,8 @@
 --- @include "keys"
--- The key of a batch of a stream, or nothing without a name or a batch. The second result is the error to return when
--- another process has taken the stream over. Looks at the key, which is about to be written: a foreign type, or a cluster
--- slot that is moving away, then fails here, before the first write.
+-- The key of a stream's batch; nil without a number. The second result is the error to return if another process has
+-- taken the stream over. Reads the key, which is about to be written: a foreign type, or a cluster slot that is
+-- moving away, then fails here, before the first write.
 local function find_batch(name, owner, batch)
-  if name == "" then
-    return nil
-  end
   local holder = redis.call("HGET", stream_key .. name, "owner")
   if holder ~= owner then
     return nil, redis.error_reply("STREAMTAKEN another process has taken over the stream " .. name)

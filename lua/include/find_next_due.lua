@@ -1,6 +1,7 @@
 --- @include "keys"
 --- @include "is_suspect_claimed"
--- When there is something to claim next: the oldest that is left, unless it is a suspect that has to wait for another.
+-- When the next event is due, in ms: the oldest event that is not claimed, but not a suspect while another suspect
+-- is claimed; -1 if there is none.
 local function find_next_due()
   local first = redis.call("ZRANGE", key.pending, "0", "0", "WITHSCORES")[2]
   local alone = redis.call("ZRANGE", key.suspect, "0", "0", "WITHSCORES")[2]

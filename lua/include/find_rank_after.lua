@@ -1,5 +1,5 @@
--- The rank of the first member after (score, id) in a sorted set, by bisection: right also when that member is gone
--- and when thousands share the score.
+-- The rank of the first member after (score, id) in a sorted set, found by bisection. It does not matter whether
+-- that member still exists, or how many members share the score.
 local function find_rank_after(index, score, id)
   local low, high = 0, redis.call("ZCARD", index)
   score = tonumber(score)

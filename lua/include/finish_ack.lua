@@ -4,8 +4,8 @@
 --- @include "erase_events"
 --- @include "increase_total"
 --- @include "send_hint"
--- Moves acknowledged events, whose hashes are written, from claimed to published, or removes them for `delete`. The next
--- events of their lines become available.
+-- Moves acknowledged events, whose hashes are already written, from claimed to published, or removes them with
+-- `delete`. The next events of their lines become available.
 local function finish_ack(acked, delete, published_at, now)
   local ids, published = acked.ids, {}
   for _, event in ipairs(acked.keyed) do

@@ -4,8 +4,8 @@
 --- @include "move_to_lost"
 --- @include "find_next_due"
 --- @include "send_hint"
--- Moves the events of a claim, whose hashes are written, from their index to claimed, and lost ids to lost. `first` is
--- the first claim number. Returns when the next event is due, and hints at it when that is now.
+-- Moves claimed events, whose hashes are already written, from their index to claimed, and lost ids to lost. `first`
+-- is the first claim number. Returns when the next event is due, and sends a hint if that is now.
 local function finish_claim(taken, index, suspect, spread, first, now)
   call_in_chunks("ZADD", key.claimed, taken.leases)
   remove_from_index(index, taken.ids, taken.lost, spread)

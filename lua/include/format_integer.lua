@@ -1,5 +1,5 @@
--- A whole number as text. A number given to redis.call is formatted with all the digits of a float, which takes as long
--- as a small command: the scripts that run all the time give text, "0" for 0.
+-- A whole number as text. redis.call formats a number with all the digits of a float, which takes as long as a small
+-- command. So the hot scripts pass text, and "0" instead of 0.
 local function format_integer(number)
   return string.format("%d", number)
 end

@@ -1,7 +1,7 @@
 --- @include "keys"
 --- @include "format_integer"
--- Adds to one of the box's lifetime totals. It comes after the other writes, so a total that something else wrote, and
--- that is no number or too large a one, must not fail the script: it stays as it is, and stats reports it.
+-- Adds to one of the box's lifetime totals. This comes after the other writes, so a damaged total (not a number, or
+-- too large) must not fail the script: it is left as it is, and stats reports it.
 local function increase_total(total, by)
   if by > 0 then
     local reply = redis.pcall("HINCRBY", key.counters, total, format_integer(by))

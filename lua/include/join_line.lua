@@ -3,9 +3,9 @@
 --- @include "count_attempts"
 --- @include "as_number"
 --- @include "read_available_at"
--- Gives an event its place in its line: `seq`, the number of its earlier place, or the tail without one that can be
--- read. A dead head that is still in its line stays where it is. An event is never put before a head that was claimed:
--- it joins the tail then.
+-- Adds an event to its line: at its earlier place `seq`, or at the tail if there is none. A dead head that is still
+-- in its line keeps its place. An event never passes a head that was attempted or is not PENDING: it joins the tail
+-- instead.
 local function join_line(id, ordering_key, seq, now)
   local line = line_key .. ordering_key
   if redis.call("ZSCORE", line, id) then

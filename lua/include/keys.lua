@@ -1,5 +1,5 @@
--- Names of the keys of the box whose meta key is KEYS[1]; those of the box itself are made when first asked for. The
--- same names as redbox/keys.py; a test keeps them equal.
+-- The names of the keys of the box whose meta key is KEYS[1]. `key.pending` and the like are made when first used. A
+-- test compares them with redbox/keys.py.
 local prefix = string.sub(KEYS[1], 1, -6)
 local key = setmetatable({}, {
   __index = function(made, name)

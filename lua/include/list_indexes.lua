@@ -1,4 +1,4 @@
--- The indexes that hold the events of a state; none for an unknown state. The same as INDEXES_OF in redbox/keys.py.
+-- The indexes that hold the events of a state; none for an unknown state. A test compares them with redbox/keys.py.
 local INDEXES_OF = {
   PENDING = { "pending", "waiting", "suspect" },
   CLAIMED = { "claimed" },

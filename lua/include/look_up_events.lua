@@ -1,6 +1,6 @@
 --- @include "keys"
--- The keys of the events whose ids are in ARGV, every `step` from `first` on, by their place there; and whether any of
--- them exists: one look instead of many, since usually none does.
+-- The keys of the events whose ids are in ARGV (every `step` from `first`), by their position there; and whether any
+-- of them exists. One EXISTS instead of many: usually none does.
 local function look_up_events(first, step)
   local by_place, all = {}, {}
   for at = first, #ARGV, step do

@@ -1,8 +1,7 @@
 --- @include "keys"
 --- @include "format_integer"
--- Lowers the longest lease when no lease in use lasts even half as long, so that one long lease does not count for
--- ever. No lease is longer than what is left of the one that ends last. Half, and whole seconds, so that meta rarely
--- changes: transactions watch it.
+-- Lowers the longest lease of the box when every lease in use ends within half of it, so that one long lease does
+-- not count forever. Half, and whole seconds, so that meta rarely changes: transactions watch it.
 local function lower_longest_lease(longest, now)
   local last = redis.call("ZRANGE", key.claimed, "-1", "-1", "WITHSCORES")[2]
   if not last then

@@ -1,4 +1,5 @@
--- Reads a time argument: "" is now, "+250" is in 250 ms, "1700000000000" is that moment; the past is clamped to now.
+-- Reads a time argument, in ms: "" is now, "+250" is 250 ms from now, "1700000000000" is that time. A time in the
+-- past becomes now.
 local function parse_time(argument, now)
   if argument == "" then
     return now

@@ -1,5 +1,5 @@
 --- @include "as_number"
--- When an event is available, in ms: its available_at, or its created_at, whichever can be read first; else `now`.
+-- When an event is available, in ms: its available_at, else its created_at, else `now`. Damaged values are skipped.
 local function read_available_at(available_at, created_at, now)
   for _, text in ipairs({ available_at or "", created_at or "" }) do
     if as_number(text) > 0 then

@@ -1,6 +1,6 @@
 --- @include "keys"
--- Reads fields of an event, which the result then has by name: `event.state`. A field that the event does not have is
--- false; asking for one that was not read is an error. `fields` is the list of names, the same table for every call.
+-- Reads fields of an event, by name: `event.state`. A field that the event does not have is false. Using a field
+-- that was not read is an error. `fields` is a list of names; pass the same table each time.
 local function read_event(id, fields)
   if not fields.__index then
     local positions = {}

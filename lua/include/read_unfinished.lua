@@ -1,7 +1,7 @@
 --- @include "keys"
--- What an interrupted put left of an event that exists: its attempts when it is PENDING, but in no index or without a
--- body; else nil, also when its keys are not those of `own`, the options of this put. A permission that is taken away
--- ends a script in the middle.
+-- The attempts of an event that an interrupted put left unfinished: PENDING, but in no index or without a body. Else
+-- nil, also if its keys differ from those of `own`, the options of this put. (A put is interrupted when a permission
+-- is taken away while it runs.)
 local function read_unfinished(id, body, own)
   local state, ordering, unique, attempts, earlier_attempts, expiries = unpack(redis.call("HMGET", event_key .. id,
     "state", "ordering_key", "unique_key", "attempts", "earlier_attempts", "expiries"))

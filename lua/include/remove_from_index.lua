@@ -1,7 +1,7 @@
 --- @include "call_in_chunks"
 --- @include "format_integer"
--- Takes the events of a claim, and the ids that are lost, out of their index. Unless they are a sample (`spread`), they
--- are the first of it.
+-- Removes the ids of a claim, taken and lost, from their index. Unless they are a sample (`spread`), they are its
+-- first members.
 local function remove_from_index(index, taken, lost, spread)
   if not spread then
     redis.call("ZREMRANGEBYRANK", index, "0", format_integer(#taken + #lost - 1))

@@ -1,7 +1,7 @@
 --- @include "keys"
--- Wakes one idle relay when what this script made available comes before everything else that waits. Only a hint: a
--- relay that misses it finds the event by itself. One token is enough, however many events there are: a relay that
--- leaves some behind hints again.
+-- Wakes one idle relay if an event that this script made available is due before all other pending events. It is
+-- only a hint: a relay that misses it finds the event by itself. One token is enough for many events: a relay that
+-- leaves some behind sends the next hint.
 local soonest = math.huge
 local function send_hint()
   if soonest == math.huge then

@@ -1,6 +1,6 @@
 --- @include "keys"
 --- @include "leave_line"
--- Lets a line go on that its dead head blocked: for the dead-head policy "skip".
+-- Unblocks a line whose head is dead, for the dead-head policy "skip": the head leaves it.
 local function unblock_line(ordering_key, now)
   redis.call("ZREM", key.blocked, ordering_key)
   local head = redis.call("ZRANGE", line_key .. ordering_key, 0, 0)[1]

@@ -1,8 +1,8 @@
 --- @include "keys"
 --- @include "format_integer"
 --- @include "add_history"
--- Writes what a new event has and most have not: a time of its own, its place in a line, its unique key. One that comes
--- back from an archive keeps its created_at; restored_at and its history tell when it came back.
+-- Writes the optional fields of a new event: its available_at, its place in a line, its unique key. An event
+-- restored from an archive keeps its created_at; restored_at and its history record when it was restored.
 local function write_options(id, event, own, available_at, now)
   if own.created then
     redis.call("HSET", event, "created_at", own.created, "restored_at", now)

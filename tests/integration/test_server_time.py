@@ -1,7 +1,7 @@
-"""How long one script holds up the server, with the largest and the most hostile arguments that a caller may give.
+"""How long one script blocks the server, with the largest and the most hostile arguments that a caller may give.
 
-The server measures it (SLOWLOG), and the fastest of several repetitions counts: other processes share the machine.
-`-rP` prints what was measured.
+The server measures it (SLOWLOG). The fastest of several repetitions counts: other processes share the machine. `-rP`
+prints the figures.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SCENES: dict[str, Scene] = {}
 
 
 def scene(prepare: Scene) -> Scene:
-    """What is measured: a function that prepares a box, and returns what is to be done in it."""
+    """Registers a scene: a function that prepares a box, and returns the action to measure."""
     SCENES[prepare.__name__] = prepare
     return prepare
 
@@ -228,13 +228,13 @@ async def a_put_of_wide_events_that_exist(box: Box) -> Act:
 
 @scene
 async def a_small_put_into_the_ids_of_large_events(box: Box) -> Act:
-    """What is stored does not decide how long it takes to find that it differs."""
+    """The time to find a difference does not depend on the size of the stored events."""
     ids = [receipt.event_id for _ in range(20) for receipt in await box.put_many(large())]
     return lambda: box.put_many([Event("small", event_id=each) for each in ids], on_conflict="skip")
 
 
 @scene
-async def a_small_put_into_the_ids_of_events_that_are_told(box: Box) -> Act:
+async def a_small_put_into_the_ids_of_events_whose_bodies_are_returned(box: Box) -> Act:
     stored = [Event("stored", b"x" * 65_000) for _ in range(BATCH_COUNT)]
     await box.put_many(stored)
     return lambda: box.put_many([Event("small", event_id=each.event_id) for each in stored], on_conflict="skip")

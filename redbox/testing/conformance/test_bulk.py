@@ -173,6 +173,25 @@ async def test_a_cut_takes_only_what_was_available_by_a_moment(box: Box):
     assert (await known(box, "later")).state is State.PENDING
 
 
+async def test_a_cut_clears_the_marks_of_the_last_claim(box: Box):
+    await filled(box, 1)
+    await box.release(await claim_one(box))
+    assert (await fields_of(box, "e0"))["alone"] == "1"
+    await own(box)
+    assert await cut(box, 1) == 1
+    assert "alone" not in await fields_of(box, "e0")
+
+
+async def test_a_settled_member_is_removed_if_the_box_deletes(box: Box):
+    await box.operate.configure(keep_published=0, who="ada", why="a test")
+    await filled(box, 1)
+    await own(box)
+    await cut(box, 1)
+    assert await settle(box, 1, await members(box, 1)) == [b"OK"]
+    assert await box.get("e0") is None
+    assert await check_invariants(box) == []
+
+
 @pytest.mark.req("SP-3")
 async def test_a_cut_is_bounded_in_bytes_and_takes_at_least_one(box: Box):
     await box.put_many([Event("n", bytes(1000)) for _ in range(3)])
