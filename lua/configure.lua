@@ -1,63 +1,64 @@
 #!lua flags=allow-oom
--- configure: writes settings of the box, pausing among them. No event changes its state.
+-- configure: writes settings of the box, pausing included. No event changes its state.
 --
--- Guarantee: when the dead-head policy becomes "skip", lines that a dead head blocks go on, `limit` of them per call.
--- `reap` frees those that are left, should the caller not come back. Idle relays are woken, up to 100 of them.
+-- Guarantee: when the dead-head policy becomes "skip", lines blocked by a dead head are unblocked, `limit` of them
+-- per call; `reap` unblocks the others if the caller does not come back. Wakes up to 100 idle relays.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   action   configure | pause | resume, for the log
 -- ARGV[2]   who      the operator; "" writes no log
 -- ARGV[3]   why      the operator's reason
--- ARGV[4]   limit    how many blocked lines to free
+-- ARGV[4]   limit    maximum of blocked lines to unblock
 -- ARGV[5]   field    then for each setting the following
 -- ARGV[6]   value    "" removes it
 --
--- Returns   how many lines are still to be freed
+-- Returns   number of lines that are still to be unblocked
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_line"
---- @include "free_line"
+--- @include "check_keys"
+--- @include "check_line_keys"
+--- @include "unblock_line"
 --- @include "record_action"
---- @include "hint"
+--- @include "send_hint"
 
-local RELAYS_TOLD = 100
+local RELAYS_WOKEN = 100
 local action, who, why, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
-touch()
+check_keys()
 local blocked = redis.call("ZRANGE", key.blocked, 0, limit - 1)
 for _, ordering in ipairs(blocked) do
-  touch_line(ordering, 1)
+  check_line_keys(ordering, 1)
 end
 
 redis.call("HSETNX", key.meta, "layout", LAYOUT)
 local changes = {}
 for at = 5, #ARGV, 2 do
-  if ARGV[at + 1] == "" then
-    redis.call("HDEL", key.meta, ARGV[at])
+  local field, value = ARGV[at], ARGV[at + 1]
+  if value == "" then
+    redis.call("HDEL", key.meta, field)
   else
-    redis.call("HSET", key.meta, ARGV[at], ARGV[at + 1])
+    redis.call("HSET", key.meta, field, value)
   end
-  changes[#changes + 1] = ARGV[at] .. "=" .. ARGV[at + 1]
+  changes[#changes + 1] = field .. "=" .. value
 end
 record_action(action, who, why, nil, table.concat(changes, " "))
--- Every idle relay should learn of it now, not when it looks again.
-for _ = redis.call("LLEN", key.wake) + 1, math.min(redis.call("ZCARD", key.relays), RELAYS_TOLD) do
+-- Idle relays should act on the change now, not at their next look.
+for _ = redis.call("LLEN", key.wake) + 1, math.min(redis.call("ZCARD", key.relays), RELAYS_WOKEN) do
   redis.call("RPUSH", key.wake, "1")
 end
 soonest = 0
-hint()
+send_hint()
 if open_box().blocks then
   return 0
 end
 local now = now_ms()
 for _, ordering in ipairs(blocked) do
-  free_line(ordering, now)
+  unblock_line(ordering, now)
 end
 return redis.call("ZCARD", key.blocked)

@@ -1,32 +1,34 @@
 #!lua flags=allow-oom
--- drop: a DEAD or PUBLISHED event is removed whole.
+-- drop: removes a DEAD or PUBLISHED event completely.
 --
--- Guarantee: fenced by the claim number that the caller saw, so that what was replayed meanwhile stays. A dropped head
--- that blocked its line lets it go on, unless such heads are to be left.
+-- Guarantee: fenced by the claim number that the caller saw, so that an event that was replayed since then stays.
+-- Dropping a dead head unblocks its line, unless such heads are to be kept.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   who      the operator; "" writes no log
 -- ARGV[2]   why      the operator's reason
--- ARGV[3]   heads    1 to drop also what blocks its line
+-- ARGV[3]   heads    1 to drop dead heads that block their lines too
 -- ARGV[4]   id       then for each event the following
--- ARGV[5]   number   the claim number it must still have; "" for any
+-- ARGV[5]   number   the claim number that it must still have; "" for any
 --
 -- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number), BLOCKING or UNKNOWN
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
+--- @include "check_keys"
+--- @include "check_event_keys"
 --- @include "leave_line"
---- @include "in_chunks"
---- @include "with_events"
---- @include "erase"
+--- @include "call_in_chunks"
+--- @include "call_with_events"
+--- @include "erase_events"
 --- @include "record_action"
---- @include "count"
---- @include "hint"
+--- @include "increase_total"
+--- @include "send_hint"
+--- @include "read_event"
 
+local FIELDS = { "state", "claim", "ordering_key" }
 local who, why, heads = ARGV[1], ARGV[2], ARGV[3] == "1"
 local _, refusal = open_box()
 if refusal then
@@ -35,45 +37,46 @@ end
 local now = now_ms()
 
 local function judge(id, event, number)
-  if not event[1] then
+  if not event.state then
     return "UNKNOWN"
   end
-  if event[1] ~= "DEAD" and event[1] ~= "PUBLISHED" then
+  if event.state ~= "DEAD" and event.state ~= "PUBLISHED" then
     return "NOTTERMINAL"
   end
-  if number ~= "" and number ~= event[2] then
+  if number ~= "" and number ~= event.claim then
     return "CHANGED"
   end
-  return not heads and event[3] and redis.call("ZSCORE", line_key .. event[3], id) and "BLOCKING" or "OK"
+  local ordering = event.ordering_key
+  return not heads and ordering and redis.call("ZSCORE", line_key .. ordering, id) and "BLOCKING" or "OK"
 end
 
 local replies, ids, seen, in_line, from = {}, {}, {}, {}, { PUBLISHED = {}, DEAD = {} }
 for at = 4, #ARGV, 2 do
-  local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claim", "ordering_key")
-  local word = seen[id] and "UNKNOWN" or judge(id, event, ARGV[at + 1])
+  local id, number = ARGV[at], ARGV[at + 1]
+  local event = read_event(id, FIELDS)
+  local word = seen[id] and "UNKNOWN" or judge(id, event, number)
   if word == "OK" then
     seen[id] = true
-    if event[3] then
-      touch_event(id, event[3], false)
-      in_line[#in_line + 1] = { id, event[3] }
+    if event.ordering_key then
+      check_event_keys(id, event.ordering_key, false)
+      in_line[#in_line + 1] = { id, event.ordering_key }
     end
-    local gone = from[event[1]]
+    local gone = from[event.state]
     gone[#gone + 1] = id
     ids[#ids + 1] = id
   end
   replies[#replies + 1] = word
 end
-touch()
-with_events("EXISTS", ids)
+check_keys()
+call_with_events("EXISTS", ids)
 
-in_chunks("ZREM", key.published, from.PUBLISHED)
-in_chunks("ZREM", key.dead, from.DEAD)
+call_in_chunks("ZREM", key.published, from.PUBLISHED)
+call_in_chunks("ZREM", key.dead, from.DEAD)
 for _, item in ipairs(in_line) do
   leave_line(item[1], item[2], now)
 end
-erase(ids)
+erase_events(ids)
 record_action("drop", who, why, ids)
-count("dropped", #ids)
-hint()
+increase_total("dropped", #ids)
+send_hint()
 return replies

@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- examine: all that the rules about one event look at, also of an id that has no event.
+-- examine: reads everything that the rules about one event need, also for an id without an event.
 --
--- Guarantee: changes nothing. What is told of an event is one consistent view, also while relays are at work.
+-- Guarantee: changes nothing. The view of each event is consistent, also while relays are running.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   id       then further ids
 --
--- Returns   {claims made so far, places in lines given out so far, event...}: each {id, {field, value...},
+-- Returns   {claim numbers and places in lines given out so far, event...}: each {id, {field, value...},
 --           {score or false in pending, waiting, suspect, claimed, published, dead, retries, lost}, bytes of its body,
 --           length of its history, place in its line or false, head of its line or false, unique score or false}
 -- Errors    NEWERLAYOUT
@@ -20,8 +20,8 @@ local _, refusal = open_box()
 if refusal then
   return refusal
 end
-local given = redis.call("HMGET", key.counters, "claimed", "seq")
-local reply, found = { as_number(given[1]), as_number(given[2]) }, {}
+local claims, places = unpack(redis.call("HMGET", key.counters, "claimed", "seq"))
+local reply, found = { as_number(claims), as_number(places) }, {}
 for position, index in ipairs(PLACES) do
   found[position] = redis.call("ZMSCORE", key[index], unpack(ARGV))
 end

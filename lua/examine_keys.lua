@@ -1,23 +1,24 @@
 #!lua flags=no-writes
--- examine_keys: the members of ordering lines and of unique keys, a step at a time, and what their events say of it.
+-- examine_keys: reads members of ordering lines and of unique keys, a step at a time, and what their events say.
 --
--- Guarantee: changes nothing; bounded in members looked at. Each step over one line or key is one consistent view.
+-- Guarantee: changes nothing; bounded in members read. Each step over one line or key is one consistent view.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   limit    how many members to look at, of all keys together
--- ARGV[2]   kind     then for each key the following; this is line | unique
+-- ARGV[1]   limit    maximum of members to read, of all keys together
+-- ARGV[2]   kind     then for each key the following; line | unique
 -- ARGV[3]   name     the ordering_key or unique_key
--- ARGV[4]   score    the place to begin after; "" for the beginning
+-- ARGV[4]   score    the place to continue after; "" for the beginning
 -- ARGV[5]   id       of that place
 --
--- Returns   for each key {1 when there may be more, score, id, head or false, its state or false, when it blocked its
---           line or false, member...}: the place to go on after, and each member {id, its state or false, the key that
---           its event names or false}
+-- Returns   for each key {1 if there may be more, score, id, head or false, state of the head or false, when it blocked
+--           its line or false, member...}: score and id are the place to continue after; each member is {id, state or
+--           false, the key in its event or false}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
 --- @include "open_box"
---- @include "rank_after"
+--- @include "find_rank_after"
+--- @include "read_event"
 
 local left = tonumber(ARGV[1])
 local _, refusal = open_box()
@@ -28,6 +29,8 @@ local replies = {}
 for at = 2, #ARGV, 4 do
   local kind, name, score, id = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local members = (kind == "line" and line_key or unique_key) .. name
+  local named = kind == "line" and "ordering_key" or "unique_key"
+  local fields = { "state", named }
   local head, state, blocked = redis.call("ZRANGE", members, 0, 0)[1] or false, false, false
   if kind == "line" then
     state = head and redis.call("HGET", event_key .. head, "state")
@@ -35,12 +38,11 @@ for at = 2, #ARGV, 4 do
   end
   local reply = { 0, score, id, head, state, blocked }
   if left > 0 then
-    local first = score ~= "" and rank_after(members, score, id) or 0
+    local first = score ~= "" and find_rank_after(members, score, id) or 0
     local found = redis.call("ZRANGE", members, first, first + left - 1, "WITHSCORES")
     for member = 1, #found, 2 do
-      local event = redis.call("HMGET", event_key .. found[member], "state",
-        kind == "line" and "ordering_key" or "unique_key")
-      reply[#reply + 1] = { found[member], event[1], event[2] }
+      local event = read_event(found[member], fields)
+      reply[#reply + 1] = { found[member], event.state, event[named] }
     end
     left = left - #found / 2
     reply[1] = first + #found / 2 < redis.call("ZCARD", members) and 1 or 0

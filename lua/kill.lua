@@ -1,95 +1,73 @@
 #!lua flags=allow-oom
 -- kill: CLAIMED → DEAD; for an operator also PENDING → CLAIMED → DEAD in one step.
 --
--- Guarantee: a relay's kill is fenced; an operator's takes the claim over, so that the relay that had it is fenced
--- from then on. Under the dead-head policy "block" a dead head keeps its place and stops its line; under "skip", and
--- for one in the middle of a line, the line goes on.
+-- Guarantee: a relay's kill is fenced. An operator's kill takes the claim over, so that the relay that had it is
+-- fenced from then on. Under the dead-head policy "block" a dead head keeps its place and blocks its line. Under
+-- "skip", and if the event was not the head, the line continues.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the caller; "" for an operator
+-- ARGV[1]   relay    name of the caller; "" for an operator
 -- ARGV[2]   who      the operator; "" for a relay
 -- ARGV[3]   why      the operator's reason
--- ARGV[4]   drop     1 to remove the event at once, 0 to keep it among the dead
+-- ARGV[4]   drop     1 to remove the event at once, 0 to keep it as DEAD
 -- ARGV[5]   id       then for each event the following
 -- ARGV[6]   number   its claim number; "" for an operator
--- ARGV[7]   error    text, bounded by the caller; "" leaves last_error as it is
+-- ARGV[7]   error    text; the caller limits its length; "" keeps last_error
 --
--- Returns   for each event OK, LEASELOST, NOTLIVE (terminal already) or UNKNOWN
+-- Returns   for each event OK, LEASELOST, NOTLIVE (it is terminal) or UNKNOWN
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "fence"
---- @include "touch_event"
+--- @include "collect_settled"
+--- @include "format_integer"
+--- @include "add_history"
 --- @include "leave_line"
---- @include "remember"
---- @include "erase"
+--- @include "erase_events"
 --- @include "record_action"
---- @include "count"
---- @include "hint"
---- @include "whole"
+--- @include "increase_total"
+--- @include "send_hint"
 
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key" }
 local relay, who, why, drop = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == "1"
 local operator = relay == ""
 local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local now = whole(now_ms())
+local now = format_integer(now_ms())
 
-local function judge(event, number)
-  if operator then
-    if not event[1] then
-      return "UNKNOWN"
-    end
-    return (event[1] == "PENDING" or event[1] == "CLAIMED") and "OK" or "NOTLIVE"
+local function judge(event, killed)
+  if not event.state then
+    return "UNKNOWN"
   end
-  return fence(event, relay, number) and "OK" or "LEASELOST"
+  return (event.state == "PENDING" or event.state == "CLAIMED") and not killed and "OK" or "NOTLIVE"
 end
 
-local replies, settled, killed, seen, fenced = {}, {}, {}, {}, 0
-for at = 5, #ARGV, 3 do
-  local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key")
-  local word = judge(event, ARGV[at + 1])
-  if seen[id] then
-    word = operator and "NOTLIVE" or "LEASELOST"
-  end
-  if word == "OK" then
-    seen[id] = true
-    touch_event(id, event[4], event[5])
-    settled[#settled + 1] = { at, event }
-    killed[#killed + 1] = id
-  elseif word == "LEASELOST" then
-    fenced = fenced + 1
-  end
-  replies[#replies + 1] = word
-end
-touch()
+local replies, events, ids, fenced = collect_settled(5, 3, FIELDS, relay, judge)
 
-for _, item in ipairs(settled) do
-  local at, event = item[1], item[2]
-  local id, reason, ordering = ARGV[at], ARGV[at + 2], event[4]
-  local number = operator and whole(redis.call("HINCRBY", key.counters, "claimed", "1")) or event[3]
-  if event[1] == "PENDING" then
-    redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", now, "claimed_by", who, "claim", number)
+for _, event in ipairs(events) do
+  local id, place, reason = event.id, event_key .. event.id, ARGV[event.at + 2]
+  local ordering, unique = event.ordering_key, event.unique_key
+  local number = operator and format_integer(redis.call("HINCRBY", key.counters, "claimed", "1")) or event.claim
+  if event.state == "PENDING" then
+    redis.call("HSET", place, "state", "CLAIMED", "claimed_at", now, "claimed_by", who, "claim", number)
   end
-  remember(id, now, number, "died", operator and who or relay, reason)
-  redis.call("HSET", event_key .. id, "state", "DEAD", "died_at", now, "claim", number)
+  add_history(id, now, number, "died", operator and who or relay, reason)
+  redis.call("HSET", place, "state", "DEAD", "died_at", now, "claim", number)
   if reason ~= "" then
-    redis.call("HSET", event_key .. id, "last_error", reason)
+    redis.call("HSET", place, "last_error", reason)
   end
-  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "expiries")
+  redis.call("HDEL", place, "claimed_at", "claimed_by", "expiries")
   redis.call("ZREM", key.claimed, id)
   redis.call("ZADD", key.dead, now, id)
   redis.call("ZREM", key.pending, id)
   redis.call("ZREM", key.waiting, id)
   redis.call("ZREM", key.suspect, id)
   redis.call("ZREM", key.retries, id)
-  if event[5] then
-    redis.call("ZREM", unique_key .. event[5], id)
+  if unique then
+    redis.call("ZREM", unique_key .. unique, id)
   end
   if ordering then
     local head = redis.call("ZRANGE", line_key .. ordering, "0", "0")[1] == id
@@ -103,10 +81,10 @@ for _, item in ipairs(settled) do
     redis.call("ZREM", key.dead, id)
   end
 end
-erase(drop and killed or {})
-record_action("kill", who, why, killed)
-count("dead", #settled)
-count("dropped", drop and #settled or 0)
-count("fenced", fenced)
-hint()
+erase_events(drop and ids or {})
+record_action("kill", who, why, ids)
+increase_total("dead", #ids)
+increase_total("dropped", drop and #ids or 0)
+increase_total("fenced", fenced)
+send_hint()
 return replies

@@ -1,47 +1,46 @@
 #!lua flags=no-writes
--- list_ids: the ids of a range of an index, in order, a step at a time.
+-- list_ids: lists the ids of a range of an index, in order, a step at a time.
 --
 -- Guarantee: changes nothing; bounded in work.
 --
 -- KEYS[1]   meta       hash; names the box
 -- ARGV[1]   index      pending | waiting | suspect | claimed | published | dead | retries | lost | blocked
--- ARGV[2]   score      the place to begin after; "" for the beginning
+-- ARGV[2]   score      the place to continue after; "" for the beginning
 -- ARGV[3]   id         of that place
 -- ARGV[4]   last       score of the last place, itself included
 -- ARGV[5]   last_id    of that place
 -- ARGV[6]   since      lowest score, ms; "" for any
--- ARGV[7]   limit      how many events to look at; one whose type takes more work to match counts as several
+-- ARGV[7]   limit      maximum of events to read; one whose type takes more work to match counts as several
 -- ARGV[8]   event_type glob; "" for any
 --
--- Returns   {1 when there may be more, score, id, id...}: the place to go on after, then the ids
+-- Returns   {1 if there may be more, score, id, id...}: the place to continue after, then the ids
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
 --- @include "open_box"
---- @include "rank_after"
---- @include "glob"
+--- @include "find_first_rank"
+--- @include "find_rank_after"
+--- @include "compile_glob"
 
-local index, limit, pattern = key[ARGV[1]], tonumber(ARGV[7]), ARGV[8]
+local index, score, id, last_score, last_id = key[ARGV[1]], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local since, limit, pattern = ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
-local first = ARGV[6] ~= "" and redis.call("ZCOUNT", index, "-inf", "(" .. ARGV[6]) or 0
-if ARGV[2] ~= "" then
-  first = math.max(first, rank_after(index, ARGV[2], ARGV[3]))
-end
-local final = rank_after(index, ARGV[4], ARGV[5]) - 1
+local first = find_first_rank(index, since, score, id)
+local final = find_rank_after(index, last_score, last_id) - 1
 local last = math.min(first + limit - 1, final)
 if last < first then
-  return { 0, ARGV[2], ARGV[3] }
+  return { 0, score, id }
 end
 local found = redis.call("ZRANGE", index, first, last)
-local matches, cost = glob(pattern)
+local matches, cost = compile_glob(pattern)
 local reply, work, looked = { 0, "", "" }, 0, #found
-for at, id in ipairs(pattern ~= "" and found or {}) do
-  local event_type = redis.call("HGET", event_key .. id, "event_type") or ""
+for at, each in ipairs(pattern ~= "" and found or {}) do
+  local event_type = redis.call("HGET", event_key .. each, "event_type") or ""
   if matches(event_type) then
-    reply[#reply + 1] = id
+    reply[#reply + 1] = each
   end
   work = work + 1 + cost(event_type)
   if work >= limit then
@@ -50,8 +49,8 @@ for at, id in ipairs(pattern ~= "" and found or {}) do
   end
 end
 if pattern == "" then
-  for at, id in ipairs(found) do
-    reply[3 + at] = id
+  for at, each in ipairs(found) do
+    reply[3 + at] = each
   end
 end
 reply[1] = first + looked - 1 < final and 1 or 0

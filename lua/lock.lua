@@ -1,26 +1,27 @@
 #!lua flags=allow-oom
--- lock: one at a time for a job on the box. No event changes.
+-- lock: lets one process at a time do a job on the box. No event changes.
 --
--- Guarantee: whoever holds it keeps it by asking again; it ends by itself some time after the last asking. Whoever asks
--- only to keep it never takes it: another may have held it in between.
+-- Guarantee: the holder keeps the lock by calling again; it ends by itself `holds` after the last call. A call that
+-- only keeps the lock never takes it: another process may have held it in between.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   job      name
 -- ARGV[2]   action   take | keep | free
--- ARGV[3]   token    of the asker
--- ARGV[4]   holds    ms
+-- ARGV[3]   token    of the caller
+-- ARGV[4]   holds    ms until the lock ends by itself
 --
--- Returns   the token of who holds it now, or ""
+-- Returns   the token of the holder, or ""
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
 --- @include "open_box"
 
-local where, action, token = prefix .. ":lock:" .. ARGV[1], ARGV[2], ARGV[3]
+local job, action, token, holds = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
+local where = lock_key .. job
 local holder = redis.call("GET", where)
 if holder ~= token and (holder or action ~= "take") then
   return holder or ""
@@ -29,5 +30,5 @@ if action == "free" then
   redis.call("DEL", where)
   return ""
 end
-redis.call("PSETEX", where, ARGV[4], token)
+redis.call("PSETEX", where, holds, token)
 return token

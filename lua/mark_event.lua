@@ -1,24 +1,27 @@
 #!lua flags=allow-oom
--- mark_event: a PUBLISHED or DEAD event gets a note of what became of it elsewhere. It stays what it is.
+-- mark_event: notes at a PUBLISHED or DEAD event what superseded it, or where it was archived. Its state stays.
 --
--- Guarantee: fenced by the claim number that the caller saw: what was replayed meanwhile is not marked, however it ended
--- then. A replay clears the marks. Being superseded takes a claim number of its own and ends the mark of the archive, so
--- that a copy made before it does not count as this event; marked so already, it is OK and stays as it is.
+-- Guarantee: fenced by the claim number that the caller saw: an event that was replayed since then is not marked. A
+-- replay clears the marks. An event that is marked as superseded gets a new claim number and loses its archive mark,
+-- so that an earlier copy in an archive does not count as this event. If it has the same mark already, it is OK and
+-- stays as it is.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   field    superseded_by | archived
 -- ARGV[2]   id       then for each event the following
--- ARGV[3]   number   the claim number it must still have
--- ARGV[4]   value    the id of the event that replaces it, or where it was archived
+-- ARGV[3]   number   the claim number that it must still have
+-- ARGV[4]   value    the id of the event that supersedes it, or where it was archived
 --
 -- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number) or UNKNOWN
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
 --- @include "open_box"
---- @include "touch"
---- @include "whole"
+--- @include "check_keys"
+--- @include "format_integer"
+--- @include "read_event"
 
+local FIELDS = { "state", "claim", "superseded_by" }
 local field = ARGV[1]
 local _, refusal = open_box()
 if refusal then
@@ -26,35 +29,35 @@ if refusal then
 end
 
 local function judge(event, number, value)
-  if not event[1] then
+  if not event.state then
     return "UNKNOWN"
   end
-  if event[1] ~= "DEAD" and event[1] ~= "PUBLISHED" then
+  if event.state ~= "DEAD" and event.state ~= "PUBLISHED" then
     return "NOTTERMINAL"
   end
-  if field == "superseded_by" and event[3] == value then
+  if field == "superseded_by" and event.superseded_by == value then
     return "OK", true
   end
-  return event[2] == number and "OK" or "CHANGED"
+  return event.claim == number and "OK" or "CHANGED"
 end
 
 local replies, marked = {}, {}
 for at = 2, #ARGV, 3 do
-  local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claim", "superseded_by")
-  local word, done = judge(event, ARGV[at + 1], ARGV[at + 2])
+  local id, number, value = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local event = read_event(id, FIELDS)
+  local word, done = judge(event, number, value)
   if word == "OK" and not done then
-    marked[#marked + 1] = { id, ARGV[at + 2] }
+    marked[#marked + 1] = { id = id, value = value }
   end
   replies[#replies + 1] = word
 end
-touch({ "counters" })
+check_keys({ "counters" })
 
 for _, item in ipairs(marked) do
-  local place = event_key .. item[1]
-  redis.call("HSET", place, field, item[2])
+  local place = event_key .. item.id
+  redis.call("HSET", place, field, item.value)
   if field == "superseded_by" then
-    redis.call("HSET", place, "claim", whole(redis.call("HINCRBY", key.counters, "claimed", 1)))
+    redis.call("HSET", place, "claim", format_integer(redis.call("HINCRBY", key.counters, "claimed", 1)))
     redis.call("HDEL", place, "archived")
   end
 end

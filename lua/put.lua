@@ -1,42 +1,41 @@
 #!lua
 -- put: nothing → PENDING.
 --
--- Guarantee: an id that exists is never written again, unless an interrupted put left it unfinished: then it is
--- completed. Every check comes before the first write. Events are put in the order given. In the mode "sure" nothing is
--- refused, so that it can run inside EXEC after "check" under WATCH.
+-- Guarantee: an existing id is never written again, except to complete an event that an interrupted put left
+-- unfinished. All checks come before the first write. Events are put in the order given. The mode "sure" refuses
+-- nothing: it runs inside EXEC, after "check" under WATCH.
 --
 -- KEYS[1]   meta        hash; names the box
 -- ARGV[1]   mode        each | until (stop at the first refusal) | all (all or nothing) | check (write nothing) | sure
 -- ARGV[2]   id          then for each event the following
 -- ARGV[3]   event_type
--- ARGV[4]   body        encoded immutable part
--- ARGV[5]   content     how many bytes of the body make two events the same; what follows is metadata
--- ARGV[6]   options     "" for none, or four separated by tabs: when it is available ("" now, "+ms" from now, or "ms"
---                       absolute), ordering_key, unique_key ("" for none), unique_scope (ALL_LIVE | UNTOUCHED); and
---                       only for an event that is restored from an archive a fifth: its created_at in ms
+-- ARGV[4]   body        the immutable part, encoded
+-- ARGV[5]   content     bytes of the body that make two events the same; the rest is metadata
+-- ARGV[6]   options     "" for none, or four fields separated by tabs: available_at ("" now, "+ms" from now, or "ms"
+--                       absolute), ordering_key, unique_key ("" for none), unique_scope (ALL_LIVE | UNTOUCHED); an
+--                       event restored from an archive has a fifth: its created_at in ms
 --
--- Returns   for each event "CREATED"; "EXISTS", with the same content; {"DIFFERS", body} of the stored one (a large body
---           is left out); {"CONFLICT", holder id}; {"FULL", max_pending}; "SKIPPED" (not reached, or refused with the rest)
+-- Returns   for each event "CREATED"; "EXISTS" (same content); {"DIFFERS", stored body, "" if large}; {"CONFLICT", id
+--           of the holder}; {"FULL", max_pending}; "SKIPPED" (not reached, or refused together with the others)
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "due"
---- @include "holder"
---- @include "in_chunks"
---- @include "look_up"
---- @include "compare"
+--- @include "check_keys"
+--- @include "parse_time"
+--- @include "find_unique_holder"
+--- @include "call_in_chunks"
+--- @include "look_up_events"
+--- @include "compare_content"
 --- @include "read_options"
 --- @include "enqueue"
 --- @include "write_options"
---- @include "hint"
---- @include "whole"
---- @include "count"
+--- @include "send_hint"
+--- @include "format_integer"
+--- @include "increase_total"
 
 local mode = ARGV[1]
-local FIELDS = 5
 local settings, refusal = open_box()
 if refusal then
   return refusal
@@ -48,25 +47,26 @@ if settings.max_pending > 0 and not sure then
   room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting)
     - redis.call("ZCARD", key.suspect)
 end
-local event_keys, some_exist = look_up(2, FIELDS)
+local event_keys, some_exist = look_up_events(2, 5)
 
--- A unique key is held by what is stored, or by an earlier event of this batch (which is untouched: in every scope).
+-- A unique key is held by a stored event, or by an earlier event of this batch (untouched, so in every scope).
 local function judge(at)
-  local id, own = ARGV[at], ARGV[at + 4] ~= "" and read_options(ARGV[at + 4])
+  local id, own_options = ARGV[at], ARGV[at + 4]
+  local own = own_options ~= "" and read_options(own_options)
   if batch_ids[id] then
-    return compare(at, ARGV[batch_ids[id] + 2])
+    return compare_content(at, ARGV[batch_ids[id] + 2])
   end
   if some_exist and redis.call("EXISTS", event_keys[at]) == 1 then
-    local reply, stored = compare(at, false), redis.call("EXISTS", body_key .. id) == 1
+    local reply, stored = compare_content(at, false), redis.call("EXISTS", body_key .. id) == 1
 -- Included here and not above: defining a function takes time, also when it is not called.
---- @include "unfinished"
-    unfinished_at[at] = (reply == "EXISTS" or not stored) and unfinished(id, stored, own)
+--- @include "read_unfinished"
+    unfinished_at[at] = (reply == "EXISTS" or not stored) and read_unfinished(id, stored, own)
     if not unfinished_at[at] then
       return reply
     end
   end
   if not sure then
-    local held = own and own.unique and (batch_unique[own.unique] or holder(own.unique, own.scope, now))
+    local held = own and own.unique and (batch_unique[own.unique] or find_unique_holder(own.unique, own.scope, now))
     if held and held ~= id then
       return { "CONFLICT", held }
     end
@@ -91,7 +91,7 @@ local function judge(at)
   return "CREATED"
 end
 
-for at = 2, #ARGV, FIELDS do
+for at = 2, #ARGV, 5 do
   local reply = "SKIPPED"
   if not (refused and mode == "until") then
     reply = judge(at)
@@ -103,7 +103,7 @@ for at = 2, #ARGV, FIELDS do
   end
   replies[#replies + 1] = reply
 end
-touch(settings.exists and { "counters", "pending", "waiting", "wake" })
+check_keys(settings.exists and { "counters", "pending", "waiting", "wake" })
 if mode == "check" then
   return replies
 end
@@ -118,16 +118,16 @@ end
 if not settings.exists then
   redis.call("HSETNX", key.meta, "layout", LAYOUT)
 end
-local bodies, plain, created_at = {}, {}, whole(now)
+local bodies, plain, created_at = {}, {}, format_integer(now)
 for position, at in ipairs(created) do
-  local id, event, own = ARGV[at], event_keys[at], options[at]
-  local available_at = own and whole(due(own.available, now)) or created_at
-  bodies[2 * position - 1], bodies[2 * position] = body_key .. id, ARGV[at + 2]
+  local id, event_type, body, event, own = ARGV[at], ARGV[at + 1], ARGV[at + 2], event_keys[at], options[at]
+  local available_at = own and format_integer(parse_time(own.available, now)) or created_at
+  bodies[2 * position - 1], bodies[2 * position] = body_key .. id, body
   if unfinished_at[at] then
---- @include "mend"
-    mend(id, unfinished_at[at], own, available_at, created_at)
+--- @include "complete_put"
+    complete_put(id, unfinished_at[at], own, available_at, created_at)
   else
-    redis.call("HSET", event, "state", "PENDING", "event_type", ARGV[at + 1], "created_at", created_at)
+    redis.call("HSET", event, "state", "PENDING", "event_type", event_type, "created_at", created_at)
     if own then
       write_options(id, event, own, available_at, created_at)
     end
@@ -142,9 +142,9 @@ end
 if bodies[1] then
   redis.call("MSET", unpack(bodies))
 end
-in_chunks("ZADD", key.pending, plain)
-count("put", #created)
--- A put that finds its event there still makes a write, so that waiting for replicas or the disk confirms something.
-count("repeated", existing)
-hint()
+call_in_chunks("ZADD", key.pending, plain)
+increase_total("put", #created)
+-- A put that only finds existing events still writes, so that a wait for replicas or the disk confirms something.
+increase_total("repeated", existing)
+send_hint()
 return replies

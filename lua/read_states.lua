@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- read_states: events by id with their place and history, but without their bodies, which never change.
+-- read_states: reads events by id with index and history, but without their bodies, which never change.
 --
 -- Guarantee: changes nothing. Each event is consistent in itself. Ids without an event are left out.
 --
@@ -11,13 +11,8 @@
 
 --- @include "keys"
 --- @include "open_box"
+--- @include "list_indexes"
 
-local PLACES = {
-  PENDING = { "pending", "waiting", "suspect" },
-  CLAIMED = { "claimed" },
-  PUBLISHED = { "published" },
-  DEAD = { "dead" },
-}
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -25,7 +20,7 @@ end
 local reply = {}
 for at = 1, #ARGV do
   local id = ARGV[at]
-  for _, index in ipairs(PLACES[redis.call("HGET", event_key .. id, "state")] or {}) do
+  for _, index in ipairs(list_indexes(redis.call("HGET", event_key .. id, "state"))) do
     local score = redis.call("ZSCORE", key[index], id)
     if score then
       reply[#reply + 1] =

@@ -1,35 +1,38 @@
 #!lua flags=allow-oom
 -- reap: CLAIMED → PENDING, for claims whose lease has ended.
 --
--- Guarantee: bounded; any number of reapers may run. The attempt stays counted; it is excused when the event was
--- claimed together with others, since then the expiry proves nothing against it. From the second expiry in a row the
--- event is a suspect. No event dies here: that needs an owner. A lease that ends later than the longest lease from now
--- was given before the server's clock was set back, and is shortened to the longest lease: its relay may be alive, and
--- renews it. Under the dead-head policy "skip" it also frees lines that are still blocked, `limit` of them: an
--- operator's process may have ended before it had freed them all.
+-- Guarantee: bounded; any number of reapers may run. The attempt stays counted. It is excused if the event was
+-- claimed together with others, because then the expiry proves nothing against it. After two expiries in a row the
+-- event is a suspect. No event becomes DEAD here: only a relay or an operator decides that. A lease that ends later
+-- than the longest lease from now was given before the server's clock was set back. It is shortened to the longest
+-- lease: its relay may be alive, and then renews it. Under the dead-head policy "skip" it also unblocks up to
+-- `limit` lines that `configure` left blocked.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   limit    count
--- ARGV[2]   delay    ms until it is available again
+-- ARGV[1]   limit    maximum of leases, and of lines
+-- ARGV[2]   delay    ms until an event is available again
 --
--- Returns   {1 when there may be more to give back or to free, id...}: the ids given back
+-- Returns   {1 if there may be more, id...}: the ids of the events that lost their claims
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
---- @include "touch_line"
---- @include "free_line"
+--- @include "check_keys"
+--- @include "check_event_keys"
+--- @include "check_line_keys"
+--- @include "unblock_line"
 --- @include "enqueue"
---- @include "remember"
---- @include "count"
---- @include "hint"
---- @include "whole"
+--- @include "add_history"
+--- @include "increase_total"
+--- @include "send_hint"
+--- @include "format_integer"
 --- @include "as_number"
---- @include "lower_longest"
+--- @include "lower_longest_lease"
+--- @include "read_event"
 
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "expiries",
+  "exhausted", "alone" }
 local limit, delay = tonumber(ARGV[1]), tonumber(ARGV[2])
 local settings, refusal = open_box()
 if refusal then
@@ -39,37 +42,38 @@ local now = now_ms()
 local expired, lost = {}, {}
 local ended = redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, limit)
 for _, id in ipairs(ended) do
-  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
-    "attempts", "excused", "expiries", "exhausted", "alone")
-  if event[1] == "CLAIMED" then
-    touch_event(id, event[4], event[5])
-    expired[#expired + 1] = { id, event }
+  local event = read_event(id, FIELDS)
+  if event.state == "CLAIMED" then
+    check_event_keys(id, event.ordering_key, event.unique_key)
+    event.id = id
+    expired[#expired + 1] = event
   else
     lost[#lost + 1] = id
   end
 end
 local longest = settings.longest_lease
 local far = longest > 0
-  and redis.call("ZRANGEBYSCORE", key.claimed, "(" .. whole(now + longest), "+inf", "LIMIT", 0, limit) or {}
+  and redis.call("ZRANGEBYSCORE", key.claimed, "(" .. format_integer(now + longest), "+inf", "LIMIT", 0, limit) or {}
 local blocked = settings.blocks and {} or redis.call("ZRANGE", key.blocked, 0, limit - 1)
 for _, ordering in ipairs(blocked) do
-  touch_line(ordering, 1)
+  check_line_keys(ordering, 1)
 end
-touch()
+check_keys()
 
 local reply = { (#ended == limit or #far == limit or #blocked == limit) and 1 or 0 }
-for position, item in ipairs(expired) do
-  local id, event = item[1], item[2]
-  local expiries, why = as_number(event[8]) + 1, "lease expired while held by " .. (event[2] or "an unknown relay")
-  remember(id, now, event[3], "expired", event[2], why)
-  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", now + delay, "last_error", why,
+for position, event in ipairs(expired) do
+  local id, place = event.id, event_key .. event.id
+  local expiries = as_number(event.expiries) + 1
+  local why = "lease expired while held by " .. (event.claimed_by or "an unknown relay")
+  add_history(id, now, event.claim, "expired", event.claimed_by, why)
+  redis.call("HSET", place, "state", "PENDING", "available_at", now + delay, "last_error", why,
     "expiries", expiries)
-  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")
-  if not event[10] and not event[9] then
-    redis.call("HSET", event_key .. id, "excused", as_number(event[7]) + 1)
+  redis.call("HDEL", place, "claimed_at", "claimed_by")
+  if not event.alone and not event.exhausted then
+    redis.call("HSET", place, "excused", as_number(event.excused) + 1)
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, now + delay, as_number(event[6]), expiries, event[4], event[5])
+  enqueue(id, now + delay, as_number(event.attempts), expiries, event.ordering_key, event.unique_key)
   reply[position + 1] = id
 end
 for _, id in ipairs(lost) do
@@ -77,14 +81,14 @@ for _, id in ipairs(lost) do
   redis.call("ZREM", key.claimed, id)
 end
 for _, ordering in ipairs(blocked) do
-  free_line(ordering, now)
+  unblock_line(ordering, now)
 end
 for _, id in ipairs(far) do
-  redis.call("ZADD", key.claimed, whole(now + longest), id)
+  redis.call("ZADD", key.claimed, format_integer(now + longest), id)
 end
 if longest > 0 then
-  lower_longest(longest, now)
+  lower_longest_lease(longest, now)
 end
-count("expired", #expired)
-hint()
+increase_total("expired", #expired)
+send_hint()
 return reply

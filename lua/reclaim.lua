@@ -1,62 +1,66 @@
 #!lua flags=allow-oom
--- reclaim: PENDING → CLAIMED, for members of a stream's batch that were taken from it.
+-- reclaim: PENDING → CLAIMED, for members of a stream's batch that lost their claims.
 --
--- Guarantee: only available events whose last claim is the one that the batch knows: given back or reaped, and claimed by
--- nobody since. They get a new claim number, under which they stay members; one that has it already keeps it. The other
--- events are left alone. They stay members of a batch that was cut, which never changes; they leave a batch that is still
--- open, since nobody has read it. From a paused box nothing is taken back.
+-- Guarantee: claims only available events whose last claim is the one in the batch: they were released or reaped,
+-- and not claimed since then. They stay members under a new claim number; a member that is still claimed keeps its
+-- number. The others are left alone: they stay members of a batch that was cut, which never changes, and leave a
+-- batch that is still open, because nobody has read it. Nothing is claimed from a paused box.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the stream
+-- ARGV[1]   relay    name of the stream as a relay
 -- ARGV[2]   lease    ms
 -- ARGV[3]   stream   name
--- ARGV[4]   owner    who holds it
--- ARGV[5]   batch    number
+-- ARGV[4]   owner    of the stream
+-- ARGV[5]   batch    number of the batch
 -- ARGV[6]   id       then further ids
 --
--- Returns   for each id OK, NOTDUE (available only later), LEASELOST, or LEFT (it left the open batch)
+-- Returns   for each id OK, NOTDUE (not available yet), LEASELOST, or LEFT (it left the open batch)
 -- Errors    NEWERLAYOUT, PAUSED, STREAMTAKEN
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "in_chunks"
---- @include "batch_members"
---- @include "whole"
+--- @include "check_keys"
+--- @include "call_in_chunks"
+--- @include "find_batch"
+--- @include "make_paused_error"
+--- @include "format_integer"
 --- @include "as_number"
---- @include "note_lease"
+--- @include "raise_longest_lease"
+--- @include "read_event"
 
-local relay, lease = ARGV[1], tonumber(ARGV[2])
+local FIELDS = { "claim", "attempts", "unique_key", "state", "claimed_by" }
+local relay, lease, stream, owner, batch = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local members, taken_over = batch_members(ARGV[3], ARGV[4], ARGV[5])
+local members, taken_over = find_batch(stream, owner, batch)
 if taken_over then
   return taken_over
 end
 local now = now_ms()
-local cut = tonumber(redis.call("HGET", stream_key .. ARGV[3], "cut") or 0)
-local open = tonumber(ARGV[5]) > cut
+local cut = tonumber(redis.call("HGET", stream_key .. stream, "cut") or 0)
+local open = tonumber(batch) > cut
 local replies, back, leaving = {}, {}, {}
 for at = 6, #ARGV do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "claim", "attempts", "unique_key", "state", "claimed_by")
+  local event = read_event(id, FIELDS)
   local known = redis.call("ZSCORE", members, id)
   local available_at = redis.call("ZSCORE", key.pending, id) or redis.call("ZSCORE", key.suspect, id)
-  local same = known and as_number(event[1]) == tonumber(known)
+  local same = known and as_number(event.claim) == tonumber(known)
   local word = "LEASELOST"
   if same and available_at then
     word = tonumber(available_at) <= now and "OK" or "NOTDUE"
-  elseif same and event[4] == "CLAIMED" and event[5] == relay then
+  elseif same and event.state == "CLAIMED" and event.claimed_by == relay then
     word = "OK"
   end
   if word == "OK" and available_at then
-    if event[3] then
-      redis.call("ZCARD", unique_key .. event[3])
+    if event.unique_key then
+      redis.call("ZCARD", unique_key .. event.unique_key)
     end
-    back[#back + 1] = { id, event }
+    event.id = id
+    back[#back + 1] = event
   elseif word ~= "OK" and known and open then
     word = "LEFT"
     leaving[#leaving + 1] = id
@@ -64,25 +68,25 @@ for at = 6, #ARGV do
   replies[#replies + 1] = word
 end
 if back[1] and settings.paused then
-  return redis.error_reply("PAUSED the box is paused; resume it to claim again")
+  return make_paused_error()
 end
-touch()
+check_keys()
 
-note_lease(settings, lease)
-for _, item in ipairs(back) do
-  local id, event = item[1], item[2]
+raise_longest_lease(settings, lease)
+for _, event in ipairs(back) do
+  local id, place = event.id, event_key .. event.id
   local number = redis.call("HINCRBY", key.counters, "claimed", "1")
-  redis.call("HSET", event_key .. id, "state", "CLAIMED", "claimed_at", whole(now), "claimed_by", relay,
-    "claim", whole(number), "attempts", whole(as_number(event[2]) + 1))
-  redis.call("HDEL", event_key .. id, "alone", "exhausted")
+  redis.call("HSET", place, "state", "CLAIMED", "claimed_at", format_integer(now), "claimed_by", relay,
+    "claim", format_integer(number), "attempts", format_integer(as_number(event.attempts) + 1))
+  redis.call("HDEL", place, "alone", "exhausted")
   for _, index in ipairs({ "pending", "suspect", "retries" }) do
     redis.call("ZREM", key[index], id)
   end
   redis.call("ZADD", key.claimed, now + lease, id)
-  if event[3] then
-    redis.call("ZADD", unique_key .. event[3], "+inf", id)
+  if event.unique_key then
+    redis.call("ZADD", unique_key .. event.unique_key, "+inf", id)
   end
-  redis.call("ZADD", members, whole(number), id)
+  redis.call("ZADD", members, format_integer(number), id)
 end
-in_chunks("ZREM", members, leaving)
+call_in_chunks("ZREM", members, leaving)
 return replies

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- release: CLAIMED → PENDING, given back without having been tried.
+-- release: CLAIMED → PENDING, returned without an attempt.
 --
--- Guarantee: a relay's release is fenced; an operator's takes the claim away, so that the relay is fenced from then
--- on. The attempt is excused: it does not use up the limit. Without a delay the event keeps its place in time.
+-- Guarantee: a relay's release is fenced. An operator's release takes the claim away, so that the relay is fenced
+-- from then on. The attempt is excused: it does not count against the limit. Without a delay the event keeps its
+-- available_at.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the caller; "" for an operator
+-- ARGV[1]   relay    name of the caller; "" for an operator
 -- ARGV[2]   who      the operator; "" for a relay
 -- ARGV[3]   why      the operator's reason
 -- ARGV[4]   delay    ms from now; "" keeps available_at
@@ -16,72 +17,52 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
---- @include "fence"
---- @include "enqueue"
---- @include "remember"
---- @include "record_action"
---- @include "count"
---- @include "hint"
+--- @include "collect_settled"
+--- @include "format_integer"
+--- @include "read_available_at"
+--- @include "add_history"
 --- @include "as_number"
---- @include "moment"
+--- @include "enqueue"
+--- @include "record_action"
+--- @include "increase_total"
+--- @include "send_hint"
 
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "expiries",
+  "available_at", "exhausted", "created_at" }
 local relay, who, why, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local operator = relay == ""
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
+local released_at = format_integer(now)
 
-local function judge(event, number)
-  if operator then
-    if not event[1] then
-      return "UNKNOWN"
-    end
-    return event[1] == "CLAIMED" and "OK" or "NOTCLAIMED"
+local function judge(event, released)
+  if not event.state then
+    return "UNKNOWN"
   end
-  return fence(event, relay, number) and "OK" or "LEASELOST"
+  return event.state == "CLAIMED" and not released and "OK" or "NOTCLAIMED"
 end
 
-local replies, settled, released, seen, fenced = {}, {}, {}, {}, 0
-for at = 5, #ARGV, 2 do
-  local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
-    "attempts", "excused", "expiries", "available_at", "exhausted", "created_at")
-  local word = judge(event, ARGV[at + 1])
-  if seen[id] then
-    word = operator and "NOTCLAIMED" or "LEASELOST"
-  end
-  if word == "OK" then
-    seen[id] = true
-    touch_event(id, event[4], event[5])
-    settled[#settled + 1] = { id, event }
-    released[#released + 1] = id
-  elseif word == "LEASELOST" then
-    fenced = fenced + 1
-  end
-  replies[#replies + 1] = word
-end
-touch()
+local replies, events, ids, fenced = collect_settled(5, 2, FIELDS, relay, judge)
 
-for _, item in ipairs(settled) do
-  local id, event = item[1], item[2]
-  local available_at = delay == "" and moment(event[9], event[11], now) or now + (tonumber(delay) or 0)
-  remember(id, now, event[3], "released", operator and who or event[2], why)
-  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at)
-  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by")
-  if not event[10] then
-    redis.call("HSET", event_key .. id, "excused", as_number(event[7]) + 1)
+for _, event in ipairs(events) do
+  local id, place = event.id, event_key .. event.id
+  local available_at = format_integer(
+    delay == "" and read_available_at(event.available_at, event.created_at, now) or now + (tonumber(delay) or 0))
+  add_history(id, released_at, event.claim, "released", relay == "" and who or event.claimed_by, why)
+  redis.call("HSET", place, "state", "PENDING", "available_at", available_at)
+  redis.call("HDEL", place, "claimed_at", "claimed_by")
+  if not event.exhausted then
+    redis.call("HSET", place, "excused", format_integer(as_number(event.excused) + 1))
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, available_at, as_number(event[6]), as_number(event[8]), event[4], event[5])
+  enqueue(id, available_at, as_number(event.attempts), as_number(event.expiries), event.ordering_key, event.unique_key)
 end
-record_action("release", who, why, released)
-count("released", #settled)
-count("fenced", fenced)
-hint()
+record_action("release", who, why, ids)
+increase_total("released", #ids)
+increase_total("fenced", fenced)
+send_hint()
 return replies

@@ -1,43 +1,46 @@
 #!lua flags=allow-oom
--- renew: CLAIMED stays CLAIMED, with its lease ending so long from now.
+-- renew: CLAIMED stays CLAIMED, with a lease that ends `lease` from now.
 --
--- Guarantee: fenced; a claim that is gone changes nothing. A claim renewed as `alone` is no longer in company: an
--- expiry from now on counts against its event.
+-- Guarantee: fenced; a claim that is gone changes nothing. A claim renewed as `alone` is the only one of its relay:
+-- if its lease expires, that counts against its event.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the caller
+-- ARGV[1]   relay    name of the caller
 -- ARGV[2]   lease    ms from now
--- ARGV[3]   alone    1 when the relay holds nothing else any more
+-- ARGV[3]   alone    1 if the relay holds no other claim
 -- ARGV[4]   id       then for each claim the following
 -- ARGV[5]   number   its claim number
 --
--- Returns   {now, word...}: for each claim OK or LEASELOST
+-- Returns   {now, reply...}: for each claim OK or LEASELOST
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "fence"
---- @include "in_chunks"
---- @include "count"
---- @include "whole"
---- @include "note_lease"
+--- @include "passes_fence"
+--- @include "call_in_chunks"
+--- @include "increase_total"
+--- @include "format_integer"
+--- @include "raise_longest_lease"
+--- @include "read_event"
 
+local FIELDS = { "state", "claimed_by", "claim" }
 local relay, lease, alone = ARGV[1], tonumber(ARGV[2]), ARGV[3] == "1"
 local settings, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
-local lease_until = whole(now + lease)
+local lease_until = format_integer(now + lease)
 local replies, leases, left_alone, fenced = { now }, {}, {}, 0
 for at = 4, #ARGV, 2 do
-  local event = redis.call("HMGET", event_key .. ARGV[at], "state", "claimed_by", "claim")
-  if fence(event, relay, ARGV[at + 1]) then
+  local id, number = ARGV[at], ARGV[at + 1]
+  local event = read_event(id, FIELDS)
+  if passes_fence(event.state, event.claimed_by, event.claim, relay, number) then
     leases[#leases + 1] = lease_until
-    leases[#leases + 1] = ARGV[at]
+    leases[#leases + 1] = id
     if alone then
-      left_alone[#left_alone + 1] = ARGV[at]
+      left_alone[#left_alone + 1] = id
     end
     replies[#replies + 1] = "OK"
   else
@@ -47,10 +50,10 @@ for at = 4, #ARGV, 2 do
 end
 redis.call("ZCARD", key.claimed)
 redis.call("HLEN", key.counters)
-in_chunks("ZADD", key.claimed, leases)
-note_lease(settings, leases[1] and lease or 0)
+call_in_chunks("ZADD", key.claimed, leases)
+raise_longest_lease(settings, leases[1] and lease or 0)
 for _, id in ipairs(left_alone) do
   redis.call("HSET", event_key .. id, "alone", "1")
 end
-count("fenced", fenced)
+increase_total("fenced", fenced)
 return replies

@@ -1,70 +1,74 @@
 #!lua
 -- replay: PUBLISHED → PENDING and DEAD → PENDING.
 --
--- Guarantee: an event whose unique_key is held by another, or that another was put in the place of, is refused and the
--- other named, unless forced. An ordered event joins the tail of its line. Under the dead-head policy "block" a dead
--- event returns to its own place instead, unless the head of the line is a later event that was claimed already. What
--- happened before is kept in the history. Where the caller gives the claim number that it saw, one that was claimed
--- since is left alone: so a replay can be repeated.
+-- Guarantee: an event is refused, and the other event named, if that one holds its unique_key or superseded it,
+-- unless forced. An ordered event joins the tail of its line. Under the dead-head policy "block" a dead event
+-- returns to its own place instead, unless the head of the line is a later event that was claimed already. The
+-- history is kept. If the caller gives the claim number that it saw, an event that was claimed since then is left
+-- alone: so a replay can be repeated.
 --
 -- KEYS[1]   meta       hash; names the box
--- ARGV[1]   reset      1 to excuse all attempts so far and clear last_error, 0 to keep counting
+-- ARGV[1]   reset      1 to excuse all attempts so far and clear last_error, 0 to keep them
 -- ARGV[2]   available  "" now, "+ms" from now, or "ms" absolute
--- ARGV[3]   force      1 to ignore a held unique_key, or what superseded the event
--- ARGV[4]   dry        1 to answer only
+-- ARGV[3]   force      1 to replay although its unique_key is held, or it was superseded
+-- ARGV[4]   dry        1 to change nothing
 -- ARGV[5]   who        the operator; "" writes no log
 -- ARGV[6]   why        the operator's reason
 -- ARGV[7]   id         then for each event the following
--- ARGV[8]   number     the claim number it must still have; "" for any
+-- ARGV[8]   number     the claim number that it must still have; "" for any
 --
 -- Returns   for each event {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state}, {"CHANGED", its claim number},
---           {"SUPERSEDED", id of what was put in its place} or {"CONFLICT", holder id}
+--           {"SUPERSEDED", id of the event that superseded it} or {"CONFLICT", id of the holder}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
---- @include "due"
---- @include "holder"
---- @include "tries"
+--- @include "check_keys"
+--- @include "check_event_keys"
+--- @include "parse_time"
+--- @include "find_unique_holder"
+--- @include "count_attempts"
 --- @include "join_line"
 --- @include "enqueue"
---- @include "remember"
+--- @include "add_history"
 --- @include "record_action"
---- @include "count"
---- @include "hint"
+--- @include "increase_total"
+--- @include "send_hint"
+--- @include "read_event"
 
-local reset, force, dry, who, why = ARGV[1] == "1", ARGV[3] == "1", ARGV[4] == "1", ARGV[5], ARGV[6]
+local FIELDS = { "state", "ordering_key", "unique_key", "unique_scope", "attempts", "published_at", "claimed_by",
+  "claim", "superseded_by", "seq", "earlier_attempts" }
+local reset, available, force = ARGV[1] == "1", ARGV[2], ARGV[3] == "1"
+local dry, who, why = ARGV[4] == "1", ARGV[5], ARGV[6]
 local settings, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
-local available_at = due(ARGV[2], now)
+local available_at = parse_time(available, now)
 local replies, blocking, replayed, ids, batch_unique, seen = {}, {}, {}, {}, {}, {}
 
 local function judge(id, event, number)
-  if not event[1] then
+  if not event.state then
     return { "UNKNOWN" }
   end
   if seen[id] then
     return { "NOTTERMINAL", "PENDING" }
   end
-  if event[1] ~= "PUBLISHED" and event[1] ~= "DEAD" then
-    return { "NOTTERMINAL", event[1] }
+  if event.state ~= "PUBLISHED" and event.state ~= "DEAD" then
+    return { "NOTTERMINAL", event.state }
   end
-  if number ~= "" and number ~= event[8] then
-    return { "CHANGED", event[8] or "0" }
+  if number ~= "" and number ~= event.claim then
+    return { "CHANGED", event.claim or "0" }
   end
-  if event[9] and not force then
-    return { "SUPERSEDED", event[9] }
+  if event.superseded_by and not force then
+    return { "SUPERSEDED", event.superseded_by }
   end
-  if event[3] and not force then
-    local earlier = batch_unique[event[3]]
-    local in_scope = earlier and (event[4] ~= "UNTOUCHED" or earlier.score <= now)
-    local held = in_scope and earlier.id or holder(event[3], event[4], now)
+  if event.unique_key and not force then
+    local earlier = batch_unique[event.unique_key]
+    local in_scope = earlier and (event.unique_scope ~= "UNTOUCHED" or earlier.score <= now)
+    local held = in_scope and earlier.id or find_unique_holder(event.unique_key, event.unique_scope, now)
     if held then
       return { "CONFLICT", held }
     end
@@ -73,29 +77,28 @@ local function judge(id, event, number)
 end
 
 for at = 7, #ARGV, 2 do
-  local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "ordering_key", "unique_key", "unique_scope",
-    "attempts", "published_at", "claimed_by", "claim", "superseded_by", "seq",
-    "earlier_attempts")
-  local reply = judge(id, event, ARGV[at + 1])
+  local id, number = ARGV[at], ARGV[at + 1]
+  local event = read_event(id, FIELDS)
+  local reply = judge(id, event, number)
   if reply[1] == "OK" then
     seen[id] = true
-    touch_event(id, event[2], event[3])
-    if event[3] then
-      local untouched = reset or tries(event[5], event[11]) == 0
-      batch_unique[event[3]] = { id = id, score = untouched and 0 or available_at }
+    check_event_keys(id, event.ordering_key, event.unique_key)
+    if event.unique_key then
+      local untouched = reset or count_attempts(event.attempts, event.earlier_attempts) == 0
+      batch_unique[event.unique_key] = { id = id, score = untouched and 0 or available_at }
     end
     local place, head = false, false
-    if event[2] then
-      place = redis.call("ZSCORE", line_key .. event[2], id)
-      head = redis.call("ZRANGE", line_key .. event[2], 0, 0)[1]
+    if event.ordering_key then
+      place = redis.call("ZSCORE", line_key .. event.ordering_key, id)
+      head = redis.call("ZRANGE", line_key .. event.ordering_key, 0, 0)[1]
     end
     if head then
       redis.call("HLEN", event_key .. head)
     end
-    -- Dead heads go first: what is replayed with them may belong before them.
+    -- Dead heads come first: events that are replayed with them may belong before them.
     local list = place and blocking or replayed
-    list[#list + 1] = { id, event }
+    event.id = id
+    list[#list + 1] = event
     ids[#ids + 1] = id
   end
   replies[#replies + 1] = reply
@@ -103,34 +106,34 @@ end
 if dry then
   return replies
 end
-touch()
+check_keys()
 
-for _, item in ipairs(replayed) do
-  blocking[#blocking + 1] = item
+for _, event in ipairs(replayed) do
+  blocking[#blocking + 1] = event
 end
-for _, item in ipairs(blocking) do
-  local id, event = item[1], item[2]
-  local ordering = event[2]
-  if event[6] then
-    remember(id, event[6], event[8], "published", event[7], "")
+for _, event in ipairs(blocking) do
+  local id, place, ordering = event.id, event_key .. event.id, event.ordering_key
+  if event.published_at then
+    add_history(id, event.published_at, event.claim, "published", event.claimed_by, "")
   end
-  remember(id, now, event[8], "replayed", who, why)
-  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "due_at", available_at)
-  redis.call("HDEL", event_key .. id, "published_at", "died_at", "claimed_at", "claimed_by", "expiries", "alone", "exhausted",
+  add_history(id, now, event.claim, "replayed", who, why)
+  redis.call("HSET", place, "state", "PENDING", "available_at", available_at, "due_at", available_at)
+  redis.call("HDEL", place, "published_at", "died_at", "claimed_at", "claimed_by", "expiries", "alone", "exhausted",
     "superseded_by", "archived")
   if reset then
-    redis.call("HDEL", event_key .. id, "last_error")
-    if event[5] then
-      redis.call("HSET", event_key .. id, "excused", event[5], "earlier_attempts", event[5])
+    redis.call("HDEL", place, "last_error")
+    if event.attempts then
+      redis.call("HSET", place, "excused", event.attempts, "earlier_attempts", event.attempts)
     end
   end
-  redis.call("ZREM", event[1] == "DEAD" and key.dead or key.published, id)
+  redis.call("ZREM", event.state == "DEAD" and key.dead or key.published, id)
   if ordering then
-    join_line(id, ordering, settings.blocks and event[1] == "DEAD" and event[10], now)
+    join_line(id, ordering, settings.blocks and event.state == "DEAD" and event.seq, now)
   end
-  enqueue(id, available_at, reset and 0 or tries(event[5], event[11]), 0, ordering, event[3])
+  local tried = reset and 0 or count_attempts(event.attempts, event.earlier_attempts)
+  enqueue(id, available_at, tried, 0, ordering, event.unique_key)
 end
 record_action("replay", who, why, ids)
-count("replayed", #ids)
-hint()
+increase_total("replayed", #ids)
+send_hint()
 return replies

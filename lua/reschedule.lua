@@ -13,45 +13,48 @@
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
---- @include "due"
---- @include "tries"
+--- @include "check_keys"
+--- @include "check_event_keys"
+--- @include "parse_time"
+--- @include "count_attempts"
 --- @include "as_number"
 --- @include "enqueue"
 --- @include "record_action"
---- @include "hint"
+--- @include "send_hint"
+--- @include "read_event"
 
-local who, why = ARGV[2], ARGV[3]
+local FIELDS = { "state", "attempts", "expiries", "ordering_key", "unique_key", "earlier_attempts" }
+local available, who, why = ARGV[1], ARGV[2], ARGV[3]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
-local available_at = due(ARGV[1], now)
+local available_at = parse_time(available, now)
 local replies, moved, ids = {}, {}, {}
 for at = 4, #ARGV do
   local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "attempts", "expiries", "ordering_key", "unique_key",
-    "earlier_attempts")
-  if event[1] == "PENDING" then
-    touch_event(id, event[4], event[5])
-    moved[#moved + 1] = { id, event }
+  local event = read_event(id, FIELDS)
+  if event.state == "PENDING" then
+    check_event_keys(id, event.ordering_key, event.unique_key)
+    event.id = id
+    moved[#moved + 1] = event
     ids[#ids + 1] = id
     replies[#replies + 1] = "OK"
   else
-    replies[#replies + 1] = event[1] and "NOTPENDING" or "UNKNOWN"
+    replies[#replies + 1] = event.state and "NOTPENDING" or "UNKNOWN"
   end
 end
-touch()
+check_keys()
 
-for _, item in ipairs(moved) do
-  local id, event = item[1], item[2]
+for _, event in ipairs(moved) do
+  local id = event.id
   redis.call("HSET", event_key .. id, "available_at", available_at, "due_at", available_at)
-  enqueue(id, available_at, tries(event[2], event[6]), as_number(event[3]), event[4], event[5])
+  local tried = count_attempts(event.attempts, event.earlier_attempts)
+  enqueue(id, available_at, tried, as_number(event.expiries), event.ordering_key, event.unique_key)
 end
 record_action("reschedule", who, why, ids, available_at)
-hint()
+send_hint()
 return replies

@@ -1,69 +1,56 @@
 #!lua flags=allow-oom
 -- retry: CLAIMED → PENDING, after a failure.
 --
--- Guarantee: fenced; a claim that is gone changes nothing. The attempt was counted when it was claimed; one that the
--- caller excuses, since it proves nothing against the event, does not use up the limit. The delay is the caller's, but
--- at least a millisecond, so that available_at is always after now.
+-- Guarantee: fenced; a claim that is gone changes nothing. The claim has counted the attempt; an attempt that the
+-- caller excuses, because it proves nothing against the event, does not count against the limit. The caller chooses
+-- the delay, at least 1 ms, so that available_at is always after now.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   relay    identifier of the caller
+-- ARGV[1]   relay    name of the caller
 -- ARGV[2]   id       then for each claim the following
 -- ARGV[3]   number   its claim number
 -- ARGV[4]   delay    ms from now
 -- ARGV[5]   excuse   1 to excuse the attempt
--- ARGV[6]   error    text, bounded by the caller
+-- ARGV[6]   error    text; the caller limits its length
 --
 -- Returns   for each claim OK or LEASELOST
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "touch_event"
---- @include "fence"
---- @include "enqueue"
---- @include "remember"
---- @include "count"
---- @include "hint"
+--- @include "collect_settled"
+--- @include "format_integer"
+--- @include "add_history"
 --- @include "as_number"
+--- @include "enqueue"
+--- @include "increase_total"
+--- @include "send_hint"
 
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "exhausted" }
 local relay = ARGV[1]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
-local replies, settled, seen, fenced = {}, {}, {}, 0
-for at = 2, #ARGV, 5 do
-  local id = ARGV[at]
-  local event = redis.call("HMGET", event_key .. id, "state", "claimed_by", "claim", "ordering_key", "unique_key",
-    "attempts", "excused", "exhausted")
-  if fence(event, relay, ARGV[at + 1]) and not seen[id] then
-    seen[id] = true
-    touch_event(id, event[4], event[5])
-    settled[#settled + 1] = { at, event }
-    replies[#replies + 1] = "OK"
-  else
-    fenced = fenced + 1
-    replies[#replies + 1] = "LEASELOST"
-  end
-end
-touch()
+local failed_at = format_integer(now)
+local replies, events, _, fenced = collect_settled(2, 5, FIELDS, relay)
 
-for _, item in ipairs(settled) do
-  local at, event = item[1], item[2]
-  local id, available_at, why = ARGV[at], now + math.max(1, tonumber(ARGV[at + 2])), ARGV[at + 4]
-  remember(id, now, event[3], "retried", relay, why)
-  redis.call("HSET", event_key .. id, "state", "PENDING", "available_at", available_at, "last_error", why)
-  redis.call("HDEL", event_key .. id, "claimed_at", "claimed_by", "expiries")
-  if ARGV[at + 3] == "1" and not event[8] then
-    redis.call("HSET", event_key .. id, "excused", as_number(event[7]) + 1)
+for _, event in ipairs(events) do
+  local id, at = event.id, event.at
+  local delay, excuse, why = tonumber(ARGV[at + 2]), ARGV[at + 3] == "1", ARGV[at + 4]
+  local place, available_at = event_key .. id, format_integer(now + math.max(1, delay))
+  add_history(id, failed_at, event.claim, "retried", relay, why)
+  redis.call("HSET", place, "state", "PENDING", "available_at", available_at, "last_error", why)
+  redis.call("HDEL", place, "claimed_at", "claimed_by", "expiries")
+  if excuse and not event.exhausted then
+    redis.call("HSET", place, "excused", format_integer(as_number(event.excused) + 1))
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, available_at, as_number(event[6]), 0, event[4], event[5])
+  enqueue(id, available_at, as_number(event.attempts), 0, event.ordering_key, event.unique_key)
 end
-count("retried", #settled)
-count("fenced", fenced)
-hint()
+increase_total("retried", #events)
+increase_total("fenced", fenced)
+send_hint()
 return replies

@@ -1,36 +1,34 @@
 #!lua flags=no-writes
--- split_index: cuts an index into ranges of values that can be read side by side.
+-- split_index: splits an index into ranges that can be read in parallel.
 --
--- Guarantee: changes nothing. The ranges together hold everything that is in the index now, within since and until.
+-- Guarantee: changes nothing. Together the ranges hold everything that is in the index now, within since and until.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   index    pending | waiting | suspect | claimed | published | dead | retries | lost | blocked
 -- ARGV[2]   since    lowest score, ms; "" for any
 -- ARGV[3]   until    highest score, ms; "" for any
--- ARGV[4]   score    only what comes after this place; "" for all
+-- ARGV[4]   score    the place to begin after; "" for the beginning
 -- ARGV[5]   id       of that place
--- ARGV[6]   size     how many events make a range
--- ARGV[7]   ranges   at most so many; what is left is not cut
+-- ARGV[6]   size     events per range
+-- ARGV[7]   ranges   maximum number; the rest of the index is left out
 --
--- Returns   {now, claims made so far, how many events, score, id...}: the last place of each range, in order
+-- Returns   {now, claims made so far, number of events, score, id...}: the last place of each range, in order
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "rank_after"
+--- @include "find_first_rank"
 --- @include "as_number"
 
-local index, size, ranges = key[ARGV[1]], tonumber(ARGV[6]), tonumber(ARGV[7])
+local index, since, latest, score, id = key[ARGV[1]], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local size, ranges = tonumber(ARGV[6]), tonumber(ARGV[7])
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
-local first = ARGV[2] ~= "" and redis.call("ZCOUNT", index, "-inf", "(" .. ARGV[2]) or 0
-if ARGV[4] ~= "" then
-  first = math.max(first, rank_after(index, ARGV[4], ARGV[5]))
-end
-local last = redis.call("ZCOUNT", index, "-inf", ARGV[3] ~= "" and ARGV[3] or "+inf") - 1
+local first = find_first_rank(index, since, score, id)
+local last = redis.call("ZCOUNT", index, "-inf", latest ~= "" and latest or "+inf") - 1
 last = math.min(last, first + size * ranges - 1)
 local claims = as_number(redis.call("HGET", key.counters, "claimed"))
 local reply = { now_ms(), claims, math.max(0, last - first + 1) }

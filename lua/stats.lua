@@ -1,20 +1,20 @@
 #!lua flags=no-writes
--- stats: counts by phase, the oldest of each, and the lifetime totals.
+-- stats: counts events by phase, and reads the oldest of each and the lifetime totals.
 --
--- Guarantee: changes nothing; O(log n) in the number of events. The six phases add up to all events; those behind the
--- head of their line are counted in their phase too; `waiting` is their number, and `waiting_due` how many of them are
--- due.
+-- Guarantee: changes nothing; O(log n) in the number of events. The six phases add up to all events. Events behind
+-- the head of their line are counted in their phase too; `waiting` is their number, and `waiting_due` the number of
+-- those that are due.
 --
 -- KEYS[1]   meta     hash; names the box
 --
 -- Returns   {now, meta fields and values, counts, oldest, totals, relays, lost}, each a flat list of names and values,
---           but relays {name, seen, fields and values, or false} of the newest 100, and lost the first 10 ids;
---           `oldest` holds moments in ms: available and suspect (longest due), scheduled and scheduled_suspect (next
---           due), waiting, in_flight (the lease that ends first), dead, completed
+--           except relays: {name, last beat in ms, fields and values or false} of the newest 100, and lost: the first
+--           10 ids. `oldest` holds times in ms: available and suspect (longest due), scheduled and scheduled_suspect
+--           (next due), waiting, in_flight (the lease that ends first), dead, completed
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
 
 local _, refusal = open_box()

@@ -1,64 +1,67 @@
 #!lua flags=allow-oom
--- sweep: PUBLISHED or DEAD events past their retention are removed whole.
+-- sweep: removes PUBLISHED or DEAD events past their retention completely.
 --
--- Guarantee: bounded per call; goes on where the cursor says. What to keep comes in as arguments. A dead head that
--- blocks its line is left alone; so is, where the box is set to it, what is not archived.
+-- Guarantee: bounded per call; continues at the cursor. The retention is given as arguments. A dead head that blocks
+-- its line is kept. So are events that are not archived, if the box is set to that.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   index         published | dead
--- ARGV[2]   age           ms; older ones go; "" for no limit
--- ARGV[3]   keep          count; the newest so many stay; "" for no limit
--- ARGV[4]   limit         how many to look at
--- ARGV[5]   dry           1 to count only
+-- ARGV[2]   age           ms; older events are removed; "" for no limit
+-- ARGV[3]   keep          number of newest events to keep; "" for no limit
+-- ARGV[4]   limit         maximum to read
+-- ARGV[5]   dry           1 to count them only
 -- ARGV[6]   score         cursor; "" to begin
 -- ARGV[7]   id            cursor
 --
--- Returns   {how many were removed, 1 when there may be more, score, id}: the last two are the next cursor
+-- Returns   {number of events removed, 1 if there may be more, score, id}: the last two are the next cursor
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
---- @include "now"
+--- @include "now_ms"
 --- @include "open_box"
---- @include "touch"
---- @include "in_chunks"
---- @include "rank_after"
---- @include "with_events"
---- @include "erase"
---- @include "count"
+--- @include "check_keys"
+--- @include "call_in_chunks"
+--- @include "find_rank_after"
+--- @include "call_with_events"
+--- @include "erase_events"
+--- @include "increase_total"
+--- @include "read_event"
 
-local index, limit, dry = key[ARGV[1]], tonumber(ARGV[4]), ARGV[5] == "1"
+local FIELDS = { "ordering_key", "archived" }
+local index, age, keep, limit = key[ARGV[1]], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local dry, score, id = ARGV[5] == "1", ARGV[6], ARGV[7]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
 local going = 0
-if ARGV[2] ~= "" then
-  going = redis.call("ZCOUNT", index, "-inf", now - tonumber(ARGV[2]))
+if age ~= "" then
+  going = redis.call("ZCOUNT", index, "-inf", now - tonumber(age))
 end
-if ARGV[3] ~= "" then
-  going = math.max(going, redis.call("ZCARD", index) - tonumber(ARGV[3]))
+if keep ~= "" then
+  going = math.max(going, redis.call("ZCARD", index) - tonumber(keep))
 end
-local first = ARGV[6] ~= "" and rank_after(index, ARGV[6], ARGV[7]) or 0
+local first = score ~= "" and find_rank_after(index, score, id) or 0
 local last = math.min(first + limit, going) - 1
 if last < first then
-  return { 0, 0, ARGV[6], ARGV[7] }
+  return { 0, 0, score, id }
 end
 
 local found, gone = redis.call("ZRANGE", index, first, last, "WITHSCORES"), {}
 local only_archived = redis.call("HGET", key.meta, "sweep") == "archived"
 for at = 1, #found, 2 do
-  local event = redis.call("HMGET", event_key .. found[at], "ordering_key", "archived")
-  local blocking = event[1] and redis.call("ZSCORE", line_key .. event[1], found[at])
-  if not blocking and (event[2] or not only_archived) then
+  local event = read_event(found[at], FIELDS)
+  local blocking = event.ordering_key and redis.call("ZSCORE", line_key .. event.ordering_key, found[at])
+  if not blocking and (event.archived or not only_archived) then
     gone[#gone + 1] = found[at]
   end
 end
 if not dry then
-  touch()
-  with_events("EXISTS", gone)
-  in_chunks("ZREM", index, gone)
-  erase(gone)
-  count("swept", #gone)
+  check_keys()
+  call_with_events("EXISTS", gone)
+  call_in_chunks("ZREM", index, gone)
+  erase_events(gone)
+  increase_total("swept", #gone)
 end
 return { #gone, last + 1 < going and 1 or 0, found[#found], found[#found - 1] }

@@ -1,32 +1,33 @@
 #!lua flags=allow-oom
--- track_stream: where a stream that drains the box stands: who holds it, how many batches were cut, and how many are settled.
+-- track_stream: records who owns a stream that drains the box, how many batches were cut, and how many are settled.
 --
--- Guarantee: whoever takes a stream fences everyone who held it before, and only who stands between what is settled and
--- what was cut can take it; with a predecessor, only while that one still holds it. A batch that is cut never changes;
--- one is cut or settled only by the holder, and only the next one.
+-- Guarantee: taking a stream fences everyone who owned it before. Only a caller whose last batch lies between the
+-- settled and the cut ones can take it; with `before`, only while that owner still has it. A batch that was cut
+-- never changes. Only the owner cuts or settles a batch, and only the next one.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   action   own | look | cut | settle
+-- ARGV[1]   action   own (take the stream) | look | cut | settle
 -- ARGV[2]   name     of the stream
--- ARGV[3]   owner    who holds it, from now on if the action is own
--- ARGV[4]   batch    number, for cut and settle; for own, the last batch that the caller knows
--- ARGV[5]   before   for own: the holder to take it from; "" for any
+-- ARGV[3]   owner    of the stream; for own, the new owner
+-- ARGV[4]   batch    number, for cut and settle; for own, the last batch known to the caller
+-- ARGV[5]   before   for own, the owner to take it from; "" for any
 --
--- Returns   {cut, settled}: the numbers of the last batch that was cut, and of the last that is settled
+-- Returns   {cut, settled}: the numbers of the last batch that was cut, and of the last that was settled
 -- Errors    NEWERLAYOUT, STREAMTAKEN
 
 --- @include "keys"
 --- @include "open_box"
---- @include "batch_members"
+--- @include "find_batch"
 
-local action, name, owner, batch, before = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local action, name, owner, number, before = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local batch = tonumber(number)
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local where = stream_key .. name
-local at = redis.call("HMGET", where, "cut", "settled")
-local cut, settled = tonumber(at[1] or 0), tonumber(at[2] or 0)
+local last_cut, last_settled = unpack(redis.call("HMGET", where, "cut", "settled"))
+local cut, settled = tonumber(last_cut or 0), tonumber(last_settled or 0)
 if action == "own" then
   if batch < settled or batch > cut then
     return { cut, settled }
@@ -36,7 +37,7 @@ if action == "own" then
     return { cut, settled }
   end
 end
-local members, taken_over = batch_members(name, owner, action ~= "look" and ARGV[4])
+local members, taken_over = find_batch(name, owner, action ~= "look" and number)
 if taken_over then
   return taken_over
 end

@@ -1,19 +1,19 @@
 #!lua flags=allow-oom
--- write_log: writes one line into the box's log, for what was done in many steps. No event changes.
+-- write_log: writes one entry into the box's log, for an action that took many steps. No event changes.
 --
--- Guarantee: all that a job did is in one line, with how many events it concerned and the first of their ids. A token
--- that is among the newest 250 lines of the log is not written again, so a call with a token can be repeated.
+-- Guarantee: the whole job is one entry, with the number of events and the first of their ids. A token that is among
+-- the newest 250 entries is not written again, so a call with a token can be repeated.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   action   what was done, such as patch
+-- ARGV[1]   action   such as patch
 -- ARGV[2]   who      the operator; "" writes no log
 -- ARGV[3]   why      the operator's reason
--- ARGV[4]   count    how many events it concerned
--- ARGV[5]   detail   what else there is to say, in words
--- ARGV[6]   token    names this line; "" for none
+-- ARGV[4]   count    number of events
+-- ARGV[5]   detail   more about it, in words
+-- ARGV[6]   token    identifies the entry; "" for none
 -- ARGV[7]   id       then further ids
 --
--- Returns   1, or 0 when nobody is named
+-- Returns   1, or 0 if `who` is ""
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

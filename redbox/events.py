@@ -122,8 +122,10 @@ _REASONS: Final = {
 #: Script → the transitions it may make. Scripts refuse any other transition.
 TRANSITIONS: Final[dict[str, frozenset[tuple[State, State]]]] = {
     "claim": frozenset({(State.PENDING, State.CLAIMED)}),
+    "cut_batch": frozenset({(State.PENDING, State.CLAIMED)}),
     "reclaim": frozenset({(State.PENDING, State.CLAIMED)}),
     "ack": frozenset({(State.CLAIMED, State.PUBLISHED)}),
+    "settle_batch": frozenset({(State.CLAIMED, State.PUBLISHED)}),
     "retry": frozenset({(State.CLAIMED, State.PENDING)}),
     "release": frozenset({(State.CLAIMED, State.PENDING)}),
     "reap": frozenset({(State.CLAIMED, State.PENDING)}),

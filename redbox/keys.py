@@ -1,7 +1,7 @@
 """The name of every key of a box.
 
 All begin with `{redbox:<box>:0}`: the braces put a whole box into one cluster slot. `lua/include/keys.lua` holds the
-same names for the scripts; a test keeps the two equal.
+same names for the scripts; a test compares them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ BOX_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 EVERY_META: Final = "{redbox:*:0}:meta"
 _META: Final = re.compile(rb"\{redbox:([A-Za-z0-9_.-]+):0\}:meta")
 
-#: The indexes: an event's id is in exactly one of them, the one that agrees with its state.
-PENDING_INDEXES: Final = ("pending", "waiting", "suspect")
-INDEXES: Final = (*PENDING_INDEXES, "claimed", "published", "dead")
+#: The indexes of each state: an event's id is in exactly one of them. A test compares them with
+#: `lua/include/list_indexes.lua`.
+INDEXES_OF: Final = {
+    "PENDING": ("pending", "waiting", "suspect"),
+    "CLAIMED": ("claimed",),
+    "PUBLISHED": ("published",),
+    "DEAD": ("dead",),
+}
+INDEXES: Final = tuple(index for indexes in INDEXES_OF.values() for index in indexes)
 
-
-#: Every kind of key of a box, as it follows the prefix; "x" stands for an id or a name.
+#: Every kind of key of a box, without the prefix; "x" is any id or name.
 KINDS: Final = (
     "meta", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost", "counters",
     "alone", "log", "wake", "wait:x", "relays", "relay:x", "e:x", "b:x", "h:x", "line:x", "unique:x", "stream:x",
@@ -36,7 +41,7 @@ def check_box_name(name: str) -> str:
 
 
 def check_stream_name(name: str) -> str:
-    """As for a box: with a colon, stream `a:1` would have the key of batch 1 of stream `a`."""
+    """The rules for a box name apply: with a colon, stream `a:1` would have the key of batch 1 of stream `a`."""
     return _check_name("stream", name)
 
 
@@ -51,7 +56,7 @@ def prefix(box: str) -> str:
 
 
 def box_of_meta(key: bytes) -> str | None:
-    """The box whose meta key this is."""
+    """The name of the box with this meta key; None for any other key."""
     match = _META.fullmatch(key)
     return match[1].decode() if match else None
 
@@ -62,22 +67,22 @@ def meta(box: str) -> str:
 
 
 def pending(box: str) -> str:
-    """Sorted set: id → available_at; what claim reads."""
+    """Sorted set: id → available_at; the events that a claim takes from."""
     return f"{prefix(box)}:pending"
 
 
 def waiting(box: str) -> str:
-    """Sorted set: id → available_at; PENDING, but behind the head of its line."""
+    """Sorted set: id → available_at; PENDING events behind the head of their line."""
     return f"{prefix(box)}:waiting"
 
 
 def suspect(box: str) -> str:
-    """Sorted set: id → available_at; PENDING after two expired leases in a row, given out alone."""
+    """Sorted set: id → available_at; PENDING events after two expired leases in a row, claimed one at a time."""
     return f"{prefix(box)}:suspect"
 
 
 def claimed(box: str) -> str:
-    """Sorted set: id → end of its lease; what the reaper reads."""
+    """Sorted set: id → end of its lease; the reaper takes expired ones from it."""
     return f"{prefix(box)}:claimed"
 
 
@@ -92,57 +97,57 @@ def dead(box: str) -> str:
 
 
 def retries(box: str) -> str:
-    """Sorted set: id → available_at of those in pending or suspect that were attempted before; for counting."""
+    """Sorted set: id → available_at; PENDING events that were attempted before, for counting."""
     return f"{prefix(box)}:retries"
 
 
 def blocked(box: str) -> str:
-    """Sorted set: ordering key → when its dead head blocked it."""
+    """Sorted set: ordering key → time at which its dead head blocked its line."""
     return f"{prefix(box)}:blocked"
 
 
 def lost(box: str) -> str:
-    """Sorted set: id found in an index without a fitting event → when; never expected."""
+    """Sorted set: id in an index without a complete event → time at which it was found; normally empty."""
     return f"{prefix(box)}:lost"
 
 
 def counters(box: str) -> str:
-    """Hash: lifetime totals. `claimed` doubles as the claim number, `seq` numbers the places in lines."""
+    """Hash: lifetime totals. `claimed` is also the last claim number, and `seq` the last place in a line."""
     return f"{prefix(box)}:counters"
 
 
 def alone(box: str) -> str:
-    """String: claim number and id of the suspect that was given out last."""
+    """String: claim number and id of the suspect that was claimed last."""
     return f"{prefix(box)}:alone"
 
 
 def log(box: str) -> str:
-    """Stream, capped: what operators did."""
+    """Stream, capped: the actions of operators."""
     return f"{prefix(box)}:log"
 
 
 def wake(box: str) -> str:
-    """List: holds a token when an idle relay should look."""
+    """List: holds a token when an idle relay should claim."""
     return f"{prefix(box)}:wake"
 
 
 def wait(box: str, name: str) -> str:
-    """List: holds a token, for a short time, when this one wait should end."""
+    """List: holds a token, for a short time, when the wait of this name should end."""
     return f"{prefix(box)}:wait:{name}"
 
 
 def relays(box: str) -> str:
-    """Sorted set: relay → when it was last heard of."""
+    """Sorted set: relay → time of its last beat."""
     return f"{prefix(box)}:relays"
 
 
 def relay(box: str, name: str) -> str:
-    """Hash: what a relay says of itself."""
+    """Hash: the fields of a relay's last beat."""
     return f"{prefix(box)}:relay:{name}"
 
 
 def event(box: str, event_id: str) -> str:
-    """Hash: state and everything scripts and filters look at. Without an available_at, that is created_at."""
+    """Hash: the state, and all fields that scripts and filters use. Without available_at, created_at counts."""
     return f"{prefix(box)}:e:{event_id}"
 
 
@@ -162,20 +167,20 @@ def line(box: str, ordering_key: str) -> str:
 
 
 def unique(box: str, unique_key: str) -> str:
-    """Sorted set: live id → 0 (never attempted), available_at (waiting for its retry) or +inf (in flight)."""
+    """Sorted set: id of a live event → 0 (never attempted), available_at (waiting for its retry) or +inf (CLAIMED)."""
     return f"{prefix(box)}:unique:{unique_key}"
 
 
 def stream(box: str, name: str) -> str:
-    """Hash: who holds a stream that drains the box, and how far it is."""
+    """Hash: the owner of a stream that drains the box, and its last cut and last settled batch."""
     return f"{prefix(box)}:stream:{check_stream_name(name)}"
 
 
 def batch(box: str, name: str, number: int) -> str:
-    """Sorted set: id → claim number of what a stream has in hand."""
+    """Sorted set: id → claim number; the members of a stream's batch that are not settled yet."""
     return f"{stream(box, name)}:{number}"
 
 
 def lock(box: str, job: str) -> str:
-    """String: who does a job of which there is one at a time."""
+    """String: the token of the process that does a job, which one process does at a time."""
     return f"{prefix(box)}:lock:{job}"

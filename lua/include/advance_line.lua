@@ -1,22 +1,24 @@
 --- @include "keys"
+--- @include "read_event"
 --- @include "enqueue"
---- @include "tries"
+--- @include "count_attempts"
 --- @include "as_number"
---- @include "moment"
--- Makes the first event of a line its head: it moves from waiting to where claims look. An id without an event is
--- moved to lost, and the next one is taken.
+--- @include "read_available_at"
+-- Makes the first event of a line its head: moves it from waiting to pending or suspect. An id without an event is
+-- moved to lost, and the next one becomes the head.
+local HEAD_FIELDS = { "created_at", "available_at", "attempts", "expiries", "earlier_attempts" }
 local function advance_line(ordering_key, now)
   while true do
     local id = redis.call("ZRANGE", line_key .. ordering_key, "0", "0")[1]
     if not id then
       return
     end
-    local event = redis.call("HMGET", event_key .. id, "created_at", "available_at", "attempts", "expiries",
-      "earlier_attempts")
+    local event = read_event(id, HEAD_FIELDS)
     redis.call("ZREM", key.waiting, id)
-    if event[1] then
-      local available_at = moment(event[2], event[1], now)
-      enqueue(id, available_at, tries(event[3], event[5]), as_number(event[4]), ordering_key, false)
+    if event.created_at then
+      local available_at = read_available_at(event.available_at, event.created_at, now)
+      local tried = count_attempts(event.attempts, event.earlier_attempts)
+      enqueue(id, available_at, tried, as_number(event.expiries), ordering_key, false)
       return
     end
     redis.call("ZREM", line_key .. ordering_key, id)

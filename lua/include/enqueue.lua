@@ -1,8 +1,9 @@
 --- @include "keys"
---- @include "hint"
--- Puts a PENDING event where claims look for it: behind the head of its line (waiting), among those that relays died
--- with (suspect), or in pending. Also keeps its scores for counting retries and for uniqueness, and what to hint at. The
--- event is already in its line, if it has one. `tried` is how many attempts were made since its put or its last replay.
+--- @include "send_hint"
+-- Adds a PENDING event to its index: waiting (behind the head of its line), suspect (after two expired leases in a
+-- row) or pending. Also updates its scores for counting retries and for uniqueness, and the time to hint at. An
+-- event with an ordering_key is already in its line. `tried` is the number of attempts since its put or its last
+-- replay.
 local SUSPECT_FROM = 2
 local function enqueue(id, available_at, tried, expiries, ordering_key, unique)
   local behind = ordering_key and redis.call("ZRANGE", line_key .. ordering_key, "0", "0")[1] ~= id

@@ -1,10 +1,11 @@
 --- @include "keys"
---- @include "tries"
+--- @include "read_event"
+--- @include "count_attempts"
 --- @include "as_number"
---- @include "moment"
--- Gives an event its place in its line: `seq`, the number of its earlier place, or the tail without one that can be
--- read. A dead head that is still in its line stays where it is. An event is never put before a head that was claimed:
--- it joins the tail then.
+--- @include "read_available_at"
+-- Adds an event to its line: at its earlier place `seq`, or at the tail if there is none. A dead head that is still
+-- in its line keeps its place. An event never passes a head that was attempted or is not PENDING: it joins the tail
+-- instead.
 local function join_line(id, ordering_key, seq, now)
   local line = line_key .. ordering_key
   if redis.call("ZSCORE", line, id) then
@@ -13,12 +14,11 @@ local function join_line(id, ordering_key, seq, now)
   end
   local own, head = as_number(seq), redis.call("ZRANGE", line, 0, 0, "WITHSCORES")
   if own > 0 and head[1] and own < tonumber(head[2]) then
-    local event = redis.call("HMGET", event_key .. head[1], "attempts", "available_at", "created_at", "state",
-      "earlier_attempts")
-    if event[4] == "PENDING" and tries(event[1], event[5]) == 0 then
+    local event = read_event(head[1], { "attempts", "available_at", "created_at", "earlier_attempts", "state" })
+    if event.state == "PENDING" and count_attempts(event.attempts, event.earlier_attempts) == 0 then
       redis.call("ZREM", key.pending, head[1])
       redis.call("ZREM", key.suspect, head[1])
-      redis.call("ZADD", key.waiting, moment(event[2], event[3], now), head[1])
+      redis.call("ZADD", key.waiting, read_available_at(event.available_at, event.created_at, now), head[1])
     else
       own = 0
     end

@@ -1,5 +1,5 @@
--- Names of the keys of the box whose meta key is KEYS[1]; those of the box itself are made when first asked for. The
--- same names as redbox/keys.py; a test keeps them equal.
+-- The names of the keys of the box whose meta key is KEYS[1]. `key.pending` and the like are made when first used. A
+-- test compares them with redbox/keys.py.
 local prefix = string.sub(KEYS[1], 1, -6)
 local key = setmetatable({}, {
   __index = function(made, name)
@@ -15,3 +15,4 @@ local unique_key = prefix .. ":unique:"
 local relay_key = prefix .. ":relay:"
 local wait_key = prefix .. ":wait:"
 local stream_key = prefix .. ":stream:"
+local lock_key = prefix .. ":lock:"

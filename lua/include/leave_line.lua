@@ -1,6 +1,6 @@
 --- @include "keys"
 --- @include "advance_line"
--- Takes an event out of its line; when it was the head, the next one becomes it.
+-- Removes an event from its line. If it was the head, the next event becomes the head.
 local function leave_line(id, ordering_key, now)
   local was_head = redis.call("ZRANGE", line_key .. ordering_key, "0", "0")[1] == id
   redis.call("ZREM", line_key .. ordering_key, id)

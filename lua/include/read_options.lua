@@ -1,5 +1,4 @@
--- The options of a put by name: when it is available, ordering_key, unique_key and created_at (false for none), and
--- unique_scope.
+-- The options of a put by name: available, scope, and ordering, unique and created, which are false if not given.
 local function read_options(text)
   local available, ordering, unique, scope, created = string.match(text, "^(.-)\t(.-)\t(.-)\t([^\t]*)\t?(.*)$")
   return {

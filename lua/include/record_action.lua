@@ -1,6 +1,6 @@
 --- @include "keys"
--- Writes an operator's action into the box's log: who, why, and the first ids it concerned; how many there are is
--- counted unless `total` says it; `token` is kept as the last field. Nothing without a name, and nothing for an action by id that changed no event.
+-- Writes an operator's action into the box's log: who, why, the number of events (`total`, or that of the ids), the
+-- first ids, detail, and `token` as the last field. Writes nothing if `who` is "", or if no event was changed.
 local LOG_LENGTH = 10000
 local LOG_IDS = 20
 local function record_action(action, who, why, ids, detail, total, token)

@@ -1,12 +1,12 @@
 #!lua
--- advance: for tests; moves a box's past further back, as if time had gone by.
+-- advance: for tests; moves all times of a box into the past, as if time had passed.
 --
--- Guarantee: every stored moment moves by the same amount; nothing else changes. Not bounded: for small boxes.
+-- Guarantee: every stored time moves by the same amount; nothing else changes. Not bounded: for small boxes only.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   by       ms
 --
--- Returns   how many events moved
+-- Returns   the number of events
 
 --- @include "keys"
 

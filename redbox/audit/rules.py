@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
+from redbox import keys
 from redbox.arguments import shown
-from redbox.audit.snapshots import INDEXES_OF, LIVE, NUMBERS, EventSnapshot, KeyMember, KeyPage
+from redbox.audit.snapshots import LIVE, NUMBERS, EventSnapshot, KeyMember, KeyPage
 from redbox.errors import NewerEvent, StoreError
 from redbox.events import State, UniqueScope
 from redbox.store.codec import decode_body
@@ -89,7 +90,7 @@ def _checks_for(event: EventSnapshot) -> Iterator[tuple[str, Check]]:
         indexes = event.indexes
         if len(indexes) != 1:
             yield "index", _index
-        elif indexes[0] not in INDEXES_OF[event.fields["state"]]:
+        elif indexes[0] not in keys.INDEXES_OF[event.fields["state"]]:
             yield "state", _state
         else:
             yield from _INDEX_RULES[indexes[0]]
@@ -116,7 +117,7 @@ def _fields(event: EventSnapshot) -> Iterator[str]:
     for name in ("state", "event_type", "created_at"):
         if name not in fields:
             yield f"has no {name}"
-    if fields.get("state", "DEAD") not in INDEXES_OF:
+    if fields.get("state", "DEAD") not in keys.INDEXES_OF:
         yield f"state is {fields['state']!r}"
     for name in NUMBERS & fields.keys():
         if not is_count(fields[name].removeprefix("-")):

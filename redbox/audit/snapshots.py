@@ -13,13 +13,6 @@ from redbox.store.replies import Examined, ExaminedKey
 
 #: The sorted sets in which `examine` reports the scores of an id, in the order of its reply.
 SORTED_SETS: Final = (*keys.INDEXES, "retries", "lost")
-#: The indexes in which an event of a state may be.
-INDEXES_OF: Final = {
-    State.PENDING.value: keys.PENDING_INDEXES,
-    State.CLAIMED.value: ("claimed",),
-    State.PUBLISHED.value: ("published",),
-    State.DEAD.value: ("dead",),
-}
 LIVE: Final = frozenset({State.PENDING.value, State.CLAIMED.value})
 NUMBERS: Final = frozenset(
     {"created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at", "claim", "attempts", "excused",

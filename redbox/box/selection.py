@@ -11,20 +11,12 @@ import msgspec
 from redbox import arguments
 from redbox.errors import UsageError
 from redbox.events import State, check_moment, to_ms
-from redbox.keys import INDEXES, PENDING_INDEXES
+from redbox.keys import INDEXES, INDEXES_OF
 from redbox.store.replies import Filters, Place
 
 LONGEST_FILTER: Final = 255
 #: `*` and `?` in one glob. Each adds to the work of a match, and no event type has more parts.
 MOST_WILDCARDS: Final = 32
-_INDEXES_OF: Final = {
-    State.PENDING: PENDING_INDEXES,
-    State.CLAIMED: ("claimed",),
-    State.PUBLISHED: ("published",),
-    State.DEAD: ("dead",),
-}
-
-
 _SCORE = re.compile(r"(-?[0-9]+(\.[0-9]+)?(e\+[0-9]+)?)?", re.ASCII)
 
 
@@ -43,7 +35,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        return INDEXES if self.state is None else _INDEXES_OF[self.state]
+        return INDEXES if self.state is None else INDEXES_OF[self.state]
 
     def filters(self) -> Filters:
         """The filters for the store, without the highest claim number."""

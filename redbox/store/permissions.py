@@ -39,7 +39,9 @@ SETTLING: Final = ("renew", "ack", "retry", "kill", "release")
 
 def together(name: str) -> tuple[str, ...]:
     """This script, and those that its user must be able to run as well: a relay that claims must be able to settle."""
-    return (name, *SETTLING) if name in ("claim", "reclaim") else (name,)
+    if name in ("cut_batch", "reclaim"):
+        return (name, *SETTLING, "settle_batch")
+    return (name, *SETTLING) if name == "claim" else (name,)
 
 
 @cache

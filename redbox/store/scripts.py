@@ -1,6 +1,6 @@
-"""Loads the Lua scripts: finds them, pulls in their includes, and knows what each takes.
+"""Loads the Lua scripts with their includes, and lists the arguments of each.
 
-`REGISTRY` is what the Python side believes of every script; a test compares it with the scripts' headers.
+`REGISTRY` holds what Python assumes about every script; a test compares it with the headers of the scripts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from redbox.errors import StoreError
 
 _INCLUDE = re.compile(r'^--- @include "([^"]+)"[ \t]*$', re.MULTILINE)
-_CALL = re.compile(r'\b(?:redis\.call|in_chunks|with_events)\("([A-Z]+)"')
+_CALL = re.compile(r'\b(?:redis\.call|call_in_chunks|call_with_events)\("([A-Z]+)"')
 _SHEBANG = re.compile(r"\A#!lua[^\n]*\n")
 
 ALLOW_OOM: Final = "allow-oom"
@@ -26,7 +26,7 @@ NO_WRITES: Final = "no-writes"
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What a script takes: named arguments, then groups of `each` for every event; and its flag and error words."""
+    """The arguments of a script: `argv` once, then `each` once per item; its flag, and the codes of its errors."""
 
     argv: tuple[str, ...] = ()
     each: tuple[str, ...] = ()
@@ -41,15 +41,17 @@ REGISTRY: Final[dict[str, Signature]] = {
         flag=None,
     ),
     "claim": Signature(
-        (
-            "relay", "limit", "lease", "attempts", "bytes", "holding", "until", "stream", "owner", "batch", "beside",
-            "spread",
-        ),
+        ("relay", "limit", "lease", "attempts", "bytes", "holding", "beside", "spread"),
+        errors=("NEWERLAYOUT", "PAUSED"),
+    ),
+    "cut_batch": Signature(
+        ("relay", "limit", "lease", "bytes", "until", "stream", "owner", "batch"),
         errors=("NEWERLAYOUT", "PAUSED", "STREAMTAKEN"),
     ),
     "renew": Signature(("relay", "lease", "alone"), ("id", "number")),
-    "ack": Signature(
-        ("relay", "delete", "stream", "owner", "batch"), ("id", "number"), errors=("NEWERLAYOUT", "STREAMTAKEN")
+    "ack": Signature(("relay", "delete"), ("id", "number")),
+    "settle_batch": Signature(
+        ("relay", "stream", "owner", "batch"), ("id", "number"), errors=("NEWERLAYOUT", "STREAMTAKEN")
     ),
     "track_stream": Signature(("action", "name", "owner", "batch", "before"), errors=("NEWERLAYOUT", "STREAMTAKEN")),
     "reclaim": Signature(
@@ -90,7 +92,7 @@ REGISTRY: Final[dict[str, Signature]] = {
 
 
 class Script(msgspec.Struct, frozen=True):
-    """A script, ready to be sent."""
+    """A script as it is sent to the server."""
 
     name: str
     text: str
@@ -98,7 +100,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def lua_root() -> Traversable:
-    """Where the scripts are: inside the installed package, or beside it in a checkout."""
+    """The folder of the scripts: inside the installed package, or beside it in a checkout."""
     packaged = files("redbox") / "_lua"
     if packaged.is_dir():
         return packaged
@@ -109,7 +111,7 @@ def lua_root() -> Traversable:
 
 
 def assemble(root: Traversable, name: str) -> str:
-    """The script's text with every include put in once, before its first use."""
+    """The text of a script, with each include inserted once, before its first use."""
     placed: set[str] = set()
 
     def expand(path: str, chain: tuple[str, ...]) -> str:
@@ -141,7 +143,7 @@ def assemble(root: Traversable, name: str) -> str:
 
 @cache
 def load(name: str, *, shebang: bool = True, root: Traversable | None = None) -> Script:
-    """One script by name. Without its `#!lua` line for servers that do not parse it."""
+    """Loads a script by name; without its `#!lua` line for servers that do not parse it."""
     text = _compact(assemble(root or lua_root(), name))
     if not shebang:
         text = _SHEBANG.sub("", text)
@@ -150,10 +152,10 @@ def load(name: str, *, shebang: bool = True, root: Traversable | None = None) ->
 
 @cache
 def commands(name: str) -> frozenset[str]:
-    """The commands that a script may call."""
+    """The Redis commands that a script may call."""
     return frozenset(_CALL.findall(load(name).text))
 
 
 def _compact(text: str) -> str:
-    """Without comment lines and blank lines: a transaction sends the whole text each time."""
+    """Removes comment lines and blank lines: a transaction sends the whole text each time."""
     return "\n".join(line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("--")) + "\n"

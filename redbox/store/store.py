@@ -57,10 +57,8 @@ Batch = tuple[str, str, int]  # of a stream: its name, its owner, number
 PutMode = Literal["each", "until", "all"]
 Mark = Literal["superseded_by", "archived"]
 LockAction = Literal["take", "keep", "free"]
-NO_BATCH: Final = ("", "", "")
 #: How long a token that ends a wait is kept, in ms: it may arrive before the wait does.
 TOKEN_KEPT_MS: Final = 10_000
-ANY_TIME: Final = ("",)
 MARK_COUNT: Final = 250
 RENEW_COUNT: Final = 500
 
@@ -136,10 +134,9 @@ class Store(Reads):
             raise error from failed
         return Packed.read(request["relay"], request["lease"], reply)
 
-    async def cut(self, batch: Batch, relay: str, limit: int, lease: int, size: int, until: int | None) -> None:
-        """Claims events for a stream; they become members of its batch."""
-        latest = "" if until is None else until
-        await self.scripts.run("claim", (relay, limit, lease, 0, size, 1, latest, *batch, "", 0))
+    async def cut_batch(self, batch: Batch, relay: str, limit: int, lease: int, size: int, until: int | None) -> int:
+        """Claims events into a batch of a stream, up to `size` bytes of bodies; returns how many."""
+        return int(await self.scripts.run("cut_batch", (relay, limit, lease, size, _or_any(until), *batch)))
 
     async def end_wait(self, wait: str) -> None:
         """Ends a wait early, by its name. A token that no wait takes is removed after 10 s."""
@@ -158,13 +155,17 @@ class Store(Reads):
         delete: bool,
         claims: Iterable[Fence],
         durability: Durability = SERVER,
-        batch: Batch | None = None,
         work: Iterable[int] | None = None,
     ) -> list[bytes]:
         """`work` of each claim, where it is known: see `steps`."""
-        head = (relay, int(delete), *(batch or NO_BATCH))
+        head = (relay, int(delete))
         weighed = zip(claims, repeat(UNKNOWN) if work is None else work, strict=work is not None)
         return await self.scripts.run_in_steps("ack", head, by_work(weighed), durability)
+
+    async def settle_batch(self, batch: Batch, relay: str, claims: Iterable[Fence]) -> list[bytes]:
+        """Acknowledges members of a stream's batch, which leave it."""
+        weighed = zip(claims, repeat(UNKNOWN), strict=False)
+        return await self.scripts.run_in_steps("settle_batch", (relay, *batch), by_work(weighed))
 
     async def track_stream(
         self, action: str, name: str, owner: str, batch: int = 0, before: str = ""
@@ -380,8 +381,6 @@ def _claim_arguments(request: ClaimRequest, *, spread: bool) -> tuple[Any, ...]:
         request["attempts"],
         request["size"],
         request["holding"],
-        *ANY_TIME,
-        *NO_BATCH,
         request["beside"],
         int(spread),
     )

@@ -180,7 +180,7 @@ async def test_a_stream_whose_batch_has_moved_writes_nothing(
     store, batch, relay = box._store, ("lake", "me", 1), "stream:lake"
     await box.put_many([Event("user.created", {"id": number}) for number in range(6)])
     await store.track_stream("own", "lake", "me")
-    await store.cut(batch, relay, 3, 60_000, 1_000_000, None)
+    await store.cut_batch(batch, relay, 3, 60_000, 1_000_000, None)
     members = await store.members("lake", 1, 0, -1)
     await store.release(relay, members[:1])
     # A key that does not exist stops a script while the slot moves: only the batch may do so here.
@@ -191,9 +191,9 @@ async def test_a_stream_whose_batch_has_moved_writes_nothing(
     before = await contents(box)
 
     steps = {
-        "cut": lambda: store.cut(batch, relay, 2, 60_000, 1_000_000, None),
-        "settle": lambda: store.ack(relay, False, members[1:], batch=batch),
-        "take back": lambda: store.reclaim(batch, relay, 60_000, [members[0][0]]),
+        "cut_batch": lambda: store.cut_batch(batch, relay, 2, 60_000, 1_000_000, None),
+        "settle_batch": lambda: store.settle_batch(batch, relay, members[1:]),
+        "reclaim": lambda: store.reclaim(batch, relay, 60_000, [members[0][0]]),
     }
     refused = []
     for name, act in steps.items():

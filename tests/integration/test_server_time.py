@@ -1,7 +1,7 @@
-"""How long one script holds up the server, with the largest and the most hostile arguments that a caller may give.
+"""How long one script blocks the server, with the largest and the most hostile arguments that a caller may give.
 
-The server measures it (SLOWLOG), and the fastest of several repetitions counts: other processes share the machine.
-`-rP` prints what was measured.
+The server measures it (SLOWLOG). The fastest of several repetitions counts: other processes share the machine. `-rP`
+prints the figures.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SCENES: dict[str, Scene] = {}
 
 
 def scene(prepare: Scene) -> Scene:
-    """What is measured: a function that prepares a box, and returns what is to be done in it."""
+    """Registers a scene: a function that prepares a box, and returns the action to measure."""
     SCENES[prepare.__name__] = prepare
     return prepare
 
@@ -228,13 +228,13 @@ async def a_put_of_wide_events_that_exist(box: Box) -> Act:
 
 @scene
 async def a_small_put_into_the_ids_of_large_events(box: Box) -> Act:
-    """What is stored does not decide how long it takes to find that it differs."""
+    """The time to find a difference does not depend on the size of the stored events."""
     ids = [receipt.event_id for _ in range(20) for receipt in await box.put_many(large())]
     return lambda: box.put_many([Event("small", event_id=each) for each in ids], on_conflict="skip")
 
 
 @scene
-async def a_small_put_into_the_ids_of_events_that_are_told(box: Box) -> Act:
+async def a_small_put_into_the_ids_of_events_whose_bodies_are_returned(box: Box) -> Act:
     stored = [Event("stored", b"x" * 65_000) for _ in range(BATCH_COUNT)]
     await box.put_many(stored)
     return lambda: box.put_many([Event("small", event_id=each.event_id) for each in stored], on_conflict="skip")
@@ -289,7 +289,7 @@ async def a_claim_of_events_without_bodies(box: Box) -> Act:
 async def a_batch_of_a_stream(box: Box) -> Act:
     await box._store.track_stream("own", "lake", "me")
     await box.put_many(wide())
-    return lambda: box._store.cut(("lake", "me", 1), "stream", BATCH_COUNT, 30_000, BATCH_BYTES, None)
+    return lambda: box._store.cut_batch(("lake", "me", 1), "stream", BATCH_COUNT, 30_000, BATCH_BYTES, None)
 
 
 # --- settling ----------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ async def an_ack_of_a_stream(box: Box) -> Act:
     while size < (size := await box._store.member_count("lake", 1)):
         await cut()
     members = await box._store.members("lake", 1, 0, -1)
-    return lambda: box._store.ack("stream", False, members, batch=("lake", "me", 1))
+    return lambda: box._store.settle_batch(("lake", "me", 1), "stream", members)
 
 
 @scene

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from redbox import Claim, Event, Record, State
+from redbox import Claim, Event, Record, State, keys
 from redbox.pipeline.failures import translate
 from redbox.pipeline.source import reader
 from redbox.pipeline.source.options import read_options
-from redbox.pipeline.source.reader import INDEXES_OF, BoxReader
+from redbox.pipeline.source.reader import BoxReader
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.store.store import Store
 from redbox.testing.conformance.steps import contents, expire, make_dead, publish
@@ -333,4 +333,4 @@ def test_options_that_are_missing_are_named(spark: SparkSession):
 
 
 def test_the_states_of_the_source_are_the_states_of_events():
-    assert set(INDEXES_OF) == set(State)
+    assert set(keys.INDEXES_OF) == set(State)

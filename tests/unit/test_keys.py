@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from lupa import lua51 as lupa  # the version that fakeredis uses: two Lua versions in one process conflict
 
-from redbox import keys
+from redbox import State, keys
 from redbox.store.scripts import lua_root
 
 BOX = "orders"
@@ -22,9 +22,9 @@ def lua() -> dict[str, Any]:
     runtime = lupa.LuaRuntime()
     runtime.globals().KEYS = runtime.table(keys.meta(BOX))
     text = (lua_root() / "include" / "keys.lua").read_text()
-    table = "{ key, event_key, body_key, history_key, line_key, unique_key, relay_key, wait_key }"
-    run = runtime.execute(f"{text}\nreturn {table}")
-    names = ("key", "event", "body", "history", "line", "unique", "relay", "wait")
+    names = ("key", "event", "body", "history", "line", "unique", "relay", "wait", "stream", "lock")
+    defined = ", ".join(("key", *(f"{name}_key" for name in names[1:])))
+    run = runtime.execute(f"{text}\nreturn {{ {defined} }}")
     return dict(zip(names, run.values(), strict=True))
 
 
@@ -49,6 +49,8 @@ def test_the_keys_of_an_event_are_the_same(lua: dict[str, Any]):
     assert lua["unique"] + "user:42" == keys.unique(BOX, "user:42")
     assert lua["wait"] + "abc" == keys.wait(BOX, "abc")
     assert lua["relay"] + "relay-1" == keys.relay(BOX, "relay-1")
+    assert lua["stream"] + "lake" == keys.stream(BOX, "lake")
+    assert lua["lock"] + "archive" == keys.lock(BOX, "archive")
 
 
 def test_every_kind_of_key_is_known():
@@ -97,6 +99,14 @@ def test_a_box_lives_in_one_cluster_slot():
 )
 def test_the_box_of_a_meta_key(key: bytes, box: str | None):
     assert keys.box_of_meta(key) == box
+
+
+def test_the_indexes_of_each_state_are_the_same():
+    runtime = lupa.LuaRuntime()
+    text = (lua_root() / "include" / "list_indexes.lua").read_text()
+    indexes = runtime.execute(f"{text}\nreturn list_indexes")
+    assert {state: tuple(indexes(state).values()) for state in State} == keys.INDEXES_OF
+    assert list(indexes("OTHER").values()) == []
 
 
 def test_every_index_has_its_key():

@@ -1,7 +1,7 @@
-"""The Lua scripts as text: the loader, and that no header lies.
+"""The Lua scripts as text: the loader, and headers that are true.
 
-A header says what a script takes, returns and refuses. These tests read all headers and compare them with what the
-Python side believes (`REGISTRY`), with the error and reply words it knows, and with the code below the header.
+A header lists the arguments, the reply and the errors of a script. These tests compare all headers with `REGISTRY`,
+with the error codes and reply words that Python knows, and with the code below the header.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LUA = Path(scripts.__file__).parents[2] / "lua"
 SCRIPTS = {path.stem: path.read_text() for path in sorted(LUA.glob("*.lua"))}
 INCLUDES = {path.stem: path.read_text() for path in sorted((LUA / "include").glob("*.lua"))}
 
-#: What put answers for one event; every other script answers with an Outcome.
+#: The replies of put for one event; every other script replies with an Outcome.
 PUT_WORDS = {"CREATED", "EXISTS", "DIFFERS", "CONFLICT", "FULL", "SKIPPED"}
 STATES = {"PENDING", "CLAIMED", "PUBLISHED", "DEAD"}
 
@@ -48,7 +48,7 @@ class Header:
 
 
 def header_of(text: str) -> Header:
-    """What a script says of itself: the comment block at its top."""
+    """The header of a script, read from the comment block at its top."""
     first, *rest = text.split("\n")
     lines = []
     for line in rest:
@@ -105,7 +105,7 @@ def test_every_script_is_registered_and_every_registered_script_exists():
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_header_says_what_python_believes(name: str):
+def test_the_header_agrees_with_the_registry(name: str):
     header, signature = header_of(SCRIPTS[name]), REGISTRY[name]
     assert header.argv == signature.argv
     assert header.each == signature.each
@@ -134,16 +134,30 @@ def test_the_code_uses_no_argument_that_is_not_declared(name: str):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_code_uses_every_argument_that_is_declared(name: str):
     header, code = header_of(SCRIPTS[name]), code_of(SCRIPTS[name])
-    assert {int(number) for number in re.findall(r"ARGV\[(\d+)\]", code)} == set(range(1, len(header.argv) + 1))
+    assert [int(number) for number in re.findall(r"ARGV\[(\d+)\]", code)] == list(range(1, len(header.argv) + 1))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_argument_gets_a_name_before_anything_else(name: str):
+    """Only lists of fields and constants come before the arguments. No argument is read by its number later."""
+    lines = [line for line in code_of(SCRIPTS[name]).split("\n")[1:] if line]
+    using = [at for at, line in enumerate(lines) if re.search(r"ARGV\[\d+\]", line)]
+    assert all(re.match(r"local [a-z_, ]+ = |  ", line) for line in (lines[at] for at in using))
+    assert all(re.match(r"local |  ", line) for line in lines[: max(using, default=0)])
+
+
+def test_includes_read_no_argument_by_its_number():
+    assert [name for name, text in INCLUDES.items() if re.search(r"ARGV\[\d+\]", code_of(text))] == []
 
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if REGISTRY[name].each])
-def test_the_loop_over_events_steps_by_the_declared_group(name: str):
+def test_the_loop_over_items_steps_by_the_declared_group(name: str):
     header, code = header_of(SCRIPTS[name]), code_of(SCRIPTS[name])
     first, group = len(header.argv) + 1, len(header.each)
     named = dict(re.findall(r"^local ([A-Z]+) = (\d+)$", code, re.MULTILINE))
     loops = re.findall(r"for at = (\d+), #ARGV(?:, (\w+))? do", code)
-    assert [(int(start), int(named.get(step, step) or 1)) for start, step in loops] == [(first, group)]
+    loops += re.findall(r"\b(?:collect|look)_\w+\((\d+), (\w+)", code)
+    assert {(int(start), int(named.get(step, step) or 1)) for start, step in loops} == {(first, group)}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -153,7 +167,7 @@ def test_a_script_uses_one_key_and_builds_the_others_from_it(name: str):
 
 @pytest.mark.parametrize("name", [name for name, signature in REGISTRY.items() if signature.flag == "no-writes"])
 @pytest.mark.req("SC-8")
-def test_what_is_flagged_as_reading_calls_nothing_that_writes(name: str):
+def test_a_script_with_the_flag_no_writes_calls_only_reading_commands(name: str):
     reading = {
         "TIME",
         "HMGET",
@@ -175,8 +189,8 @@ def test_what_is_flagged_as_reading_calls_nothing_that_writes(name: str):
 
 
 def test_the_commands_of_a_script_can_be_read_from_its_text():
-    """What `commands` finds is all: a command is named where it is called, or given to one of two includes."""
-    by_argument = {"in_chunks", "with_events"}
+    """`commands` finds all: a command is named where it is called, or passed to one of two includes."""
+    by_argument = {"call_in_chunks", "call_with_events"}
     for name, text in {**SCRIPTS, **INCLUDES}.items():
         calls = re.findall(r"redis\.(?:call|pcall)\((.)", code_of(text))
         assert set(calls) <= {'"'} or name in by_argument, name
@@ -194,25 +208,27 @@ def test_the_arguments_of_every_command_are_known():
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_errors_line_is_what_the_script_raises(name: str):
+def test_the_errors_line_lists_the_errors_that_the_script_raises(name: str):
     assert set(header_of(SCRIPTS[name]).errors) == set(ERROR.findall(whole_code(name)))
 
 
-def test_every_error_word_has_an_exception_and_every_such_word_is_used():
+def test_every_error_code_has_an_exception_and_is_used():
     raised = {word for text in (*SCRIPTS.values(), *INCLUDES.values()) for word in ERROR.findall(text)}
     assert raised == set(CODES)
 
 
-def test_an_exception_stands_for_one_word():
+def test_an_exception_has_one_error_code():
     assert len(set(CODES.values())) == len(CODES)
 
 
 def reply_words(name: str, *includes: str) -> set[str]:
-    """Capital words in a script's code that are neither states, scopes, phases nor Redis commands."""
+    """Capital words in a script's code that are neither states, scopes, phases nor Redis commands. An include that
+    collects events decides on the replies to them."""
+    includes = (*includes, *(each for each in closure(SCRIPTS[name]) if each.startswith("collect_")))
     code = re.sub(
-        r'(?:redis\.call|in_chunks|with_events|permitted)\("\w+"',
+        r'(?:redis\.call|call_in_chunks|call_with_events|permitted)\("\w+"',
         "",
-        "".join([code_of(SCRIPTS[name]), *(INCLUDES[each] for each in includes)]),
+        "".join([code_of(SCRIPTS[name]), *(code_of(INCLUDES[each]) for each in includes)]),
     )
     code = re.sub(r"redis\.error_reply\([^\n]*", "", code)
     keywords = {"WITHSCORES", "LIMIT", "MAXLEN", "COUNT", "UNTOUCHED", "ALL_LIVE"}
@@ -221,7 +237,7 @@ def reply_words(name: str, *includes: str) -> set[str]:
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in ("put", "stats")])
 @pytest.mark.req("PL-1")
-def test_every_reply_word_is_an_outcome_and_stands_in_the_header(name: str):
+def test_every_reply_word_is_an_outcome_and_is_in_the_header(name: str):
     words = reply_words(name)
     assert words <= set(Outcome.__members__)
     assert words == set(re.findall(r"\b[A-Z]{2,}\b", header_of(SCRIPTS[name]).returns))
@@ -234,7 +250,7 @@ def test_every_outcome_is_the_reply_of_some_script_and_has_a_reason():
 
 
 def test_the_reply_words_of_put():
-    assert reply_words("put", "compare") == PUT_WORDS
+    assert reply_words("put", "compare_content") == PUT_WORDS
     assert set(re.findall(r'"([A-Z]+)"', header_of(SCRIPTS["put"]).returns)) == PUT_WORDS
 
 
@@ -242,9 +258,12 @@ def test_the_reply_words_of_put():
 
 
 @pytest.mark.parametrize("name", [name for name in INCLUDES if name != "keys"])
-def test_an_include_defines_the_one_function_that_its_name_says(name: str):
-    defined = {"now": "now_ms"}.get(name, name)
-    assert re.findall(r"^local function (\w+)", INCLUDES[name], re.MULTILINE) == [defined]
+def test_an_include_defines_one_function_with_its_own_name(name: str):
+    assert re.findall(r"^local function (\w+)", INCLUDES[name], re.MULTILINE) == [name]
+
+
+def test_no_include_has_the_name_of_a_script():
+    assert set(INCLUDES) & set(SCRIPTS) == set()
 
 
 def test_every_include_is_used_by_some_script():
@@ -254,7 +273,7 @@ def test_every_include_is_used_by_some_script():
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_includes_what_it_calls_and_calls_what_it_includes(name: str):
     code = code_of(SCRIPTS[name])
-    calls = {include for include in INCLUDES if re.search(rf"\b{'now_ms' if include == 'now' else include}\(", code)}
+    calls = {include for include in INCLUDES if re.search(rf"\b{include}\(", code)}
     assert set(INCLUDE.findall(SCRIPTS[name])) - {"keys"} == calls
 
 
@@ -268,7 +287,7 @@ def test_scripts_are_short_and_includes_shorter():
     assert [name for name, text in INCLUDES.items() if text.count("\n") > 60] == []
 
 
-def test_nothing_but_tests_may_move_time():
+def test_only_tests_may_move_time():
     assert [path.name for path in (LUA / "testing").iterdir()] == ["advance.lua"]
     assert "testing/advance" not in REGISTRY
     header = header_of((LUA / "testing" / "advance.lua").read_text())
@@ -294,12 +313,12 @@ def include(*names: str) -> str:
     return "".join(f'--- @include "{name}"\n' for name in names)
 
 
-def test_an_include_is_put_where_it_is_asked_for(tmp_path: Path):
+def test_an_include_is_inserted_in_its_place(tmp_path: Path):
     write(tmp_path, main=f"#!lua\n{include('one')}return one\n", include__one="local one = 1\n")
     assert assemble(tmp_path, "main") == "#!lua\nlocal one = 1\nreturn one\n"
 
 
-def test_an_include_that_several_want_is_placed_once_before_all_of_them(tmp_path: Path):
+def test_a_shared_include_is_inserted_once_before_all_that_use_it(tmp_path: Path):
     write(
         tmp_path,
         main=f"{include('left', 'right')}return left + right\n",
@@ -311,7 +330,7 @@ def test_an_include_that_several_want_is_placed_once_before_all_of_them(tmp_path
     assert lines == ["local base = 1", "local left = base", "local right = base", "return left + right"]
 
 
-def test_a_cycle_is_told_with_its_way(tmp_path: Path):
+def test_a_cycle_is_reported_with_its_path(tmp_path: Path):
     write(tmp_path, main=include("a"), include__a=include("b"), include__b=include("a"))
     with pytest.raises(StoreError, match="include/a → include/b → include/a"):
         assemble(tmp_path, "main")
@@ -323,13 +342,13 @@ def test_an_include_of_itself_is_a_cycle(tmp_path: Path):
         assemble(tmp_path, "main")
 
 
-def test_a_missing_include_is_told_with_who_wants_it(tmp_path: Path):
+def test_a_missing_include_is_reported_with_the_file_that_includes_it(tmp_path: Path):
     write(tmp_path, main=include("a"), include__a=include("gone"))
     with pytest.raises(StoreError, match=r"include/gone\.lua is missing \(included by include/a\)"):
         assemble(tmp_path, "main")
 
 
-def test_a_missing_script_is_told(tmp_path: Path):
+def test_a_missing_script_is_reported(tmp_path: Path):
     with pytest.raises(StoreError, match=r"main\.lua is missing"):
         assemble(tmp_path, "main")
 
@@ -340,7 +359,7 @@ def test_a_double_include_is_refused(tmp_path: Path):
         assemble(tmp_path, "main")
 
 
-def test_what_only_looks_like_an_include_is_none(tmp_path: Path):
+def test_text_that_only_looks_like_an_include_is_left_alone(tmp_path: Path):
     text = '-- @include "a"\nlocal x = "--- @include"\n  --- @include "a"\n'
     write(tmp_path, main=text)
     assert assemble(tmp_path, "main") == text
@@ -353,7 +372,7 @@ def test_a_loaded_script_has_no_comments_and_its_own_sha(tmp_path: Path):
     assert script.sha == hashlib.sha1(script.text.encode()).hexdigest()
 
 
-def test_the_shebang_goes_where_the_server_does_not_know_it(tmp_path: Path):
+def test_the_shebang_is_removed_for_servers_that_do_not_know_it(tmp_path: Path):
     write(tmp_path, main="#!lua flags=no-writes\nreturn 1\n")
     bare = load("main", shebang=False, root=tmp_path)
     assert bare.text == "return 1\n"
@@ -369,7 +388,7 @@ def test_our_own_scripts_load(name: str):
     assert load(name, shebang=False).text == script.text.partition("\n")[2]
 
 
-def test_a_build_without_scripts_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_build_without_scripts_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "redbox" / "store").mkdir(parents=True)
     monkeypatch.setattr(scripts, "__file__", str(tmp_path / "redbox" / "store" / "scripts.py"))
     monkeypatch.setattr(scripts, "files", lambda package: tmp_path / package)

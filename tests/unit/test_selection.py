@@ -13,8 +13,8 @@ from redbox.box.selection import decode_cursor, encode_cursor, select
 from redbox.errors import InvalidEvent, UsageError
 from redbox.keys import INDEXES
 
-GLOB = Path(__file__).resolve().parents[2] / "lua" / "include" / "glob.lua"
-LUA = lupa.LuaRuntime(encoding=None).execute(GLOB.read_bytes() + b"return glob")
+GLOB = Path(__file__).resolve().parents[2] / "lua" / "include" / "compile_glob.lua"
+LUA = lupa.LuaRuntime(encoding=None).execute(GLOB.read_bytes() + b"return compile_glob")
 
 
 def matches(glob: bytes, text: bytes) -> bool:

@@ -295,7 +295,7 @@ class StreamDriver:
         """Claims into the batch. A lost reply does no harm: the batch records what was claimed."""
         with suppress(BoxPaused):
             await self._patiently(
-                lambda: self._store.cut(self._batch(batch), self._relay, room, self._lease, BATCH_BYTES, until)
+                lambda: self._store.cut_batch(self._batch(batch), self._relay, room, self._lease, BATCH_BYTES, until)
             )
 
     async def _settle(self) -> None:
@@ -312,7 +312,7 @@ class StreamDriver:
         members = await self._slice(batch, 0)
         if not members:
             return None
-        words: list[bytes] = await self._store.ack(self._relay, False, members, batch=self._batch(batch))
+        words: list[bytes] = await self._store.settle_batch(self._batch(batch), self._relay, members)
         return sum(word != b"OK" for word in words)
 
     async def _slice(self, batch: int, first: int) -> list[Fence]:

@@ -12,7 +12,6 @@ from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputP
 from pyspark.sql.types import StructType
 
 from redbox import keys
-from redbox.events import State
 from redbox.pipeline.source.connection import Connection, connected, without_gc
 from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import LOOK, RANGES_AT_ONCE, SLICE, ReadOptions
@@ -23,13 +22,6 @@ Position = tuple[str, str]  # in an index: score and id
 START: Final[Position] = ("", "")
 END: Final[Position] = (str(2**53), "")
 AFTER_ALL: Final = "\x7f"  # sorts after every id
-
-INDEXES_OF: Final = {
-    State.PENDING: keys.PENDING_INDEXES,
-    State.CLAIMED: ("claimed",),
-    State.PUBLISHED: ("published",),
-    State.DEAD: ("dead",),
-}
 
 
 class IndexRange(InputPartition):
@@ -77,7 +69,7 @@ class BoxReader(DataSourceReader):
             moment = _moment(connection)
             parts: list[InputPartition] = []
             for state in dict.fromkeys(options.states):
-                for index in INDEXES_OF[state]:
+                for index in keys.INDEXES_OF[state]:
                     parts += _parts(connection, options, index, moment)
             return parts or [ChosenIds(())]
 

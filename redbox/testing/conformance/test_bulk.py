@@ -23,7 +23,7 @@ async def own(box: Box, owner: str = "me") -> tuple[int, int]:
 
 async def cut(box: Box, batch: int, limit: int = 100, owner: str = "me", until: int | None = None, **more: Any) -> int:
     """Claims events into a batch. Returns how many it has then."""
-    await box._store.cut(("lake", owner, batch), RELAY, limit, LEASE, more.get("size", BYTES), until)
+    await box._store.cut_batch(("lake", owner, batch), RELAY, limit, LEASE, more.get("size", BYTES), until)
     return await box._store.member_count("lake", batch)
 
 
@@ -32,7 +32,7 @@ async def members(box: Box, batch: int) -> list[tuple[str, int]]:
 
 
 async def settle(box: Box, batch: int, claims: list[tuple[str, int]], owner: str = "me") -> list[bytes]:
-    words: list[bytes] = await box._store.ack(RELAY, False, claims, batch=("lake", owner, batch))
+    words: list[bytes] = await box._store.settle_batch(("lake", owner, batch), RELAY, claims)
     return words
 
 
@@ -434,3 +434,22 @@ async def test_a_lock_has_one_holder_at_a_time(box: Box):
     assert await store.lock("keep", "archive", "one", 60) == ""
     assert await store.lock("take", "archive", "two", 60) == "two"
     assert await store.lock("keep", "archive", "one", 60) == "two"
+
+
+async def test_a_cut_clears_the_marks_of_the_last_claim(box: Box):
+    await filled(box, 1)
+    await box.release(await claim_one(box))
+    assert (await fields_of(box, "e0"))["alone"] == "1"
+    await own(box)
+    assert await cut(box, 1) == 1
+    assert "alone" not in await fields_of(box, "e0")
+
+
+async def test_a_settled_member_is_removed_if_the_box_deletes(box: Box):
+    await box.operate.configure(keep_published=0, who="ada", why="a test")
+    await filled(box, 1)
+    await own(box)
+    await cut(box, 1)
+    assert await settle(box, 1, await members(box, 1)) == [b"OK"]
+    assert await box.get("e0") is None
+    assert await check_invariants(box) == []

@@ -32,7 +32,7 @@ async def scene(box: Box) -> Held:
     await make_dead(box, Event("n", event_id="dead", ordering_key="d", unique_key="d"))
     await box.put_many([Event("n", event_id=each, unique_key=each) for each in ("member", "released")])
     await store.track_stream("own", "lake", "me")
-    await store.cut(("lake", "me", 1), STREAM, 2, LEASE, 1_000_000, None)
+    await store.cut_batch(("lake", "me", 1), STREAM, 2, LEASE, 1_000_000, None)
     await store.track_stream("cut", "lake", "me", 1)
     held = {"members": dict(await store.members("lake", 1, 0, -1))}
     claims = [
@@ -68,16 +68,14 @@ CALLS: Final[dict[str, Call]] = {
     "put with keys": lambda box, _: box.put(Event("n", event_id="new", ordering_key="o", unique_key="x")),
     "put restored": lambda box, _: restore(box, Event("n", event_id="new", ordering_key="o", unique_key="x")),
     "claim": lambda box, _: box.claim("relay-1", limit=2),
-    "claim for a stream": lambda box, _: box._store.cut(("lake", "me", 2), STREAM, 2, LEASE, 1_000_000, None),
+    "cut_batch": lambda box, _: box._store.cut_batch(("lake", "me", 2), STREAM, 2, LEASE, 1_000_000, None),
     "renew": lambda box, held: box._store.renew(
         "relay-1", LEASE, [("claimed", held["claimed"].number), ("expired", 99)], alone=True
     ),
     "ack": lambda box, held: box.ack(held["claimed"]),
     "ack without keys": lambda box, held: box.ack(held["expired"]),
     "ack and delete": lambda box, held: box.ack(held["claimed"], delete=True),
-    "ack for a stream": lambda box, held: box._store.ack(
-        STREAM, False, held["members"].items(), batch=("lake", "me", 1)
-    ),
+    "settle_batch": lambda box, held: box._store.settle_batch(("lake", "me", 1), STREAM, held["members"].items()),
     "track_stream own": lambda box, _: box._store.track_stream("own", "lake", "another", 0),
     "reclaim": lambda box, held: box._store.reclaim(("lake", "me", 1), STREAM, LEASE, held["members"]),
     "end_wait": lambda box, _: box._store.end_wait("wait"),
@@ -117,7 +115,9 @@ ALL: Final = ("reclaim", "retry", "kill", "release", "reap", "replay", "reschedu
 MAY_WRITE: Final = {
     "put": {"counters", "pending", "waiting", "wake"},
     "claim": {"counters", "claimed", "retries", "wake", "alone"},
+    "cut_batch": {"counters", "claimed", "retries", "wake", "alone"},
     "ack": {"counters", "claimed", "published", "wake"},
+    "settle_batch": {"counters", "claimed", "published", "wake"},
     **{script: {"lost"} for script in ALL},
 }
 

@@ -1,0 +1,71 @@
+#!lua flags=allow-oom
+-- cut_batch: PENDING → CLAIMED, under a lease, into a batch of a stream.
+--
+-- Guarantee: claims as `claim` does, oldest first, and adds the claims to the batch in the same step. Attempts have
+-- no limit: a stream kills no event. Only the owner of the stream can do it.
+--
+-- KEYS[1]   meta     hash; names the box
+-- ARGV[1]   relay    name of the stream as a relay
+-- ARGV[2]   limit    maximum of events
+-- ARGV[3]   lease    ms
+-- ARGV[4]   bytes    maximum, of bodies
+-- ARGV[5]   until    only events available by then, ms; "" for now
+-- ARGV[6]   stream   name
+-- ARGV[7]   owner    of the stream
+-- ARGV[8]   batch    number of the batch
+--
+-- Returns   how many events were claimed
+-- Errors    NEWERLAYOUT, PAUSED, STREAMTAKEN
+
+--- @include "keys"
+--- @include "now_ms"
+--- @include "open_box"
+--- @include "make_paused_error"
+--- @include "find_batch"
+--- @include "format_integer"
+--- @include "choose_events"
+--- @include "collect_claimable"
+--- @include "raise_longest_lease"
+--- @include "as_number"
+--- @include "call_in_chunks"
+--- @include "finish_claim"
+
+local relay, limit, lease, byte_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local latest, stream, owner, batch = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
+local settings, refusal = open_box()
+if refusal then
+  return refusal
+end
+local members, taken_over = find_batch(stream, owner, batch)
+if taken_over or settings.paused then
+  return taken_over or make_paused_error()
+end
+local now = now_ms()
+local claimed_at, lease_until = format_integer(now), format_integer(now + lease)
+local found, index, suspect = choose_events(format_integer(math.min(now, latest or now)), limit, false)
+if not found[1] then
+  return 0
+end
+local taken = collect_claimable(found, byte_limit, false)
+
+local ids, leases, retried, numbered = taken.ids, taken.leases, taken.retried, {}
+raise_longest_lease(settings, lease)
+local first = redis.call("HINCRBY", key.counters, "claimed", format_integer(#ids)) - #ids + 1
+for position, id in ipairs(ids) do
+  local event, place, number = taken.events[position], taken.places[position], format_integer(first + position - 1)
+  local attempts = as_number(event[ATTEMPTS])
+  if attempts > 0 then
+    redis.call("HDEL", place, "alone", "exhausted")
+    retried[#retried + 1] = id
+  end
+  redis.call("HSET", place, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay, "claim", number,
+    "attempts", format_integer(attempts + 1))
+  if event[UNIQUE_KEY] then
+    redis.call("ZADD", unique_key .. event[UNIQUE_KEY], "+inf", id)
+  end
+  leases[2 * position - 1], leases[2 * position] = lease_until, id
+  numbered[2 * position - 1], numbered[2 * position] = number, id
+end
+call_in_chunks("ZADD", members, numbered)
+finish_claim(taken, index, suspect, false, first, now)
+return #ids

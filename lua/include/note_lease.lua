@@ -1,9 +1,0 @@
---- @include "keys"
---- @include "whole"
--- Remembers the longest lease that was given: no lease can end later than that from now. So `reap` can recognize a
--- lease that was given before the server's clock was set back.
-local function note_lease(settings, lease)
-  if lease > settings.longest_lease then
-    redis.call("HSET", key.meta, "longest_lease", whole(lease))
-  end
-end

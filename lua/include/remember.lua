@@ -1,9 +1,0 @@
---- @include "keys"
--- Adds a line to an event's history, which keeps the last 8: when, which claim, outcome, by whom, and why.
-local HISTORY = 8
-local HISTORY_ERROR = 200
-local function remember(id, at, number, outcome, by, why)
-  redis.call("RPUSH", history_key .. id,
-    table.concat({ at, number or 0, outcome, by or "", string.sub(why or "", 1, HISTORY_ERROR) }, "\t"))
-  redis.call("LTRIM", history_key .. id, "-" .. HISTORY, "-1")
-end

@@ -1,5 +1,0 @@
---- @include "as_number"
--- How many attempts were made since the event was put, or replayed with its attempts excused.
-local function tries(attempts, earlier_attempts)
-  return as_number(attempts) - as_number(earlier_attempts)
-end
