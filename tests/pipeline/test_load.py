@@ -233,11 +233,7 @@ def test_rejects(redis_played: Played, spark: SparkSession, tmp_path: Path):
         ("b.csv", {}, "column 'payload' is missing; an event needs event_type and payload"),
         ("bad.parquet", {}, "{path} cannot be read; is it of another format?"),
         ("empty", {"format": "parquet"}, "there is no Parquet file to read there"),
-        (
-            "a.csv",
-            {"rejects": "s3a://lake/rejects"},
-            "option rejects: 's3a://lake/rejects' is not a location",
-        ),
+        ("a.csv", {"rejects": "s3a://lake/rejects"}, "option rejects: 's3a://lake/rejects' is not a location "),
         ("when.csv", {}, 'Spark says: The value \'yesterday\' of the type "STRING" cannot be cast to "TIMESTAMP"'),
     ],
 )
