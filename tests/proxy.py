@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Proxy:
-    """Passes everything on, until it is told to lose a reply: then the server runs the command, and the connection
+    """Passes everything on, until `lose_reply_to` is called: then the server runs the command, and the connection
     breaks before the client hears of it."""
 
     def __init__(self, port: int) -> None:

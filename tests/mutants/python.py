@@ -102,7 +102,7 @@ PYTHON_MUTANTS = [
     Mutant("an error about a URL keeps its cause", "redbox/store/connect.py", "raise problem(_WHAT, option_problem(error)) from None", "raise problem(_WHAT, option_problem(error)) from error", NO_SECRET),
     Mutant("a path may hold a login", "redbox/urls.py", '"@" in parts.path or ', "", NO_SECRET),
     Mutant("a directory may hold a login", "redbox/urls.py", "if _NOT_A_NAME.search(name):", "if False:", NO_SECRET),
-    Mutant("an unknown command is told with its arguments", "redbox/arguments.py", "            each.args = (message,)\n", "            pass\n", NO_SECRET),
+    Mutant("an unknown command is reported with its arguments", "redbox/arguments.py", "            each.args = (message,)\n", "            pass\n", NO_SECRET),
     Mutant("the address of a data source is shown as it is", "redbox/pipeline/source/options.py", "connect.describe(self.url)!r", "self.url!r", NO_SECRET),
     Mutant("a command is missing from the documented permissions", "tests/roles.py", '(*_SENDING, "BLPOP", "HGETALL"),', '(*_SENDING, "HGETALL"),', ("tests/unit/test_permissions.py",)),
     # header names
@@ -113,7 +113,7 @@ PYTHON_MUTANTS = [
     Mutant("a claim is made that cannot be settled", "redbox/store/permissions.py", "return (name, *SETTLING) if", "return (name,) if", PERMISSIONS),
     Mutant("a permission that was taken away is not asked for again", "redbox/store/script_runner.py", "NotPermitted):\n            self._permissions = Permissions()", "NotPermitted):\n            pass", PERMISSIONS),
     Mutant("permissions are asked for by every caller", "redbox/store/permissions.py", "if not self.unsure_of(name):", "if False:", PERMISSIONS),
-    # what becomes of an event
+    # the outcome of an event
     Mutant("a target's wish to wait is ignored", "redbox/relay/judge.py", "return _bounded(asked)", "return 0.0", ENGINE),
     Mutant("the Retry-After of a target that is down is ignored", "redbox/relay/judge.py", "asked = _asked(error) if isinstance(error, RetryLater | Unavailable) else None", "asked = _asked(error) if isinstance(error, RetryLater) else None", ENGINE),
     Mutant("one attempt more than allowed", "redbox/relay/judge.py", "held.claim.failures + 1 >= self._policy.attempts", "held.claim.failures >= self._policy.attempts", ENGINE),
