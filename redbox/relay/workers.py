@@ -273,8 +273,9 @@ class Workers:
             await asyncio.sleep(max(CANCEL_AGAIN, oldest + limit - now()))
             for slot in self._slots:
                 if slot.since is not None and now() - slot.since >= limit:
+                    was_cancelled = slot.cancel_reason is not None  # if the event loop lags, this is the first time
                     _cancel(slot, TimeLimit(f"the publisher did not return within {limit:g} s"))
-                    if now() - slot.since >= ABANDON_AFTER * limit:
+                    if was_cancelled and now() - slot.since >= ABANDON_AFTER * limit:
                         _abandon(slot.helds)
                         self.buffer.refill.set()
 

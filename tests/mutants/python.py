@@ -179,6 +179,7 @@ PYTHON_MUTANTS = [
     Mutant("a renewed lease keeps its old end", "redbox/relay/ledger.py", "            if ours:\n                held.deadline = asked_at + self._lease", "            if ours:\n                pass", LEASES),
     Mutant("a lost lease is not noticed", "redbox/relay/ledger.py", "                held.lost = True\n", "                pass\n", LEASES),
     Mutant("published after its lease may have ended", "redbox/relay/workers.py", "if held.lost or moment >= held.deadline:\n                self._settler", "if held.lost:\n                self._settler", LEASES),
+    Mutant("a publisher is abandoned before it was cancelled", "redbox/relay/workers.py", "if was_cancelled and now()", "if now()", ("tests/relay/test_bad_publishers.py", "-k", "lags")),
     Mutant("published although its lease was lost", "redbox/relay/workers.py", "if held.lost or moment >= held.deadline:\n                self._settler", "if moment >= held.deadline:\n                self._settler", LEASES),
     Mutant("a suspect is published in company", "redbox/relay/dispatcher.py", "        await self._completion.until_at_most(1, more_to_try=True)\n", "", LEASES),
     Mutant("more is claimed while a suspect is published", "redbox/relay/dispatcher.py", "        self._workers.buffer.add([held])\n        await self._completion.until_tried()\n", "        self._workers.buffer.add([held])\n", LEASES),

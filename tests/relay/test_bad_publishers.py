@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -45,6 +46,22 @@ async def test_one_that_hangs(redbox_box: Box):
         target.gate.set()
         await until(lambda: relay.summary().published == 3, "they were not published")
     assert await states(redbox_box) == {State.PUBLISHED: 3}
+
+
+async def test_a_publisher_is_not_blamed_for_an_event_loop_that_lags(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+    await put(redbox_box, 1)
+    attempts = []
+
+    async def publish(event: Event) -> None:
+        attempts.append(event.event_id)
+        if len(attempts) == 1:
+            asyncio.get_running_loop().call_soon(time.sleep, 0.3)  # blocks the event loop for three time limits
+            await asyncio.sleep(20)
+
+    relay = Relay(redbox_box, publish, time_limit=0.1, backoff=Backoff.fixed(0.01), poll=0.05)
+    async with running(relay):
+        await until(lambda: relay.summary().published == 1, "it was not published")
+    assert "ignores its cancellation" not in caplog.text
 
 
 async def test_a_plain_function_that_hangs_in_its_thread(redbox_box: Box):

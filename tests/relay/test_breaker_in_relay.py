@@ -17,6 +17,7 @@ from tests.relay.steps import LIMIT, Target, adds_up, drained, known, put, runni
 
 pytestmark = pytest.mark.timeout(60)
 UNAUTHORIZED = Reject("the token is not valid", kind="HTTP 401", blames_target=True)
+INVALID = Reject("amount is missing", kind="HTTP 422")
 
 
 def brisk(**settings: Any) -> Breaker:
@@ -155,9 +156,9 @@ async def test_a_rejected_event_alone_in_the_box_is_dead_promptly(redbox_box: Bo
 class RejectsSome(Target):
     """Rejects the first events that it gets, and then hangs."""
 
-    def __init__(self, count: int) -> None:
-        super().__init__(raises=UNAUTHORIZED)
-        self._count = count
+    def __init__(self, count: int, error: Reject) -> None:
+        super().__init__(raises=error)
+        self._count, self._error = count, error
         self.rejected = asyncio.Event()  # set after the last rejection
         self.gate.clear()
 
@@ -167,17 +168,18 @@ class RejectsSome(Target):
         self.tried.append(event.event_id)
         if len(self.tried) == self._count:
             self.rejected.set()
-        raise UNAUTHORIZED
+        raise self._error
 
 
 @pytest.mark.req("RF-4")
 @pytest.mark.parametrize("store", ["memory", "redis"])
 @pytest.mark.parametrize("how", ["stop", "cancel"])
-async def test_stopping_a_relay_again_and_again_kills_nothing(box: Box, store: str, how: str):
-    """The target answers 401 to everything, and each relay ends one rejection before the breaker would have opened."""
+@pytest.mark.parametrize("error", [UNAUTHORIZED, INVALID])
+async def test_stopping_a_relay_again_and_again_kills_nothing(box: Box, store: str, how: str, error: Reject):
+    """The target rejects everything, and each relay ends one rejection before the breaker would have opened."""
     await put(box, 60)
     for _ in range(3):
-        target = RejectsSome(19)
+        target = RejectsSome(19, error)
         relay = Relay(box, target, concurrency=25, backoff=Backoff.fixed(0), grace=0.01)
         task = asyncio.create_task(relay.run())
         async with asyncio.timeout(LIMIT):
@@ -435,7 +437,8 @@ async def test_without_a_breaker_a_target_that_is_down_uses_up_the_attempts(redb
 
 
 @pytest.mark.req("RF-4")
-async def test_a_suspect_in_the_backlog_does_not_decide_over_rejections_held_back(redbox_box: Box):
+@pytest.mark.parametrize("error", [UNAUTHORIZED, INVALID])
+async def test_a_suspect_in_the_backlog_does_not_decide_over_rejections_held_back(redbox_box: Box, error: Reject):
     """It is published alone, so everything else is finished first; but there are more events to try."""
     await put(redbox_box, 1)
     for relay_name in ("dead-1", "dead-2"):
@@ -447,7 +450,7 @@ async def test_a_suspect_in_the_backlog_does_not_decide_over_rejections_held_bac
     await redbox_box.operate.reschedule(["e0"], who="ada", why="a test")
     await advance(redbox_box, seconds=1)
     await redbox_box.put_many([Event("n", event_id=f"last{number}") for number in range(50)])
-    target = Target(raises=UNAUTHORIZED)
+    target = Target(raises=error)
     relay = Relay(
         redbox_box, target, concurrency=10, batch=10, buffer=10, breaker=Breaker(pause=3600, longest=3600)
     )  # fmt: skip
