@@ -6,7 +6,7 @@
 -- Collects the claims in ARGV (id and number, every `step` from `first`) that still hold their events, and the reply
 -- for each claim. Then checks the keys that will be written; with `delete` those of the events too.
 --
--- Fields are read by position: read_event would make an ack 11 % slower (0.4 of 3.5 microseconds for a plain event).
+-- Fields are read by position: read_event would make an ack 12 % slower (0.5 of 3.6 microseconds for a plain event).
 local function collect_acked(first, step, relay, delete)
   local STATE, CLAIMED_BY, CLAIM, ORDERING_KEY, UNIQUE_KEY = 1, 2, 3, 4, 5
   local replies, ids, places, keyed, seen, ordered, fenced = {}, {}, {}, {}, {}, false, 0

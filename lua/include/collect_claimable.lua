@@ -7,7 +7,7 @@
 -- event are lost: each {id, the line to leave or false}. Then checks the keys that will be written. Bodies are read
 -- only with `read_bodies`.
 --
--- Fields are read by position: read_event would make a claim 8 % slower (0.5 of 6 microseconds for a plain event).
+-- Fields are read by position: read_event would make a claim 9 % slower (0.5 of 6 microseconds for a plain event).
 local STATE, CREATED_AT, AVAILABLE_AT, ATTEMPTS, UNIQUE_KEY = 1, 2, 3, 4, 5
 local function collect_claimable(ids, byte_limit, read_bodies)
   local taken, places, events, bodies, lost, bytes, work = {}, {}, {}, {}, {}, 0, 0
