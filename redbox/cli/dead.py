@@ -160,7 +160,7 @@ class _Replay:
             if self._ids:
                 return await self._by_ids(box, dry_run)
             selection = {"state": "DEAD", **await resolved(box, self._filters)}
-            report = await box.replay(**selection, dry_run=True)
+            report = await self._preview(box, selection)
             report.dry_run = dry_run
             if dry_run or not report.matched:
                 return report
@@ -183,9 +183,10 @@ class _Replay:
                 refused.append((event_id, Outcome.NOTTERMINAL, record.state.value))
             else:
                 dead.append(event_id)
-        report = Replayed(matched=len(dead), dry_run=dry_run)
-        if dead and not dry_run:
-            report = await self._replay(box, len(dead), {"ids": dead})
+        report = Replayed(dry_run=dry_run)
+        if dead:
+            selection = {"ids": dead}
+            report = await (self._preview(box, selection) if dry_run else self._replay(box, len(dead), selection))
         report.matched = len(self._ids)
         report.refused = refused + report.refused
         return report
@@ -193,6 +194,9 @@ class _Replay:
     def _ask(self, count: int) -> None:
         if not click.confirm(f"Replay {counted(count, 'event')} of box {self._session.box_name!r}?", err=True):
             raise RedboxError("nothing was replayed")
+
+    async def _preview(self, box: Box, selection: dict[str, Any]) -> Replayed:
+        return await box.replay(**selection, force=self._options["force"], dry_run=True)
 
     async def _replay(self, box: Box, count: int, selection: dict[str, Any]) -> Replayed:
         with self._session.output.progress("replaying", count) as progress:

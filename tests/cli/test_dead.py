@@ -141,6 +141,18 @@ def test_refused_events_are_listed_with_reasons(dead_events: Redbox):
     assert dead_events("dead", "replay", "d3", "--force").stdout == "1 event replayed\n"
 
 
+@pytest.mark.parametrize("selection", [("d3",), ("--all",), ("--error", "timeout")])
+def test_a_dry_run_reports_the_same_refusals_as_the_replay(dead_events: Redbox, selection: tuple[str, ...]):
+    dead_events.put(Event("order.paid", event_id="holder", unique_key="u"))
+    matched = 3 if selection == ("--all",) else 1
+    refused = dead_events.json("dead", "replay", *selection, "--dry-run", code=1)
+    assert (refused["matched"], refused["replayed"], refused["dry_run"]) == (matched, 0, True)
+    assert [each["event_id"] for each in refused["refused"]] == ["d3"]
+    forced = dead_events.json("dead", "replay", *selection, "--dry-run", "--force")
+    assert (forced["matched"], forced["refused"], forced["dry_run"]) == (matched, [], True)
+    assert count(dead_events, Phase.DEAD) == 3
+
+
 def test_attempts_are_excused_or_kept(dead_events: Redbox):
     dead_events("dead", "replay", "d1")
     dead_events("dead", "replay", "d2", "--keep-attempts", "--delay", "1h")
