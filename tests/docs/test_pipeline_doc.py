@@ -24,6 +24,7 @@ PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(bool(java_is_missing()), reason=java_is_missing())
 @pytest.mark.req("SP-5", "SP-6", "SP-7", "SP-8", "SP-9")
+@pytest.mark.campaign
 def test_the_story_as_printed(tmp_path: Path):
     valkey_binary()
     done = subprocess.run(

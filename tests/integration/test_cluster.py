@@ -143,8 +143,10 @@ MOVED = {
 
 
 @pytest.mark.req("SC-4", "PL-7")
-@pytest.mark.parametrize("end", ["finish", "roll_back"])
-@pytest.mark.parametrize("moved", MOVED)
+@pytest.mark.parametrize("end", ["finish", pytest.param("roll_back", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "moved", ["some of it", *(pytest.param(name, marks=pytest.mark.campaign) for name in MOVED if name != "some of it")]
+)
 async def test_a_slot_on_the_move_leaves_no_half_done_step(
     cluster: servers.Cluster,
     clients: list[redis.Redis],

@@ -143,7 +143,7 @@ def test_a_publisher_after_one_that_its_loop_left(kind: str, redis_url: str, tmp
 
     def places() -> Any:
         of_http = getattr(publisher, "_client", None)
-        return of_http._places if of_http else getattr(publisher, "_turn", None) or publisher._places  # type: ignore[attr-defined]
+        return of_http._slots if of_http else getattr(publisher, "_turn", None) or publisher._slots  # type: ignore[attr-defined]
 
     async def hold() -> None:
         await publisher.open("box")

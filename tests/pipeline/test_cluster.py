@@ -74,6 +74,7 @@ def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.req("SP-10")
+@pytest.mark.campaign
 def test_archive_replay_and_drain_on_a_cluster(
     spark_cluster: str, zipped: Path, cluster_url: str, redbox_runner: object, tmp_path: Path
 ):

@@ -108,6 +108,7 @@ def _last(directory: Path) -> int:
         return -1
 
 
+@pytest.mark.campaign
 def test_killed_at_any_moment_and_started_anew_each_event_comes_once(
     redis_played: Played, spark: SparkSession, tmp_path: Path
 ):

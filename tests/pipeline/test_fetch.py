@@ -16,7 +16,7 @@ from redbox.pipeline.source.rows import BatchBuilder, FetchedEvent
 from redbox.pipeline.source.schema import schema_of
 from redbox.store.replies import Fence
 from redbox.testing.conformance.steps import publish
-from redbox.testing.conformance.test_rules import meddle
+from redbox.testing.conformance.test_rules import write_directly
 
 from .conftest import Played
 
@@ -105,7 +105,7 @@ def test_what_is_put_behind_the_look_at_its_hash_is_not_there_yet(
 
 def test_what_has_no_body_at_a_second_look_is_damaged(redis_played: Played, connection: Connection):
     redis_played.run(publish(redis_played.box, Event("n", event_id="a"), Event("n", event_id="b")))
-    redis_played.run(meddle(redis_played.box, "DEL", ":b:b"))
+    redis_played.run(write_directly(redis_played.box, "DEL", ":b:b"))
     ((good, bad),) = Fetch(connection, LATER).unchanged("published", ["a", "b"], BUILDER)
     assert good.body
     assert (bad.event_id, bad.body) == ("b", None)

@@ -17,7 +17,7 @@ from redbox.pipeline.source.options import follow_options
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.testing import advance
 from redbox.testing.conformance.steps import contents, make_dead, publish
-from redbox.testing.conformance.test_rules import meddle
+from redbox.testing.conformance.test_rules import write_directly
 
 from .conftest import Played
 
@@ -141,7 +141,7 @@ def test_what_comes_or_goes_between_plan_and_parts_does_not_shift_the_end(
 def test_a_clock_that_stepped_back_after_the_put_hides_nothing(redis_played: Played, end: Any, state: str):
     redis_played.run(end(redis_played.box, Event("n", event_id="a")))
     redis_played.run(advance(redis_played.box, seconds=1))
-    redis_played.run(meddle(redis_played.box, "HSET", ":e:a", "created_at", 2**42))
+    redis_played.run(write_directly(redis_played.box, "HSET", ":e:a", "created_at", 2**42))
     direct = Direct(redis_played, state=state)
     direct.plan()
     assert direct.read() == [["a"]]

@@ -33,6 +33,7 @@ def redbox(played: Played, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("SP-5", "SP-6")
+@pytest.mark.campaign
 def test_large_payloads_go_through_a_small_heap(redis_played: Played, tmp_path: Path):
     """The vectorized reader would hold all of them at once, twice while it grows."""
     box, lake = redis_played.box, str(tmp_path / "lake")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FOR_GOOD = 1_000_000
 READING = b"HGETALL"
-CLAIMING, REMOVING, LOCKING = (load(name).sha.encode() for name in ("claim", "drop", "lock"))
+CLAIMING, REMOVING, LOCKING = (load(name).sha.encode() for name in ("cut_batch", "drop", "lock"))
 
 
 class Outage:

@@ -57,6 +57,7 @@ def load(path: Path) -> Config:
     try:
         with path.open("rb") as file:
             data = _expanded(tomllib.load(file))
+        _check_names(data)
         config = msgspec.convert(data, Config)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
@@ -69,6 +70,15 @@ def load(path: Path) -> Config:
     if config.metrics_port is not None and not 0 <= config.metrics_port <= 65535:
         raise ConfigError(f"{path}: metrics_port: must be between 0 and 65535")
     return config
+
+
+def _check_names(data: dict[str, Any]) -> None:
+    """Refuses unknown fields of a relay: msgspec does that for its own classes only."""
+    tables = data.get("relay")
+    for number, table in enumerate(tables if isinstance(tables, list) else ()):
+        unknown = [name for name in table if name not in FIELDS] if isinstance(table, dict) else []
+        if unknown:
+            raise msgspec.ValidationError(f"Object contains unknown field `{unknown[0]}` - at `$.relay[{number}]`")
 
 
 def open_relays(path: Path, config: Config, default_url: Callable[[], str]) -> list[Relay]:
@@ -131,10 +141,9 @@ def _explain(message: str, data: Any) -> str:
     problem = message[: found.start()] if found else message
     table = _TABLE.fullmatch(path)
     field = table["field"] if table else path.removeprefix(".")
-    known: type[msgspec.Struct] = RelaySettings if table else Config
     where = f"{_describe(int(table['number']), data)}: " if table else ""
     if unknown := _UNKNOWN.fullmatch(problem):
-        names = ", ".join(known.__struct_fields__)
+        names = ", ".join(FIELDS if table else Config.__struct_fields__)
         return f"{where}{unknown['field']}: no such field; the fields are {names}"
     if missing := _MISSING.fullmatch(problem):
         how = "give the target" if table else _TAKES[missing["field"]]

@@ -6,12 +6,12 @@ its value is read. Nothing is connected here; an invalid value is refused with t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_type_hints
 
 import click
-import msgspec
 
 from redbox.cli.parameters import name_value_pairs
 from redbox.cli.placeholders import expand_options, expand_url
@@ -63,7 +63,8 @@ class Field:
         self.read = read
 
 
-class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+@dataclasses.dataclass(kw_only=True, repr=False)
+class RelaySettings:
     """The fields of a [[relay]] table, and the options of `redbox relay`. None: the default."""
 
     # fmt: off
@@ -77,7 +78,7 @@ class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         PAIRS.format("options"), "-o", "--option", "options",
         multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
         help="Option of the target; repeatable. Secrets only as '${NAME}' or file:PATH.",
-    )] = {}
+    )] = dataclasses.field(default_factory=dict)
     retry: Annotated[str | None, Field(
         TEXT, "--retry", policy="backoff", read=parse_retry, metavar="POLICY",
         help=f"Delay between attempts: fixed:10m, fixed:0 or exp:1s..5m.  [default: {DEFAULT_RETRY}]",
@@ -99,7 +100,7 @@ class RelaySettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         PAIRS.format("dead_options"), "--dead-option", "dead_options",
         multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
         help="Option of the dead-letter target; repeatable.",
-    )] = {}
+    )] = dataclasses.field(default_factory=dict)
     on_success: Annotated[Literal["keep", "delete"] | None, Field(
         '"keep" or "delete"', "--on-success", policy="on_success", type=click.Choice(["keep", "delete"]),
         help="Action for published events.  [default: keep]",
