@@ -1,4 +1,4 @@
-"""Checks of arguments: an invalid one raises UsageError with a message that names it."""
+"""Checks of arguments: an invalid one raises UsageError with a message that names it. And values for messages."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def shown(value: Any) -> str:
     except Exception:  # such as an integer with too many digits
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 event`, `2,000 events`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Required, TypedDict
 
-from redbox.arguments import flag, text, whole_number
+from redbox.arguments import counted, flag, shown, text, whole_number
 from redbox.durations import Duration
 from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, error_text
@@ -251,7 +251,8 @@ def _per_claim(value: Any, claims: list[Claim], name: str) -> list[Any]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         return [value] * len(claims)
     if len(value) != len(claims):
-        raise UsageError(f"{name}: {len(value)} values for {len(claims)} claims; give one, or one for each")
+        counts = f"{counted(len(value), 'value')} for {counted(len(claims), 'claim')}"
+        raise UsageError(f"{name} {shown(value)}: {counts}; give one, or one for each")
     return list(value)
 
 
@@ -261,5 +262,5 @@ def _positive_ms(value: Duration, name: str) -> int:
     except InvalidEvent as error:
         raise UsageError(str(error)) from None
     if milliseconds < 1:
-        raise UsageError(f"{name} must be positive")
+        raise UsageError(f"{name} must be positive, not {shown(value)}")
     return milliseconds

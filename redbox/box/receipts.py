@@ -34,17 +34,18 @@ class Receipts:
         if reply == SKIPPED:
             raise Refused(f"event {event.event_id} was not put, since another of its batch was refused")
         if isinstance(reply, bytes):
-            raise StoreError(f"the server answered {reply!r} to a put, which this redbox does not know")
+            raise StoreError(f"the server answered {reply!r} to a put, which this redbox does not know; upgrade redbox")
         word, detail = reply
         if word == "DIFFERS":
             raise IdReused(event.event_id, difference(detail, event, self._max_payload))
         if word == "CONFLICT":
             raise Conflict(event.event_id, detail.decode(), event.unique_key)
         if word == "FULL":
-            raise BoxFull(f"box {self._box!r} holds max_pending ({detail.decode()}) events already")
+            full = f"box {self._box!r} holds max_pending ({detail.decode()}) events already"
+            raise BoxFull(f"{full}; let a relay drain it, or raise the limit")
         if word == "UNCONFIRMED":
             raise DurabilityNotReached(detail.decode())
-        raise StoreError(f"the server answered {word!r} to a put, which this redbox does not know")
+        raise StoreError(f"the server answered {word!r} to a put, which this redbox does not know; upgrade redbox")
 
     def raise_refusal(self, events: list[Event], replies: Sequence[PutReply], level: Durability) -> None:
         """Raises BatchRefused if one event of an all-or-nothing batch was refused."""

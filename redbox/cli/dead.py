@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from redbox.arguments import counted
 from redbox.cli.filters import NAMES, filter_options, resolved
 from redbox.cli.inspect import cursor_option, limit_option, note_cursor, print_json_lines, read_page
-from redbox.cli.output import can_ask, counted
+from redbox.cli.output import can_ask
 from redbox.cli.parameters import DURATION
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
@@ -90,7 +91,7 @@ def list_dead(session: Session, /, limit: int | None, cursor: str | None, **filt
 )
 @click.option("--force", is_flag=True, help="Also replay events whose unique key is held, or that were superseded.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
-@click.option("--why", default="", metavar="TEXT", help="Reason, for the log of the box.")
+@click.option("--why", default="", metavar="TEXT", help="Reason, for the operations log.")
 @pass_session
 def replay_dead(
     session: Session,
@@ -104,8 +105,8 @@ def replay_dead(
     """Return dead events to PENDING, to be delivered again.
 
     Select them by ID, by filters, or with --all. Only events that are dead at the start are replayed, so the command
-    ends even while relays are running. The log of the box records who replayed them. The exit code is 1 if an event
-    was refused.
+    ends even while relays are running. The operations log records who replayed them. The exit code is 1 if an event was
+    refused.
 
     Replays by --all or by filters ask for confirmation; without a terminal they require --yes. Replays by ID do not
     ask.

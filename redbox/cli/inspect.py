@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from redbox.arguments import counted
 from redbox.cli.filters import filter_options, resolved
-from redbox.cli.output import counted, printable
+from redbox.cli.output import printable
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
 
@@ -77,8 +78,8 @@ def note_cursor(session: Session, page: Page) -> None:
 def list_command(session: Session, /, limit: int | None, cursor: str | None, **filters: Any) -> None:
     """List the events of the box by state and time.
 
-    TIME is available_at of a PENDING event, the end of the lease of a CLAIMED one, published_at or died_at. --since and
-    --until compare the same time. Relative times: `1h` is an hour ago, `+1h` an hour from now.
+    The column TIME shows available_at of a PENDING event, the end of the lease of a CLAIMED one, published_at or
+    died_at; --since and --until filter by it. Relative times: `1h` is an hour ago, `+1h` an hour from now.
 
     With --json each line is a whole event, payload included; all events are printed unless --limit is given.
 

@@ -47,11 +47,6 @@ def _escape(char: str) -> str:
     return " " if char in "\r\n\t" else char.encode("unicode_escape", "backslashreplace").decode()
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 event`, `2,000 events`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def echo_json(line: str, *, err: bool = False) -> None:
     """Prints one line of JSON; for a terminal, control characters are escaped."""
     stream = sys.stderr if err else sys.stdout

@@ -73,13 +73,13 @@ def put_command(
     The payload is JSON text, `-` for stdin, or @FILE. If --content-type is not JSON, it is stored unchanged. The
     command returns once the event is stored.
 
-    With --many there is no TYPE. Each line is an object with event_type, payload and any of event_id, headers,
+    With --many, leave out TYPE. Each line is an object with event_type, payload and any of event_id, headers,
     metadata, partition_key, ordering_key, available_at, delay, unique_key, unique_scope and content_type. Use
     payload_base64 instead of payload for arbitrary bytes. The first line that is invalid or refused stops the command;
     the lines before it are in the box.
 
     Lines printed by `redbox --json list` and `redbox --json dead list` can be put unchanged: the id and the payload are
-    kept, and the state in the other box is ignored. To change the payload of such a line, remove its payload_base64.
+    kept; their state is not copied. To change the payload of such a line, remove its payload_base64.
 
     \b
     Examples:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from redbox.arguments import counted
 from redbox.cli.failures import FAILED
-from redbox.cli.output import counted, printable
+from redbox.cli.output import printable
 from redbox.cli.session import Session, pass_session
 from redbox.durations import format_duration
 from redbox.errors import NotPermitted, StoreUnavailable
@@ -26,9 +27,9 @@ SILENT: Final = timedelta(seconds=15)  # three heartbeats
 def stats_command(session: Session, /) -> None:
     """Count the events of the box by phase, and show its relays.
 
-    Every event is in one phase; events that wait behind another event of their ordering key are counted in theirs.
-    Ages, lifetime totals and the relays of the box follow. A relay is silent if its last heartbeat is more than 15 s
-    old: if it is down, its events return to PENDING when their leases end. With --json, ages are in seconds.
+    Every event is in one phase; an event behind another of its ordering key counts in its own phase too. Ages,
+    lifetime totals and the relays of the box follow. A relay is silent if its last heartbeat is more than 15 s old: if
+    it is down, its events return to PENDING when their leases end. With --json, ages are in seconds.
 
     \b
     Examples:
@@ -150,10 +151,16 @@ def _no_relay(stats: Stats) -> list[str]:
 
 def _alarms(stats: Stats) -> list[str]:
     """Warnings about counts that should be 0."""
+    overdue = "the lease has expired, and no relay has reaped it; is a relay running?"
+    if stats.overdue > 1:
+        overdue = "the leases have expired, and no relay has reaped them; is a relay running?"
+    blocked = "stopped by a dead event at the head of the line; replay or drop it"
+    if stats.blocked > 1:
+        blocked = "stopped by dead events at the heads of their lines; replay or drop them"
     found = (
-        (stats.overdue, "overdue claim", "the lease has expired, and no relay has reaped it; is a relay running?"),
+        (stats.overdue, "overdue claim", overdue),
         (stats.suspects, "suspect event", "claimed alone, since two leases in a row expired"),
-        (stats.blocked, "blocked ordering key", "stopped by a dead event at the head of the line; replay or drop it"),
+        (stats.blocked, "blocked ordering key", blocked),
         (
             len(stats.unreadable),
             "unreadable value",
@@ -168,7 +175,8 @@ def _lost_ids(stats: Stats) -> str:
     """The first ids, and the remedy."""
     more = ", ..." if stats.lost > len(stats.lost_ids) else ""
     named = ", ".join(printable(event_id) for event_id in stats.lost_ids)
-    return f"{named}{more}; `redbox show ID` shows the remains; put it again from its source or the archive"
+    them = "it" if stats.lost == 1 else "them"
+    return f"{named}{more}; `redbox show ID` shows the remains; put {them} again from the source or the archive"
 
 
 COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEAD", "COMPLETED", "OF WHICH WAITING")

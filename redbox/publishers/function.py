@@ -153,7 +153,7 @@ def _takes_claim(function: Any, name: str) -> bool:
     if inspect.isclass(function):
         raise UsageError(f"{name} is a class; give an instance of it, or a function")
     if not callable(function):
-        raise UsageError(f"{name} cannot be called")
+        raise UsageError(f"{name} cannot be called; give a function")
     for each in (function, type(function).__call__):
         if inspect.isasyncgenfunction(each) or inspect.isgeneratorfunction(each):
             raise UsageError(f"{name} is a generator function; a publisher must not yield")

@@ -101,7 +101,7 @@ class HTTPPublisher(Publisher):
     async def publish(self, claim: Claim) -> None:
         client = self._client
         if client is None:
-            raise UsageError("this publisher is not open")
+            raise UsageError("this publisher is not open; call open() first")
         headers, body = self._request(claim)
         unread: aiohttp.ClientResponse | None = None
         await client.acquire()

@@ -161,7 +161,7 @@ class Dispatcher:
             try:
                 await self._claimer.wait_for_events(due_in, limit, self._ledger.holding(), probe=breaker is not None)
             except PASSING as error:
-                logger.warning("waiting without hints: %s", error)
+                logger.warning("cannot wait for hints (%s); polling every %g s instead", error, self._policy.poll)
                 await anyio.sleep(self._policy.poll)
 
         if self._prober.is_open:

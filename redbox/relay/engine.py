@@ -114,8 +114,9 @@ class Engine:
                 with anyio.move_on_after(CANCEL_GRACE, shield=True):
                     await self._release_held()
             if self.ledger:
-                claims = "1 claim returns" if len(self.ledger) == 1 else f"{len(self.ledger)} claims return"
-                logger.warning("%s to PENDING when the lease ends", claims)
+                one = "1 event returns to PENDING when its lease ends"
+                many = f"{len(self.ledger):,} events return to PENDING when their leases end"
+                logger.warning("%s", one if len(self.ledger) == 1 else many)
                 self._tally.unsettled += len(self.ledger)
         if refused is not None:
             raise refused

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import anyio
 
+from redbox.arguments import counted
 from redbox.box import Box
 from redbox.errors import StoreError
 from redbox.events import Claim
@@ -108,7 +109,8 @@ class Ledger:
         try:
             renewed = await self._box.renew([held.claim for held in batch], lease=self._lease)
         except StoreError as error:
-            logger.warning("leases could not be renewed: %s", error)
+            text = "%s could not be renewed (%s), trying again; an event whose lease expires is published again"
+            logger.warning(text, counted(len(batch), "lease"), error)
             return
         for held, ours in zip(batch, renewed, strict=True):
             if ours:
@@ -116,7 +118,8 @@ class Ledger:
             elif held in self._helds:  # not settled meanwhile
                 held.lost = True
                 text = f"the lease of event {held.claim.event_id} was lost"
-                self._digest.write(logging.WARNING, "lease", text, "the claim is no longer ours")
+                why = "the claim is no longer ours; the event may be delivered twice"
+                self._digest.write(logging.WARNING, "lease", text, why)
 
     async def renew_alone(self, held: Held) -> bool:
         """Renews the lease of a suspect, and marks that it is published alone. False if the claim is lost."""

@@ -50,7 +50,7 @@ async def serve(service: Service, digest: Digest | None = None) -> None:
             await service.run_once()
             digest.store_answered(name)
         except StoreError as error:
-            digest.store_failed(name, name, error)
+            digest.store_failed(name, f"{name} got no answer from the store", error)
         # Spread, so that many relays do not run at the same moment.
         pause = service.every * random.uniform(0.8, 1.2)  # noqa: S311
         if isinstance(service, Prompted):

@@ -68,7 +68,11 @@ REPLIES: Final[dict[str, Meaning]] = {
     "UNBLOCKED": Meaning(StoreUnavailable, "{where} has changed its role; try again in a moment"),
     "NOAUTH": _NOT_ALLOWED,
     "WRONGPASS": _NOT_ALLOWED,
-    "NOPERM": Meaning(NotPermitted, "{where} does not permit this to the user of this connection: {said}"),
+    "NOPERM": Meaning(
+        NotPermitted,
+        "{where} does not permit this to the user of this connection: {said}; grant the permissions of "
+        "docs/permissions.md",
+    ),
     INTERRUPTED: Meaning(
         NotPermitted,
         "{where} ended a script of box {box!r} in the middle, because a permission was revoked: grant it and repeat "

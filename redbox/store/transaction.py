@@ -103,7 +103,8 @@ async def transact(
         return Committed(read_put_replies(outcome[-1]) if events else [], outcome[: len(commands)])
     if met is not None:
         raise store.exchanges.translate(met, maybe=False) from met
-    raise TransactionFailed(f"other clients changed the same keys {TURNS} times in a row; nothing was written")
+    often = f"other clients changed the same keys {TURNS} times in a row"
+    raise TransactionFailed(f"{often}; nothing was written; try again")
 
 
 def _why_not_committed(store: Store, replies: Sequence[Any], cause: Exception) -> RedboxError:

@@ -153,7 +153,7 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         (ONE + ONE, "relay 2 (box orders): box: 'orders' on memory:elsewhere has a relay already"),
         (
             f"{ONE}name='a'\n{ONE}name='a'\nurl='memory:b'",
-            "relay 2 (box orders): name: 'a' is already the name of a relay of a box with this name",
+            "relay 2 (box orders): name: two relays of this box have the name 'a'; give each its own",
         ),
         ("[[relay]]\nto='https://u:pw@h/'", "relay 1 (box default): to: a password must not be written here"),
         ("[[relay]]\nto='https://h/?token=x'", "relay 1 (box default): to: a secret must not be written into a URL"),

@@ -116,5 +116,7 @@ def test_the_reason_why_java_did_not_start_is_no_frame_of_its_stack(running: Moc
         raise RedboxError("Spark did not start")
 
     monkeypatch.setattr(pipeline, "session", fail)
-    with pytest.raises(RedboxError, match=r'^Spark did not start \(Exception in thread "main" Master must be yarn\)$'):
+    with pytest.raises(
+        RedboxError, match=r'^Spark did not start \(Exception in thread "main" Master must be yarn\); --debug'
+    ):
         fail_with(AssertionError())

@@ -213,7 +213,7 @@ PYTHON_MUTANTS = [
     Mutant("waiting counts as publishing", "redbox/relay/claimer.py", "claimed_at = self._called_at if self._wait is None else", "claimed_at = self._called_at if True else", WAITING),
     # services
     Mutant("the reaper stops after one step", "redbox/relay/services.py", "if len(ids) < BATCH_COUNT:", "if True:", IDLE),
-    Mutant("a service ends when the store is away", "redbox/relay/services.py", "            digest.store_failed(name, name, error)\n", "            raise\n", IDLE),
+    Mutant("a service ends when the store is away", "redbox/relay/services.py", '            digest.store_failed(name, f"{name} got no answer from the store", error)\n', "            raise\n", IDLE),
     Mutant("a relay never leaves the list", "redbox/relay/services.py", "fresh=0, leaving=True)", "fresh=0)", IDLE),
     Mutant("a namesake is announced again and again", "redbox/relay/services.py", "if other and not self._warned:", "if other:", IDLE),
     Mutant("every delivery takes no time", "redbox/relay/report.py", "self.counts[bisect_left(BUCKETS, seconds)] += 1", "self.counts[0] += 1", METRICS),

@@ -353,7 +353,7 @@ async def test_a_service_goes_on_when_the_store_comes_back(caplog: pytest.LogCap
             await box.put(Event("n"))
             service = asyncio.create_task(serve(Heartbeat(box, "relay-1", dict, every=0.05)))
             own.kill()
-            await until(lambda: "heartbeat: " in caplog.text, "it says nothing")
+            await until(lambda: "heartbeat got no answer from the store: " in caplog.text, "it says nothing")
             own.start()
 
             async def listed() -> bool:

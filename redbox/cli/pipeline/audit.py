@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from redbox.cli.output import counted
+from redbox.arguments import counted
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.session import Session, pass_session
 

@@ -55,7 +55,7 @@ class Jobs(click.Group):
 @click.group("pipeline", cls=Jobs, invoke_without_command=True)
 @click.pass_context
 def pipeline_command(ctx: click.Context) -> None:
-    """Load, archive, replay, patch, audit and stream with Spark.
+    """Load, report on, archive and replay events with Spark.
 
     Needs `pip install 'redbox-outbox[pipeline]'` and Java. Jobs run on all cores of this machine, or on a cluster with
     --master.
@@ -190,7 +190,9 @@ def quiet(session: Session) -> Iterator[None]:
         except RedboxError as error:
             said.seek(0)
             reason = _reason(said.read().decode(errors="replace"))
-            raise (RedboxError(f"{error.message} ({reason})") if reason else error) from error
+            if not reason:
+                raise
+            raise RedboxError(f"{error.message} ({reason}); --debug shows Java's output") from error
         finally:
             os.dup2(kept, 2)
             os.close(kept)

@@ -66,8 +66,8 @@ def load_command(
 ) -> None:
     """Put the rows of Parquet, JSON Lines or CSV files.
 
-    The files need the columns event_type and payload, or else --column and --set for them. Other fields of an event are
-    optional columns. A failed load that is run again on the same files puts the missing rows.
+    The files need the columns event_type and payload, or --column or --set must supply them. Other fields of an event
+    are optional columns. A failed load that is run again on the same files puts the missing rows.
 
     \b
     Examples:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     "--with", "with_", required=True, metavar="MODULE:FUNCTION", help="Function that makes a new event of a dead one."
 )
 @click.option("--dry-run", is_flag=True, help="Show the new events, and put nothing.")
-@click.option("--sample", type=click.IntRange(0, 100), default=5, show_default=True, help="Number of events to show.")
+@click.option("--sample", type=click.IntRange(0, 100), default=5, show_default=True, metavar="N",
+              help="Number of events to show.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
 @click.option("--why", default="", metavar="TEXT", help="Reason, for the operations log.")
 @spark_options
@@ -34,10 +35,10 @@ def patch_command(
 ) -> None:
     """Put repaired copies of dead events, made by a function.
 
-    The function gets an Event and returns an Event, or only a payload, or None to leave this one dead. A payload never
+    The function gets an Event and returns a new Event, a new payload, or None to leave the event dead. A payload never
     changes: the new event names the old one in its metadata (supersedes), and the old one, which stays dead, names the
     new one (superseded_by). An event is patched once, so the command may be repeated. If the function raises, the event
-    stays dead and is reported. A module in this directory is sent to the tasks.
+    stays dead and is reported. A module in the current directory is sent to the Spark tasks.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ from redbox.errors import RedboxError
 @click.option(
     "--where",
     metavar="SQL",
-    help="Condition over the columns of events, such as event_type = 'a.b'; built-in functions only.",
+    help="SQL on the event columns, plus `run` and `date`, such as event_type = 'a.b'; built-in functions only.",
 )
 @click.option("--all", "everything", is_flag=True, help="Replay all events of the archive.")
 @click.option(
@@ -45,7 +45,7 @@ def replay_command(
 ) -> None:
     """Return archived events to PENDING.
 
-    Also restores events that are no longer in Redis. The condition is SQL over the columns of events, `run` and `date`.
+    Also restores events that are no longer in Redis. The condition is SQL on the event columns, plus `run` and `date`.
     The operations log records the replay.
 
     \b

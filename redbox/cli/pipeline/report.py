@@ -18,8 +18,8 @@ from redbox.durations import format_duration
 @click.command("report")
 @click.option("--to", required=True, metavar="DIR", help="Directory of the report; an older one is replaced.")
 @click.option("--from", "archive", metavar="PATH", help="Archive of this box to include.")
-@click.option("--since", type=MOMENT, help="Start of the time in which events were put; 1h is an hour ago.")
-@click.option("--until", type=MOMENT, help="End of the time in which events were put; 1h is an hour ago.")
+@click.option("--since", type=MOMENT, help="Only events put since this time; 1h is an hour ago.")
+@click.option("--until", type=MOMENT, help="Only events put until this time; 1h is an hour ago.")
 @spark_options
 @pass_session
 def report_command(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from redbox.cli.output import counted
+from redbox.arguments import counted
 from redbox.cli.parameters import name_value_pairs
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.process import SIGNALS
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from redbox.pipeline.jobs.streams import Streamed
 
 
-def stream_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of both streams."""
-    for option in (
+def stream_options(batch: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds the options of both streams; `batch` is the default of --batch, in words."""
+    options = (
         click.option("--to", required=True, metavar="PATH|SINK",
                      help="Path that Spark can write, or a sink: redbox, console or noop."),
         click.option("--format", "format_", default="parquet", show_default=True, metavar="NAME",
@@ -36,26 +36,32 @@ def stream_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--every", default="5 seconds", show_default=True, metavar="TIME",
                      help="Interval between micro-batches, without --once."),
         click.option("--batch", type=click.IntRange(min=1), metavar="N",
-                     help="Maximum events in a micro-batch.  [default: drain 100000, follow 50000]"),
-    ):  # fmt: skip
-        command = option(command)
-    return spark_options(command)
+                     help=f"Maximum events in a micro-batch.  [default: {batch}]"),
+    )  # fmt: skip
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 @click.command("drain")
+@stream_options(batch="100,000")
 @click.option("--stream", default="lake", show_default=True, metavar="NAME", help="Name of the stream in the box.")
 @click.option("--on-lost", type=click.Choice(["fail", "continue"]), default="fail", show_default=True,
               help="Reaction to events that others took from this stream.")  # fmt: skip
 @click.option("--on-unreadable", type=click.Choice(["fail", "continue"]), default="fail", show_default=True,
-              help="Reaction to a body that is damaged, or of a newer redbox.")  # fmt: skip
-@stream_options
+              help="Reaction to a body that is damaged, or was written by a newer redbox.")  # fmt: skip
+@spark_options
 @pass_session
 def drain_command(session: Session, /, stream: str, on_lost: str, on_unreadable: str, **options: Any) -> None:
     """Claim events, write them to files, and mark them PUBLISHED.
 
     Events are marked when Spark has committed their files. Each event is written exactly once, as long as the command
-    keeps its checkpoint and stream name, no other claims the events it holds, and Redis loses no acknowledged write.
-    Read the files through Spark, which knows the committed ones.
+    keeps its checkpoint and stream name, nothing else claims the events that it holds, and Redis loses no acknowledged
+    write. Read the files through Spark, which knows the committed ones.
 
     \b
     Examples:
@@ -67,8 +73,9 @@ def drain_command(session: Session, /, stream: str, on_lost: str, on_unreadable:
 
 
 @click.command("follow")
+@stream_options(batch="50,000 of each state")
 @click.option("--state", type=click.Choice(["published", "dead"]), help="State to follow.  [default: both]")
-@stream_options
+@spark_options
 @pass_session
 def follow_command(session: Session, /, state: str | None, **options: Any) -> None:
     """Copy published and dead events to files as they come.

@@ -35,7 +35,7 @@ def relay_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--once", is_flag=True, help="Publish the available events, then exit; exit code 1 if the breaker opens.")
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-    help="A redbox.toml whose relays to run, instead of --to.",
+    help="Run the relays of this redbox.toml, instead of --to.",
 )  # fmt: skip
 @click.option(
     "--metrics-port", type=click.IntRange(0, 65535), metavar="PORT",
@@ -59,9 +59,9 @@ def relay_command(
     """Publish the events of a box to a target.
 
     Runs until SIGTERM or SIGINT. Each event is published at least once. A failed event is retried after the delay of
-    --retry, and marked DEAD after --attempts. While the target is down, the breaker is open and nothing is claimed. Any
-    number of relays may serve one box. After the first signal, events in flight have --grace to finish; a second signal
-    exits at once.
+    --retry, and marked DEAD when --attempts are used up. While the target is down, the breaker is open and nothing is
+    claimed. Any number of relays may serve one box. After the first signal, events in flight have --grace to finish; a
+    second signal exits at once.
 
     \b
     Examples:

@@ -91,7 +91,7 @@ def open_relays(path: Path, config: Config, default_url: Callable[[], str]) -> l
             if any((relay.box.name, relay.box.where) == (other.box.name, other.box.where) for other in relays):
                 raise SettingError("box", f"{relay.box.name!r} on {relay.box.where} has a relay already, above")
             if any((relay.box.name, relay.name) == (other.box.name, other.name) for other in relays):
-                raise SettingError("name", f"{relay.name!r} is already the name of a relay of a box with this name")
+                raise SettingError("name", f"two relays of this box have the name {relay.name!r}; give each its own")
         except UsageError as error:
             if isinstance(error, ImportError):  # a missing extra is not an error of the file
                 raise

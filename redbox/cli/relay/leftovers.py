@@ -48,8 +48,9 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     def _blocked(self) -> str:
         if not self.blocked:
             return ""
-        keys = "1 key is" if self.blocked == 1 else f"{self.blocked:,} keys are"
-        return f" ({keys} blocked by a dead event: replay or drop it)"
+        if self.blocked == 1:
+            return " (1 key is blocked by a dead event: replay or drop it)"
+        return f" ({self.blocked:,} keys are blocked by dead events: replay or drop them)"
 
     def _why(self, problem: str) -> str:
         return "the box is paused" if self.paused else problem or "added or returned meanwhile"

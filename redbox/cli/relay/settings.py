@@ -90,7 +90,7 @@ class RelaySettings:
     )] = None
     max_age: Annotated[float | str | None, Field(
         DURATION, "--max-age", policy="max_age", read=parse_duration, metavar="DURATION",
-        help="Maximum time from due to published; older events are marked DEAD.  [default: no limit]",
+        help="Mark events DEAD that are unpublished this long after they were due.  [default: no limit]",
     )] = None
     dead_to: Annotated[str | None, Field(
         TEXT, "--dead-to", metavar="URL",
@@ -103,11 +103,11 @@ class RelaySettings:
     )] = dataclasses.field(default_factory=dict)
     on_success: Annotated[Literal["keep", "delete"] | None, Field(
         '"keep" or "delete"', "--on-success", policy="on_success", type=click.Choice(["keep", "delete"]),
-        help="Action for published events.  [default: keep]",
+        help="Keep published events for the box's retention, or delete them.  [default: keep]",
     )] = None
     on_dead: Annotated[Literal["keep", "drop"] | None, Field(
         '"keep" or "drop"', "--on-dead", policy="on_dead", type=click.Choice(["keep", "drop"]),
-        help="Action for dead events.  [default: keep]",
+        help="Keep dead events for the box's retention, or drop them.  [default: keep]",
     )] = None
     concurrency: Annotated[int | None, Field(
         NUMBER, "--concurrency", policy="concurrency", type=click.IntRange(min=1), metavar="N",
@@ -119,7 +119,7 @@ class RelaySettings:
     )] = None
     lease: Annotated[float | str | None, Field(
         DURATION, "--lease", policy="lease", read=parse_duration, metavar="DURATION",
-        help="Validity of a claim if this process ends.  [default: 30s]",
+        help="How long claims stay held if this process dies.  [default: 30s]",
     )] = None
     time_limit: Annotated[float | str | None, Field(
         DURATION, "--time-limit", policy="time_limit", read=parse_limit, metavar="DURATION",

@@ -190,7 +190,7 @@ def _write(
     if rows != observed["rows"] or mixed != _fold([observed]):
         raise RedboxError(
             f"the files of run {run} do not hold what was written into them: {rows:,} of {observed['rows']:,} rows "
-            "were read back; nothing was removed, and the run does not count"
+            "were read back; nothing was removed, and the run does not count; run it again"
         )
     by_path = {_below(run, row["file"]): int(row["rows"]) for row in counted}
     listed = [ArchiveFile(path, by_path.get(path, 0), size) for path, size in sorted(sizes.items())]

@@ -360,7 +360,8 @@ class StreamDriver:
             if not later:
                 del self._away[batch]
         if back:
-            logger.warning("stream %s reclaimed %d events whose leases had expired", self._options.stream, back)
+            whose = "whose lease" if back == 1 else "whose leases"
+            logger.warning("stream %s reclaimed %s %s had expired", self._options.stream, _events(back), whose)
         self._report(lost, f"of {self._held:,} that it held: others claimed them after their leases had expired")
         if self._away and self._asked - self._reported >= REPORT_AGAIN:
             self._reported = self._asked

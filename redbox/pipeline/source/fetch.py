@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from redbox.arguments import counted
 from redbox.errors import StreamLost
 from redbox.pipeline.source.connection import Connection
 from redbox.pipeline.source.rows import STATE_OF, BatchBuilder, FetchedEvent
@@ -60,8 +61,8 @@ class Fetch:
                 (events if ours else gone).append(FetchedEvent(event_id, fields, body, "claimed"))
             if gone and strict:
                 raise StreamLost(
-                    f"{len(gone)} events of the stream's batch were taken by others, {gone[0].event_id} among them; "
-                    "to go on without them set onLost to continue"
+                    f"others took {counted(len(gone), 'event')} of the stream's batch, such as {gone[0].event_id}; "
+                    "to continue without, set onLost to continue"
                 )
             if builder.with_history:
                 tried = [event.event_id for event in events if event.fields[b"attempts"] != b"1"]
