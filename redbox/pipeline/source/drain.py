@@ -408,7 +408,7 @@ class StreamDriver:
             return
         sentence = f"stream {self._options.stream!r} lost {_events(lost)} {how}"
         if self._options.on_lost == "fail":
-            raise StreamLost(f"{sentence}; to go on without them set onLost to continue")
+            raise StreamLost(f"{sentence}; to go on without such events set onLost to continue")
         logger.warning(sentence)
 
     async def _hold(self) -> None:

@@ -62,7 +62,7 @@ class Fetch:
             if gone and strict:
                 raise StreamLost(
                     f"others took {counted(len(gone), 'event')} of the stream's batch, such as {gone[0].event_id}; "
-                    "to continue without, set onLost to continue"
+                    "to go on without such events set onLost to continue"
                 )
             if builder.with_history:
                 tried = [event.event_id for event in events if event.fields[b"attempts"] != b"1"]
