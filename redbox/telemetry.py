@@ -7,7 +7,7 @@ import sys
 from typing import Final, Literal, NamedTuple
 
 
-class Signal(NamedTuple):
+class Metric(NamedTuple):
     """One metric: its name, kind, help text and labels."""
 
     name: str
@@ -20,23 +20,23 @@ _RELAY: Final = ("box", "relay")
 _BOX: Final = ("box", "store")
 
 #: First the metrics that a relay counts and measures, then those that are read from its box at each scrape.
-SIGNALS: Final = (
-    Signal("redbox_claimed_total", "counter", "Events claimed.", _RELAY),
-    Signal("redbox_events_total", "counter", "Claims settled, by outcome.", (*_RELAY, "outcome")),
-    Signal("redbox_publish_failures_total", "counter", "Attempts to publish that failed.", _RELAY),
-    Signal("redbox_in_flight", "gauge", "Claims that the relay holds: buffered or being published.", _RELAY),
-    Signal("redbox_breaker_open", "gauge", "1 while the breaker is open, else 0.", _RELAY),
-    Signal("redbox_breaker_opened_total", "counter", "Times the breaker opened.", _RELAY),
-    Signal("redbox_delivery_seconds", "histogram", "Time from when an event was due until it was published.", _RELAY),
-    Signal("redbox_publish_seconds", "histogram", "Time from the claim of an event until it was published.", _RELAY),
-    Signal("redbox_store_up", "gauge", "1 if the store replied, else 0 and the metrics below are missing.", _BOX),
-    Signal("redbox_phase", "gauge", "Events by phase; the phases add up to all events.", (*_BOX, "phase")),
-    Signal("redbox_oldest_available_seconds", "gauge", "How long the oldest due event has waited for its claim.", _BOX),
-    Signal("redbox_waiting", "gauge", "Events behind the head of their line; also counted by phase.", _BOX),
-    Signal("redbox_suspects", "gauge", "Events whose relays crashed repeatedly; they are claimed alone.", _BOX),
-    Signal("redbox_overdue", "gauge", "Claims whose lease has ended and that were not reaped yet.", _BOX),
-    Signal("redbox_blocked", "gauge", "Ordering keys whose line is blocked by a DEAD event at its head.", _BOX),
-    Signal("redbox_paused", "gauge", "1 while the box is paused, else 0.", _BOX),
+METRICS: Final = (
+    Metric("redbox_claimed_total", "counter", "Events claimed.", _RELAY),
+    Metric("redbox_events_total", "counter", "Claims settled, by outcome.", (*_RELAY, "outcome")),
+    Metric("redbox_publish_failures_total", "counter", "Attempts to publish that failed.", _RELAY),
+    Metric("redbox_in_flight", "gauge", "Claims that the relay holds: buffered or being published.", _RELAY),
+    Metric("redbox_breaker_open", "gauge", "1 while the breaker is open, else 0.", _RELAY),
+    Metric("redbox_breaker_opened_total", "counter", "Times the breaker opened.", _RELAY),
+    Metric("redbox_delivery_seconds", "histogram", "Time from when an event was due until it was published.", _RELAY),
+    Metric("redbox_publish_seconds", "histogram", "Time from the claim of an event until it was published.", _RELAY),
+    Metric("redbox_store_up", "gauge", "1 if the store replied, else 0 and the metrics below are missing.", _BOX),
+    Metric("redbox_phase", "gauge", "Events by phase; the phases add up to all events.", (*_BOX, "phase")),
+    Metric("redbox_oldest_available_seconds", "gauge", "How long the oldest due event has waited for its claim.", _BOX),
+    Metric("redbox_waiting", "gauge", "Events behind the head of their line; also counted by phase.", _BOX),
+    Metric("redbox_suspects", "gauge", "Events whose relays crashed repeatedly; they are claimed alone.", _BOX),
+    Metric("redbox_overdue", "gauge", "Claims whose lease has ended and that were not reaped yet.", _BOX),
+    Metric("redbox_blocked", "gauge", "Ordering keys whose line is blocked by a DEAD event at its head.", _BOX),
+    Metric("redbox_paused", "gauge", "1 while the box is paused, else 0.", _BOX),
 )  # fmt: skip
 
 

@@ -85,7 +85,7 @@ class Publisher(ABC):
         return outcomes
 
 
-def delivered_headers(claim: Claim) -> dict[str, str]:
+def passed_on(claim: Claim) -> dict[str, str]:
     """Returns the headers of an event unchanged, and those that redbox adds for consumers: the claim number to fence
     by, the ordering key within which it grows, the number of the attempt, and the trace context of the put, if it is
     valid and the event has no `traceparent` header."""

@@ -19,7 +19,7 @@ from redbox.durations import positive_duration
 from redbox.errors import InvalidURL, NotPublished, Reject, UsageError
 from redbox.events import Claim, is_reserved_header
 from redbox.publishers import cloudevents
-from redbox.publishers.base import ADDED_HEADERS, Publisher, delivered_headers
+from redbox.publishers.base import ADDED_HEADERS, Publisher, passed_on
 from redbox.publishers.connections import Client, Headers, proxy_for, read_start, tls_context
 from redbox.publishers.http_responses import connection_error, response_error
 from redbox.publishers.options import header_text, parse_number
@@ -155,7 +155,7 @@ class HTTPPublisher(Publisher):
         headers["Content-Type"] = _header_value("its content type", content_type)
         if self._keys is not None:
             headers |= signature_headers(self._keys, claim.event_id, claim.store_ms // 1000, body)
-        delivered = delivered_headers(claim)
+        delivered = passed_on(claim)
         if not claim.event.headers:
             headers |= delivered
             return headers, body

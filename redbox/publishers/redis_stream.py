@@ -25,7 +25,7 @@ from redis.exceptions import (
 from redbox.arguments import safe_message, whole_number
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.events import Claim
-from redbox.publishers.base import Publisher, delivered_headers
+from redbox.publishers.base import Publisher, passed_on
 from redbox.publishers.options import parse_number
 from redbox.urls import option_problem, problem, read_host, read_url
 
@@ -128,7 +128,7 @@ def entry_fields(claim: Claim) -> list[bytes]:
         found += [b"partition_key", event.partition_key.encode()]
     if event.ordering_key is not None:
         found += [b"ordering_key", event.ordering_key.encode()]
-    for name, text in delivered_headers(claim).items():
+    for name, text in passed_on(claim).items():
         found += [f"header:{name}".encode(), text.encode()]
     found += [b"payload", payload]
     return found

@@ -17,7 +17,7 @@ import msgspec
 from redbox.errors import Unavailable
 from redbox.events import Claim
 from redbox.payloads import is_json
-from redbox.publishers.base import Publisher, delivered_headers
+from redbox.publishers.base import Publisher, passed_on
 from redbox.publishers.options import check_bare_scheme
 from redbox.terminals import escape_json
 
@@ -97,7 +97,7 @@ def json_line(claim: Claim) -> bytes:
         "created_at": claim.created_at,
         "content_type": content_type,
         "partition_key": event.partition_key,
-        "headers": delivered_headers(claim),
+        "headers": passed_on(claim),
         "claim": claim.number,
         "attempt": claim.attempts,
     }

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
 from redbox.box.reports import Stats
-from redbox.errors import RedboxError
+from redbox.errors import MissingExtra, RedboxError
 from redbox.relay.relay import Relay
 from redbox.relay.report import BUCKETS, Histogram
-from redbox.telemetry import SIGNALS, Signal
+from redbox.telemetry import METRICS
+
+try:
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+except ImportError as error:
+    raise MissingExtra("the metrics of a relay", "metrics") from error
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OUTCOMES: Final = ("published", "retried", "dead", "released", "fenced", "unsettled")
 STORE_SECONDS: Final = 2.0
 
-_SIGNALS: Final = {signal.name: signal for signal in SIGNALS}
+_METRICS: Final = {metric.name: metric for metric in METRICS}
+_FAMILIES: Final = {
+    "counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily,
+}  # fmt: skip
 
 
 async def scrape(relays: Sequence[Relay]) -> str:
@@ -39,34 +48,34 @@ async def _stats(relay: Relay) -> Stats | None:
 
 
 class Exposition:
-    """Values by signal: the format requires all values of one signal together."""
+    """The values of all metrics, in the text format."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, list[str]] = {}
+        self._families: dict[str, Any] = {}
 
     def add(self, name: str, value: float, *labels: str) -> None:
-        """Adds a value of a signal; `labels` are in the order of the signal's table."""
-        self._add_sample(name, name, value, _labels(_SIGNALS[name], labels))
+        """Adds a value of a metric; `labels` are in the order of the metric's table."""
+        self._family(name).add_metric(labels, value)
 
     def add_histogram(self, name: str, histogram: Histogram, *labels: str) -> None:
-        pairs = _labels(_SIGNALS[name], labels)
-        counts = list(accumulate(histogram.counts))
-        for bound, count in zip((*(f"{bound:g}" for bound in BUCKETS), "+Inf"), counts, strict=True):
-            self._add_sample(name, f"{name}_bucket", count, [*pairs, ("le", bound)])
-        self._add_sample(name, f"{name}_sum", histogram.total, pairs)
-        self._add_sample(name, f"{name}_count", counts[-1], pairs)
+        bounds = (*(f"{bound:g}" for bound in BUCKETS), "+Inf")
+        buckets = list(zip(bounds, accumulate(histogram.counts), strict=True))
+        self._family(name).add_metric(labels, buckets=buckets, sum_value=histogram.total)
 
-    def _add_sample(self, name: str, sample: str, value: float, labels: Sequence[tuple[str, str]]) -> None:
-        shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-        self._samples.setdefault(name, []).append(f"{sample}{{{shown}}} {value!r}")
+    def _family(self, name: str) -> Any:
+        if name not in self._families:
+            metric = _METRICS[name]
+            self._families[name] = _FAMILIES[metric.kind](name, metric.help, labels=metric.labels)
+        return self._families[name]
+
+    def collect(self) -> Iterator[Any]:
+        """The metrics with values, in the order of the table; prometheus-client calls this."""
+        return (self._families[metric.name] for metric in METRICS if metric.name in self._families)
 
     def text(self) -> str:
-        lines = []
-        for signal in SIGNALS:
-            if signal.name in self._samples:
-                lines += [f"# HELP {signal.name} {signal.help}", f"# TYPE {signal.name} {signal.kind}"]
-                lines += self._samples[signal.name]
-        return "\n".join([*lines, ""])
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry).decode()
 
 
 def add_relay(exposition: Exposition, relay: Relay) -> None:
@@ -100,11 +109,3 @@ def add_box(exposition: Exposition, relay: Relay, stats: Stats | None) -> None:
     }  # fmt: skip
     for name, value in values.items():
         exposition.add(f"redbox_{name}", value, *labels)
-
-
-def _labels(signal: Signal, values: Sequence[str]) -> list[tuple[str, str]]:
-    return list(zip(signal.labels, values, strict=True))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

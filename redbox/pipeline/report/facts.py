@@ -101,7 +101,7 @@ def facts(rows: Mapping[str, list[Row]], volume: list[Row], throughput: list[Row
     by_type = Counter[str]()
     for row in rows["volume"]:
         by_type[row["event_type"]] += row["events"]
-    types = sorted(by_type, key=lambda name: (-by_type[name], name))
+    types = sorted(by_type, key=lambda name: (-by_type[name], name or ""))
     return Facts(
         **known,
         overview=rows["overview"],
@@ -138,4 +138,4 @@ def _dead(rows: list[Row]) -> list[Row]:
         known = made.setdefault(row["event_type"], {**row, "dead": 0})
         known["dead"] += row["dead"]
         known["last_died"] = max(known["last_died"], row["last_died"])
-    return sorted(made.values(), key=lambda row: (-row["dead"], row["event_type"]))
+    return sorted(made.values(), key=lambda row: (-row["dead"], row["event_type"] or ""))
