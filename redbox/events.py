@@ -158,7 +158,7 @@ def duration_ms(value: Duration, field: str) -> int:
     return -(-length // _MILLISECOND)
 
 
-def error_text(error: Any) -> str:
+def stored_error_text(error: Any) -> str:
     """Returns the text of an error to store: bounded, and valid UTF-8 (a file name in it may not be)."""
     text = str(error) or (type(error).__name__ if isinstance(error, BaseException) else "")
     return text[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
@@ -168,7 +168,7 @@ def reason_text(name: str, reason: Any) -> str:
     """Returns the text of an operator's reason to store."""
     if not isinstance(reason, str):
         raise UsageError(f"{name} must be a string, not {shown(reason)}")
-    return error_text(reason)
+    return stored_error_text(reason)
 
 
 class _EventMeta(msgspec.StructMeta):

@@ -9,7 +9,7 @@ from typing import Any, Final, Required, TypedDict
 from redbox.arguments import counted, flag, shown, text, whole_number
 from redbox.durations import Duration
 from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
-from redbox.events import Claim, check_key, duration_ms, error_text
+from redbox.events import Claim, check_key, duration_ms, stored_error_text
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, STEP_BYTES, UNREADABLE_DELAY
 from redbox.store.codec import decode_claim
 from redbox.store.durability import Durability
@@ -123,9 +123,9 @@ class Claims:
             if isinstance(error, NewerEvent):
                 await self._store.release(relay, [(event_id, number)], delay=delay)
             elif exhausted:
-                await self._store.kill(relay, [(event_id, number, error_text(error))])
+                await self._store.kill(relay, [(event_id, number, stored_error_text(error))])
             else:
-                await self._store.retry(relay, [(event_id, number, delay, 0, error_text(error))])
+                await self._store.retry(relay, [(event_id, number, delay, 0, stored_error_text(error))])
         except StoreError as failure:  # it returns to PENDING when its lease expires
             logger.warning("event %s could not be set aside: %s", event_id, failure)
 
@@ -166,7 +166,8 @@ class Claims:
             strict=True,
         )
         details = {
-            id(claim): (duration_ms(d, "delay"), int(flag("excuse", x)), error_text(e)) for claim, d, x, e in per_claim
+            id(claim): (duration_ms(d, "delay"), int(flag("excuse", x)), stored_error_text(e))
+            for claim, d, x, e in per_claim
         }
 
         async def send(relay: str, batch: list[Claim]) -> Any:
@@ -181,7 +182,7 @@ class Claims:
     ) -> list[bool]:
         flag("drop", drop)
         held = _claims(claims)
-        reasons = {id(claim): error_text(text)
+        reasons = {id(claim): stored_error_text(text)
                 for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
 
         async def send(relay: str, batch: list[Claim]) -> Any:

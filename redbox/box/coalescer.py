@@ -21,7 +21,7 @@ from redbox.store.replies import PutReply
 from redbox.store.steps import WORK, put_work
 from redbox.store.store import Store
 
-Batch = list[tuple[EncodedEvent, asyncio.Future[PutReply]]]
+QueuedPuts = list[tuple[EncodedEvent, asyncio.Future[PutReply]]]
 
 AT_ONCE: Final = 2  # calls in flight
 HALVED: Final = 50  # a queue of at least twice as many is sent in halves
@@ -74,7 +74,7 @@ class Coalescer:
                 self._calls.add(call)
                 call.add_done_callback(self._ended)
 
-    async def _send(self, batch: Batch) -> None:
+    async def _send(self, batch: QueuedPuts) -> None:
         began = self.loop.time()
         try:
             replies = await self._store.put("each", [event for event, _ in batch], self._durability)
@@ -104,8 +104,8 @@ class Coalescer:
         self._alone = False
         self._begin()
 
-    def _next_batch(self, count: int) -> Batch:
-        batch: Batch = []
+    def _next_batch(self, count: int) -> QueuedPuts:
+        batch: QueuedPuts = []
         size = work = 0
         while self._queue and len(batch) < min(count, BATCH_COUNT):
             event, answer = self._queue[0]
@@ -119,7 +119,7 @@ class Coalescer:
         return batch
 
 
-def _fail(batch: Batch, error: Exception) -> None:
+def _fail(batch: QueuedPuts, error: Exception) -> None:
     for _, answer in batch:
         if not answer.done():
             own = copy.copy(error)  # each caller gets its own, since raising one adds to its traceback

@@ -12,7 +12,7 @@ from typing import Any, Final
 from redbox.arguments import event_ids, flag, whole_number
 from redbox.box.reports import LogEntry
 from redbox.errors import UsageError
-from redbox.events import Outcome, check_key, check_moment, duration_ms, error_text, from_ms, reason_text, to_ms
+from redbox.events import Outcome, check_key, check_moment, duration_ms, from_ms, reason_text, stored_error_text, to_ms
 from redbox.settings import BATCH_COUNT, Settings, to_meta
 from redbox.store.damage import is_count
 from redbox.store.replies import LoggedEntry
@@ -59,7 +59,7 @@ class Operate:
         """Marks PENDING or CLAIMED events as DEAD; a relay that holds one can no longer settle it."""
         why = reason_text("why", why)
         flag("drop", drop)
-        reason = error_text(f"killed by {who}: {why}")
+        reason = stored_error_text(f"killed by {who}: {why}")
         return await self._each(
             ids,
             who,

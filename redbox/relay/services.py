@@ -77,7 +77,7 @@ class Prompted:
         self._soon.clear()
 
 
-class Reaped(msgspec.Struct, frozen=True):
+class ReapResult(msgspec.Struct, frozen=True):
     """The number of expired claims that were returned to PENDING."""
 
     count: int
@@ -90,7 +90,7 @@ class Reaper:
         self._box = box
         self.every = _checked(every)
 
-    async def run_once(self) -> Reaped:
+    async def run_once(self) -> ReapResult:
         count = 0
         while True:
             ids = await self._box.reap(limit=BATCH_COUNT)
@@ -99,7 +99,7 @@ class Reaper:
                 break
         if count:
             logger.warning("%d expired %s returned to PENDING", count, "claim" if count == 1 else "claims")
-        return Reaped(count)
+        return ReapResult(count)
 
 
 class Sweeper(Prompted):

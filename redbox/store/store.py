@@ -53,7 +53,7 @@ from redbox.store.steps import UNKNOWN, batches, by_work
 from redbox.store.wire.base import BlockingWait
 
 SeenClaim = tuple[str, int | str]  # event id, and its last claim number or "" for any
-Batch = tuple[str, str, int]  # of a stream: its name, its owner, number
+StreamBatch = tuple[str, str, int]  # of a stream: its name, its owner, number
 PutMode = Literal["each", "until", "all"]
 Mark = Literal["superseded_by", "archived"]
 LockAction = Literal["take", "keep", "free"]
@@ -134,7 +134,9 @@ class Store(Reads):
             raise error from failed
         return Packed.read(request["relay"], request["lease"], reply)
 
-    async def cut_batch(self, batch: Batch, relay: str, limit: int, lease: int, size: int, until: int | None) -> int:
+    async def cut_batch(
+        self, batch: StreamBatch, relay: str, limit: int, lease: int, size: int, until: int | None
+    ) -> int:
         """Claims events into a batch of a stream, up to `size` bytes of bodies; returns how many."""
         return int(await self.scripts.run("cut_batch", (relay, limit, lease, size, _or_any(until), *batch)))
 
@@ -162,7 +164,7 @@ class Store(Reads):
         weighed = zip(claims, repeat(UNKNOWN) if work is None else work, strict=work is not None)
         return await self.scripts.run_in_steps("ack", head, by_work(weighed), durability)
 
-    async def settle_batch(self, batch: Batch, relay: str, claims: Iterable[Fence]) -> list[bytes]:
+    async def settle_batch(self, batch: StreamBatch, relay: str, claims: Iterable[Fence]) -> list[bytes]:
         """Acknowledges members of a stream's batch, which leave it."""
         weighed = zip(claims, repeat(UNKNOWN), strict=False)
         return await self.scripts.run_in_steps("settle_batch", (relay, *batch), by_work(weighed))
@@ -175,7 +177,7 @@ class Store(Reads):
         cut, settled = await self.scripts.run("track_stream", arguments, repeat=True)
         return StreamPosition(int(cut), int(settled))
 
-    async def reclaim(self, batch: Batch, relay: str, lease: int, ids: Iterable[str]) -> list[bytes]:
+    async def reclaim(self, batch: StreamBatch, relay: str, lease: int, ids: Iterable[str]) -> list[bytes]:
         return await self.scripts.run_in_steps("reclaim", (relay, lease, *batch), batches((each,) for each in ids))
 
     async def retry(

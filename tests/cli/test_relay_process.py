@@ -212,7 +212,9 @@ def test_metrics_health_and_stats_while_it_runs(url: str, relay: Callable[..., R
     running.says("/readyz")
     address = running.log.partition("metrics on ")[2].partition("/metrics")[0]
     until(
-        lambda: 'redbox_events_total{box="default",outcome="published",relay="r1"} 3.0' in fetch(f"{address}/metrics")[1]
+        lambda: (
+            'redbox_events_total{box="default",outcome="published",relay="r1"} 3.0' in fetch(f"{address}/metrics")[1]
+        )
     )
     assert 'redbox_store_up{box="default",store="embedded:./data"} 1.0' in fetch(f"{address}/metrics")[1]
     assert fetch(f"{address}/livez")[0] == 200

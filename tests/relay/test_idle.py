@@ -19,7 +19,7 @@ from redbox.box import sweep as sweeping
 from redbox.box.reports import Swept
 from redbox.errors import StoreUnavailable
 from redbox.relay import services
-from redbox.relay.services import Heartbeat, Reaped, Reaper, Sweeper, serve
+from redbox.relay.services import Heartbeat, Reaper, ReapResult, Sweeper, serve
 from redbox.testing import advance
 from redbox.testing.plugin import new_box_name
 from tests import servers
@@ -175,12 +175,12 @@ async def test_a_paused_box(box: Box):
 
 async def test_reaper(redbox_box: Box, caplog: pytest.LogCaptureFixture):
     reaper = Reaper(redbox_box)
-    assert await reaper.run_once() == Reaped(0)
+    assert await reaper.run_once() == ReapResult(0)
     assert caplog.text == ""
     await put(redbox_box, 5)
     await redbox_box.claim("dead")
     await advance(redbox_box, minutes=1)
-    assert await reaper.run_once() == Reaped(5)
+    assert await reaper.run_once() == ReapResult(5)
     assert "5 expired claims returned to PENDING" in caplog.text
 
 
@@ -190,7 +190,7 @@ async def test_the_reaper_goes_on_until_all_are_returned(redbox_box: Box):
     while await redbox_box.claim("dead", limit=1000):
         pass
     await advance(redbox_box, minutes=1)
-    assert await Reaper(redbox_box).run_once() == Reaped(1200)
+    assert await Reaper(redbox_box).run_once() == ReapResult(1200)
 
 
 async def test_sweeper(redbox_box: Box):

@@ -19,7 +19,7 @@ from redbox import payloads
 from redbox.box.operate import operator_name
 from redbox.box.receipts import Receipts
 from redbox.errors import Conflict, IdReused, InvalidEvent, UsageError
-from redbox.events import Event, State, check_key, error_text
+from redbox.events import Event, State, check_key, stored_error_text
 from redbox.lookup import look_up
 from redbox.pipeline.failures import translate
 from redbox.pipeline.jobs.condition import check_condition, select
@@ -244,7 +244,7 @@ class PatchStep:
             except Exception as error:
                 own = error.message if isinstance(error, InvalidEvent) else f"{type(error).__name__}: {error}"
                 self._counts.failed += 1
-                self.failures.append(PatchFailure(event_id, error_text(own)))
+                self.failures.append(PatchFailure(event_id, stored_error_text(own)))
 
     def leave_changed(self) -> None:
         """Leaves out events that were replayed or superseded since they were read. An event that an earlier attempt of

@@ -36,7 +36,7 @@ from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store import connect
 from redbox.store.replies import Fence
 from redbox.store.steps import batches
-from redbox.store.store import Batch, Store
+from redbox.store.store import Store, StreamBatch
 
 logger = logging.getLogger("redbox")
 
@@ -275,7 +275,7 @@ class StreamDriver:
 
     # --- on the event loop ---------------------------------------------------------------------------------------
 
-    def _batch(self, number: int) -> Batch:
+    def _batch(self, number: int) -> StreamBatch:
         return self._options.stream, self._owner, number
 
     async def _fill(self, limit: int, until: int | None) -> int:

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from redbox.events import State
 from redbox.pipeline.source.connection import connected, without_gc
 from redbox.pipeline.source.options import RANGES_AT_ONCE, FollowOptions, ReadOptions
-from redbox.pipeline.source.reader import AFTER_ALL, IndexRange, ranges, read_range
+from redbox.pipeline.source.reader import AFTER_ALL, ReadRange, ranges, read_range
 
 INDEXES: Final = {State.PUBLISHED: "published", State.DEAD: "dead"}
 
@@ -95,7 +95,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in a task -----------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, IndexRange)
+        assert isinstance(partition, ReadRange)
         options = ReadOptions(at=self._options.at, event_type=self._options.event_type)
         with connected(self._options.at, self._options.patience) as connection, without_gc():
             yield from read_range(connection, partition, options, self._schema)

@@ -24,7 +24,7 @@ END: Final[Position] = (str(2**53), "")
 AFTER_ALL: Final = "\x7f"  # sorts after every id
 
 
-class IndexRange(InputPartition):
+class ReadRange(InputPartition):
     """A part of one index: the events after one position, up to and including another, that have not changed since a
     moment."""
 
@@ -76,7 +76,7 @@ class BoxReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         options = self._options
         with connected(options.at, options.patience) as connection, without_gc():
-            if isinstance(partition, IndexRange):
+            if isinstance(partition, ReadRange):
                 yield from read_range(connection, partition, options, self._schema)
             elif isinstance(partition, ClaimedIds):
                 slices = batches(partition.ids, options.slice)
@@ -136,7 +136,7 @@ def ranges(
     after: Position = START,
     since: int | None = None,
     until: int | None = None,
-) -> Iterator[IndexRange]:
+) -> Iterator[ReadRange]:
     """An index in ranges of `size` events each."""
     count = RANGES_AT_ONCE
     while count == RANGES_AT_ONCE:  # fewer: the end of the index
@@ -152,7 +152,7 @@ def ranges(
         count = len(found.last)
         for score, event_id in found.last:
             last = (score.decode(), event_id.decode())
-            yield IndexRange(index, after, last, moment, found.claims)
+            yield ReadRange(index, after, last, moment, found.claims)
             after = last
 
 
@@ -188,7 +188,7 @@ def _slices(
 
 
 def read_range(
-    connection: Connection, part: IndexRange, options: ReadOptions, schema: StructType
+    connection: Connection, part: ReadRange, options: ReadOptions, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
     """The events of a range, one batch for each slice."""
     slices = _slices(connection, part.index, part.after, part.last, options, options.slice)
@@ -196,7 +196,7 @@ def read_range(
 
 
 def _read_unchanged(
-    connection: Connection, index: str, slices: Iterable[list[str]], part: IndexRange | ClaimedIds, schema: StructType
+    connection: Connection, index: str, slices: Iterable[list[str]], part: ReadRange | ClaimedIds, schema: StructType
 ) -> Iterator[pa.RecordBatch]:
     builder, fetch = BatchBuilder(schema), Fetch(connection, part.moment, part.claims)
     for ids in slices:
