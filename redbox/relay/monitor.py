@@ -66,7 +66,9 @@ class Monitor:
                 reason = str(error.strerror).lower()
             else:
                 reason = os.strerror(number).lower() if number is not None and number > 0 else str(error)
-            wrong_host = isinstance(error, socket.gaierror) or number == errno.EADDRNOTAVAIL
+            # From Python 3.13 on, asyncio skips addresses that are not available, and reports without a number.
+            nothing_bound = isinstance(error, OSError) and number is None
+            wrong_host = isinstance(error, socket.gaierror) or number == errno.EADDRNOTAVAIL or nothing_bound
             advice = "--metrics-host" if wrong_host else "--metrics-port, 0 for any that is free"
             raise RedboxError(
                 f"metrics cannot be served on {self._host} port {self.port}: {reason}; choose another {advice}"

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from redbox.errors import RedboxError
+
+pytest.importorskip("pyspark")
 from redbox.pipeline.spark_session import check_java
 
 

@@ -21,7 +21,6 @@ from redbox import Box, Event, Relay, open_publisher
 from redbox.cli.app import cli
 from redbox.cli.relay import config
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.pipeline.source.options import read_options
 from redbox.publishers.http import HTTPPublisher
 from redbox.publishers.redis_stream import _problem
 from redbox.store import connect
@@ -136,6 +135,9 @@ def test_a_target_is_never_repeated(url: str):
 @given(url=urls)
 @thorough
 def test_an_option_of_the_data_source_is_never_repeated(url: str):
+    pytest.importorskip("pyspark")
+    from redbox.pipeline.source.options import read_options
+
     assert_no_secret(every_text(lambda: read_options({"url": url, "box": "orders"})))
     assert_no_secret(every_text(lambda: read_options({"url": url, "box": "orders", "slice": "many"})))
 
