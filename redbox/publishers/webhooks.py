@@ -11,6 +11,7 @@ from typing import Final
 from redbox.errors import UsageError
 
 PREFIX: Final = "whsec_"
+KEY_BYTES: Final = 24  # the least that the specification allows
 
 
 def read_secrets(text: str) -> list[bytes]:
@@ -24,6 +25,11 @@ def read_secrets(text: str) -> list[bytes]:
             keys.append(b"")
     if not keys or not all(keys):
         raise UsageError(f"secret must be {PREFIX} followed by base64, or several of them separated by spaces")
+    if min(map(len, keys)) < KEY_BYTES:
+        raise UsageError(
+            f"secret must have at least {KEY_BYTES} bytes, in base64 after {PREFIX}; "
+            "make one with: openssl rand -base64 32"
+        )
     return keys
 
 

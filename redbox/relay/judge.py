@@ -116,8 +116,8 @@ class Judge:
             self._settler.retry(held, 0.0, error, excuse=True)
             return
         self._tally.failed += 1
-        self._write_failure(held.claim, error)
         verdict = Verdict(held, error, self._breaker is not None and self._is_target_to_blame(held, error))
+        self._write_failure(verdict)
         if self._breaker is None:
             self._apply(verdict)
             return
@@ -167,10 +167,12 @@ class Judge:
             return True
         return self._acknowledged_at < first
 
-    def _write_failure(self, claim: Claim, error: BaseException) -> None:
-        attempts = "" if self._policy.attempts is None else f" of {self._policy.attempts}"
-        text = f"event {claim.event_id} failed (attempt {claim.failures + 1}{attempts})"
-        self._digest.write(logging.WARNING, "failed", text, error_text(error))
+    def _write_failure(self, verdict: Verdict) -> None:
+        claim = verdict.held.claim
+        limit = "" if self._policy.attempts is None else f" of {self._policy.attempts}"
+        which = "the attempt does not count" if verdict.excuse else f"attempt {claim.failures + 1}{limit}"
+        text = f"event {claim.event_id} failed ({which})"
+        self._digest.write(logging.WARNING, "failed", text, error_text(verdict.error))
 
     def _retry(self, held: Held, error: BaseException, *, excuse: bool, least: float = 0.0) -> None:
         delay = max(least, self._delay(held.claim, error))

@@ -872,6 +872,8 @@ async def test_a_proxy_that_is_unreachable_or_invalid(redbox_runner, monkeypatch
         ({"cloudevents": "none"}, "cloudevents 'none': use 'binary' or 'structured'"),
         ({"secret": "whsec_hush*"}, "secret must be whsec_"),
         ({"secret": "whsec_"}, "secret must be whsec_"),
+        ({"secret": "whsec_" + "c2VjcmV0" * 3}, "secret must have at least 24 bytes"),
+        ({"secret": "plainsecret"}, "secret must have at least 24 bytes"),
         ({"secret": " "}, "secret must be whsec_"),
         ({"authorization": "Bearer hush\r\nx: y"}, "authorization must be printable text"),
         ({"timeout": "5s"}, "timeout must be seconds or a timedelta, not '5s'"),

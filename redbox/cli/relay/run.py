@@ -105,6 +105,8 @@ class RelayRun:
         for relay in self._relays:
             box = await stack.enter_async_context(relay.box)
             await box.settings()
+            if not await box.exists():
+                logger.warning("there is no box %r on %s yet: nothing was put into it", box.name, box.where)
         if self._watch is not None:
             from redbox.relay.monitor import Monitor
 
