@@ -52,7 +52,8 @@ def slow_script(server: servers.Server) -> Iterator[None]:
         servers.poll(lambda: _is_busy(client), "the server is not busy")
         yield
         client.script_kill()
-    thread.join()
+        thread.join()
+        servers.poll(lambda: not _is_busy(client), "the server is still busy")
 
 
 def _is_busy(client: redis.Redis) -> bool:
