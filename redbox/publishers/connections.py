@@ -73,15 +73,13 @@ class Client:
         """Waits for a free slot, which is one connection. `release` frees it."""
         self._users += 1
         try:
-            if not (self._slots.locked() and self._unread):
-                await self._slots.acquire()
-                return
-            try:
-                async with asyncio.timeout(SLOT_SECONDS):
-                    await self._slots.acquire()
-            except TimeoutError:
-                next((task.cancel() for task in self._unread if not task.cancelling()), None)
-                await self._slots.acquire()
+            while self._slots.locked():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SLOT_SECONDS):
+                        await self._slots.acquire()
+                        return
+                next((task.cancel() for task in self._unread if not task.done() and not task.cancelling()), None)
+            await self._slots.acquire()
         except BaseException:
             self._user_left()
             raise
@@ -101,7 +99,7 @@ class Client:
         self._user_left()
 
     def _discard(self, response: aiohttp.ClientResponse) -> None:
-        _abort(response.connection)  # a task that was cancelled before its first step has not closed it
+        _close(response)  # a task that was cancelled before its first step has not closed it
         self._slots.release()
 
     def _user_left(self) -> None:
@@ -159,11 +157,10 @@ class Client:
             try:
                 return await response.start(connection)
             except BaseException:
-                _abort(connection)
                 response.close()
                 raise
         except BaseException:
-            _abort(connection)
+            connection.close()
             raise
 
     async def close(self) -> None:
@@ -226,6 +223,10 @@ class _Protocol(ResponseHandler):
         self._body: aiohttp.StreamReader | None = None  # of the response, once its head has arrived
         self._head_end = b""  # the latest bytes, in which the end of a head may begin
 
+    def close(self) -> None:
+        """Closes the connection at once. aiohttp would wait until the target has read the whole request."""
+        self.abort()
+
     @property
     def is_stale(self) -> bool:
         return self._exchanges > 1 and not self._response_began
@@ -245,7 +246,7 @@ class _Protocol(ResponseHandler):
         while data:
             if not self._exchanges or (self._body is not None and self._body.is_eof()):
                 self.force_close()
-                self.abort()
+                self.close()
                 return
             self._response_began = True
             seen = self._head_end + data
@@ -270,12 +271,9 @@ class _Connector(aiohttp.TCPConnector):
         self._factory: Any = partial(_Protocol, loop=self._loop)
 
 
-def _abort(connection: Connection | None) -> None:
-    """Closes a connection. Closing only its transport would wait until the target has read the whole request."""
-    if connection is not None:
-        if connection.transport is not None:
-            connection.transport.abort()
-        connection.close()
+def _close(response: aiohttp.ClientResponse) -> None:
+    if response.connection is not None:
+        response.connection.close()
 
 
 def _payload(body: bytes) -> aiohttp.payload.Payload:
@@ -332,5 +330,5 @@ async def read_start(response: aiohttp.ClientResponse, seconds: float | None = N
                 if content.at_eof():
                     await response.wait_for_close()  # the request may still be on its way
     finally:
-        _abort(response.connection)
+        _close(response)
     return b"" if response.headers.get("content-encoding", "identity") != "identity" else found

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -38,25 +40,28 @@ async def until_open_sockets(expected: int) -> None:
 
 
 @asynccontextmanager
-async def listening(reply: bytes = b"") -> AsyncIterator[str]:
-    """A target that sends its reply at once and reads nothing; without a reply it accepts no connection."""
+async def listening(reply: bytes = b"", seconds: float = 0.0) -> AsyncIterator[str]:
+    """A target that sends its reply `seconds` after a connection and reads nothing; without a reply it accepts none."""
 
-    async def respond(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
-        writer.write(reply)
-        await stop.wait()
-        writer.transport.abort()
+    def respond() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                accepted.append(connection)
+                time.sleep(seconds)
+                connection.sendall(reply)
 
-    stop = asyncio.Event()
-    if not reply:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen(100)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
-        return
-    async with await asyncio.start_server(respond, "127.0.0.1", 0, limit=1) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
-        stop.set()
+    accepted = list[socket.socket]()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(100)
+        thread = threading.Thread(target=respond if reply else lambda: None)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
+        listener.shutdown(socket.SHUT_RD)  # ends the accept
+    thread.join()
+    for connection in accepted:
+        connection.close()
 
 
 @pytest.mark.req("PC-3")
@@ -71,9 +76,10 @@ async def test_a_body_that_is_not_read_does_not_keep_its_connection(redbox_runne
 
 
 @pytest.mark.req("PC-3")
-async def test_an_early_response_does_not_keep_its_connection(redbox_runner, monkeypatch):
+@pytest.mark.parametrize("seconds", [0.0, 0.05])
+async def test_an_early_response_does_not_keep_its_connection(redbox_runner, monkeypatch, seconds: float):
     monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 0.05)
-    async with listening(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n") as url:
+    async with listening(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", seconds) as url:
         before = open_sockets()
         async with opened(url, max_connections=2) as publisher:
             for _ in range(3):
@@ -103,6 +109,18 @@ async def test_an_unread_body_does_not_hold_up_the_next_event(redbox_runner, mon
             for _ in range(3):
                 await asyncio.gather(*(publisher.publish(new_claim()) for _ in range(2)))
         assert (len(target.requests), len(target.open)) == (6, 2)
+
+
+@pytest.mark.req("PC-3")
+async def test_unread_bodies_do_not_hold_up_the_last_event(redbox_runner, monkeypatch):
+    """More events wait than bodies are unread when they begin to wait, and none comes after them."""
+    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.connections.SLOT_SECONDS", 0.01)
+    async with http_target() as target, opened(target.url, max_connections=2) as publisher:
+        target.reply = Reply(headers={"content-length": "9"}, body=b"abc")
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(publisher.publish(new_claim()) for _ in range(7)))
+        assert len(target.requests) == 7
 
 
 @pytest.mark.req("PC-1")
