@@ -27,12 +27,19 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def invalid(name: str, problem: str) -> UsageError:
+    """The error of an invalid argument: its name and the problem."""
+    error = UsageError(f"{name} {problem}")
+    error.argument = name
+    return error
+
+
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """Checks for a whole number between two bounds; `most=None` for no upper bound."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value and (most is None or value <= most):
         return value
     bounds = f"of at least {least}" if most is None else f"between {least} and {most:,}"
-    raise UsageError(f"{name} must be a whole number {bounds}, not {shown(value)}")
+    raise invalid(name, f"must be a whole number {bounds}, not {shown(value)}")
 
 
 def number(name: str, value: Any) -> float:
@@ -44,25 +51,25 @@ def number(name: str, value: Any) -> float:
             found = math.inf
         if math.isfinite(found):
             return found
-    raise UsageError(f"{name} must be a number, not {shown(value)}")
+    raise invalid(name, f"must be a number, not {shown(value)}")
 
 
 def text(name: str, value: Any) -> str:
     """Checks for a string that can be encoded as UTF-8. Python decodes invalid bytes of a command line to lone
     surrogates, which cannot."""
     if not isinstance(value, str):
-        raise UsageError(f"{name} must be a string, not {shown(value)}")
+        raise invalid(name, f"must be a string, not {shown(value)}")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{name} cannot be encoded as UTF-8: {shown(value)}") from None
+        raise invalid(name, f"cannot be encoded as UTF-8: {shown(value)}") from None
     return value
 
 
 def flag(name: str, value: Any) -> bool:
     """Checks for True or False; a truthy value such as "no" is refused."""
     if not isinstance(value, bool):
-        raise UsageError(f"{name} must be True or False, not {shown(value)}")
+        raise invalid(name, f"must be True or False, not {shown(value)}")
     return value
 
 
@@ -85,7 +92,7 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
     known = tuple(choices)
     if not isinstance(value, str) or value not in known:
         *others, last = (repr(str(choice)) for choice in known)
-        raise UsageError(f"{name} {shown(value)}: use {', '.join(others)} or {last}")
+        raise invalid(name, f"{shown(value)}: use {', '.join(others)} or {last}")
 
 
 def safe_message(error: Exception) -> str:

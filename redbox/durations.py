@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Any, Final
 
-from redbox.arguments import number, shown
+from redbox.arguments import invalid, number, shown
 from redbox.errors import UsageError
 
 #: Seconds, or a timedelta.
@@ -78,7 +78,7 @@ def duration(name: str, value: Any) -> float:
     """Converts seconds or a timedelta to seconds; from 0 to a year."""
     length = _seconds(name, value)
     if not 0 <= length <= LONGEST:
-        raise UsageError(f"{name} must be between 0 and {LONGEST:,.0f} seconds, not {length:g}")
+        raise invalid(name, f"must be between 0 and {LONGEST:,.0f} seconds, not {length:g}")
     return length
 
 
@@ -86,7 +86,7 @@ def positive_duration(name: str, value: Any) -> float:
     """Converts seconds or a timedelta to seconds; from a millisecond to a year."""
     length = duration(name, value)
     if length < SHORTEST:
-        raise UsageError(f"{name} must be at least a millisecond, not {length:g} seconds")
+        raise invalid(name, f"must be at least a millisecond, not {length:g} seconds")
     return length
 
 
@@ -96,7 +96,7 @@ def _seconds(name: str, value: Any) -> float:
     try:
         return number(name, value)
     except UsageError:
-        raise UsageError(f"{name} {_expectation(value)}") from None
+        raise invalid(name, _expectation(value)) from None
 
 
 def _expectation(value: Any) -> str:

@@ -43,9 +43,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from redbox.events import Receipt
 
 
@@ -79,6 +82,9 @@ def _rebuild(kind: type[RedboxError], args: tuple[Any, ...], attributes: dict[st
 
 class UsageError(RedboxError, ValueError):
     """The call is invalid."""
+
+    #: The name of the argument or option that is invalid, if it is one.
+    argument: str | None = None
 
 
 class InvalidEvent(UsageError):
@@ -229,6 +235,24 @@ class Unavailable(NotPublished):
 # --- the server ------------------------------------------------------------------------------------------------
 
 
+class Effect(Enum):
+    """What the message of a StoreError says about the effect of the call."""
+
+    UNSAID = ""
+    UNKNOWN = "; it may or may not have been carried out"
+    NOTHING_CHANGED = "; nothing was changed"
+    NOTHING_WRITTEN = "; nothing was written"
+    NOTHING_ELSE_CHANGED = "; nothing else was changed"
+    NOTHING_ELSE_WRITTEN = "; nothing else was written"
+
+
+#: The same after events of the call were processed.
+_AFTER_OTHERS: Final = {
+    Effect.NOTHING_CHANGED: Effect.NOTHING_ELSE_CHANGED,
+    Effect.NOTHING_WRITTEN: Effect.NOTHING_ELSE_WRITTEN,
+}
+
+
 class StoreError(RedboxError):
     """The store replied with an error."""
 
@@ -238,16 +262,27 @@ class StoreError(RedboxError):
     carried_out: int = 0
     #: After a failed `put_many`: the receipts of those events.
     receipts: Sequence[Receipt] = ()
+    #: What the message says about the effect of the call.
+    effect: Effect = Effect.UNSAID
+    _around: tuple[str, str] | None = None  # the message before and after that
+
+    def with_effect(self, effect: Effect, then: str = "") -> Self:
+        """Says this about the effect of the call, in place of what the message said about it; returns the error.
+
+        The first effect is added at the end of the message. `then` is added after it.
+        """
+        before, behind = self._around or (self.message, "")
+        self.effect, self._around = effect, (before, behind + then)
+        self.args = (f"{before}{effect.value}{behind}{then}", *self.args[1:])
+        return self
 
     def after(self, count: int, receipts: Sequence[Receipt] = ()) -> None:
         """Records that the first `count` events of the call were processed before this error."""
         if not count:
             return
-        message = self.message
-        for claim in ("nothing was changed", "nothing was written"):
-            message = message.replace(claim, claim.replace("nothing", "nothing else"))
         were = "event of this call was" if count == 1 else f"{count:,} events of this call were"
-        self.args = (f"{message}; the first {were} processed before the error", *self.args[1:])
+        effect = _AFTER_OTHERS.get(self.effect, self.effect)
+        self.with_effect(effect, f"; the first {were} processed before the error")
         self.carried_out, self.receipts = count, receipts
 
 

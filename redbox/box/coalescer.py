@@ -12,11 +12,10 @@ import copy
 from collections import deque
 from typing import Final
 
-from redbox.errors import RedboxError, StoreUnavailable
+from redbox.errors import Effect, RedboxError, StoreUnavailable
 from redbox.settings import BATCH_COUNT, STEP_BYTES
 from redbox.store.codec import EncodedEvent
 from redbox.store.durability import Durability
-from redbox.store.errors import MAYBE, NOTHING_SENT
 from redbox.store.replies import PutReply
 from redbox.store.steps import WORK, put_work
 from redbox.store.store import Store
@@ -97,7 +96,7 @@ class Coalescer:
     def _fail_queue(self, error: StoreUnavailable) -> None:
         """Fails queued puts after a long silence of the store, so that they do not wait for it batch by batch."""
         queued, self._queue = list(self._queue), deque()
-        _fail(queued, StoreUnavailable(str(error).removesuffix(MAYBE).removesuffix(NOTHING_SENT) + NOTHING_SENT))
+        _fail(queued, copy.copy(error).with_effect(Effect.NOTHING_CHANGED))  # they were not sent
 
     def _ended(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)

@@ -61,7 +61,7 @@ class Puts:
             return refused(event, conflict, level)
         except StoreError as error:  # a copy for this caller: it names the event to put again
             error.event_id = event.event_id
-            error.args = (f"{error.message} (event_id {event.event_id})",)
+            error.with_effect(error.effect, f" (event_id {event.event_id})")
             raise
 
     async def many(

@@ -34,8 +34,9 @@ def our_line(text: str) -> str | None:
     return f"redbox.errors.{found[-1][0]}: {found[-1][1]}" if found else None
 
 
-def translate(error: BaseException) -> RedboxError:
-    """An error of Spark as the redbox error that it quotes; an error of Spark's own as one sentence without codes."""
+def translate(error: BaseException, *, introduction: str = "Spark says: ") -> RedboxError:
+    """An error of Spark as the redbox error that it quotes; an error of Spark's own as one sentence without codes,
+    after the `introduction`."""
     if isinstance(error, RedboxError):
         return error
     text = str(error)
@@ -49,7 +50,7 @@ def translate(error: BaseException) -> RedboxError:
         return RedboxError(f"a task failed: {_last_line(text.rpartition(_TRACEBACK)[2])}")
     own = _SPARKS.search(text)
     if own is not None:
-        return _in_words(own[1], " ".join(own[2].split()))
+        return _in_words(own[1], " ".join(own[2].split()), introduction)
     java = _JAVAS.search(text)
     return RedboxError(f"Spark failed: {java[1].strip() if java else _first_line(text) or type(error).__name__}")
 
@@ -64,7 +65,7 @@ def _made(name: str, sentence: str) -> RedboxError:
     return made
 
 
-def _in_words(name: str, sentence: str) -> RedboxError:
+def _in_words(name: str, sentence: str, introduction: str) -> RedboxError:
     if name == "PATH_NOT_FOUND":
         return UsageError(f"there is nothing at {_path(sentence)}")
     if name == "UNABLE_TO_INFER_SCHEMA":
@@ -72,7 +73,7 @@ def _in_words(name: str, sentence: str) -> RedboxError:
     if name.startswith("FAILED_READ_FILE"):
         where = re.search(r"\bfile ((?:\w+:)?/\S+?)\.?(?:\s|$)", sentence)
         return UsageError(f"{_path(where[1]) if where else 'a file'} cannot be read; is it of another format?")
-    return RedboxError(f"Spark says: {sentence}")
+    return RedboxError(f"{introduction}{sentence}")
 
 
 def _path(text: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from redbox.errors import InvalidURL, UsageError
+from redbox.arguments import invalid
+from redbox.errors import InvalidURL
 
 
 def parse_number(value: Any) -> Any:
@@ -20,7 +21,7 @@ def parse_number(value: Any) -> Any:
 def header_text(name: str, value: Any) -> str:
     """Checks a text for use in a header. An error does not repeat it, since it may be a secret."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise UsageError(f"{name} must be printable text without line breaks")
+        raise invalid(name, "must be printable text without line breaks")
     return value.strip()
 
 

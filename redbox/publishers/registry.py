@@ -113,4 +113,6 @@ def _check_options(what: str, factory: Factory, options: dict[str, Any]) -> None
     unknown = [name for name in options if name not in known]
     if unknown:
         has = f"it has {', '.join(known)}" if known else "it has none"
-        raise UsageError(f"{what} has no option {unknown[0]!r}; {has}")
+        error = UsageError(f"{what} has no option {unknown[0]!r}; {has}")
+        error.argument = unknown[0]
+        raise error

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 from typing import Final
 
-from redbox.errors import UsageError
+from redbox.arguments import invalid
 
 PREFIX: Final = "whsec_"
 KEY_BYTES: Final = 24  # the least that the specification allows
@@ -24,11 +24,11 @@ def read_secrets(text: str) -> list[bytes]:
         except (binascii.Error, ValueError):
             keys.append(b"")
     if not keys or not all(keys):
-        raise UsageError(f"secret must be {PREFIX} followed by base64, or several of them separated by spaces")
+        raise invalid("secret", f"must be {PREFIX} followed by base64, or several of them separated by spaces")
     if min(map(len, keys)) < KEY_BYTES:
-        raise UsageError(
-            f"secret must have at least {KEY_BYTES} bytes, in base64 after {PREFIX}; "
-            "make one with: openssl rand -base64 32"
+        raise invalid(
+            "secret",
+            f"must have at least {KEY_BYTES} bytes, in base64 after {PREFIX}; make one with: openssl rand -base64 32",
         )
     return keys
 

@@ -13,6 +13,7 @@ from redis.exceptions import DataError, ResponseError, TimeoutError
 from redbox.arguments import safe_message
 from redbox.errors import (
     CODES,
+    Effect,
     ForeignKey,
     NotPermitted,
     RedboxError,
@@ -23,9 +24,6 @@ from redbox.errors import (
     UsageError,
 )
 
-MAYBE: Final = "; it may or may not have been carried out"
-NOTHING_SENT: Final = "; nothing was changed"
-
 #: The error of a script that reads a key which has moved already. Our scripts read before they write.
 MOVED_UNDER_SCRIPT: Final = "non local key"
 #: The error of a script that calls a command, or touches a key, that its user may not.
@@ -34,14 +32,19 @@ DENIED_IN_SCRIPT: Final = ("ACL failure in script", "The user executing the scri
 
 
 class Meaning(NamedTuple):
-    """The error that a reply becomes, and its sentence: `where` is the server, `said` its reply."""
+    """The error that a reply becomes, and its sentence: `where` is the server, `said` its reply.
+
+    The sentence is followed by the effect, and then by `then`.
+    """
 
     kind: type[StoreError]
     sentence: str
+    effect: Effect = Effect.UNSAID
+    then: str = ""
 
 
 _BUSY: Final = Meaning(
-    StoreUnavailable, "{where} is busy with another client's script; nothing was changed, try again in a moment"
+    StoreUnavailable, "{where} is busy with another client's script", Effect.NOTHING_CHANGED, ", try again in a moment"
 )
 _MOVING: Final = Meaning(
     StoreUnavailable, "{where} is moving the slot of box {box!r}, or is down; try again in a moment"
@@ -56,7 +59,7 @@ REPLIES: Final[dict[str, Meaning]] = {
     "BUSY": _BUSY,
     "UNKILLABLE": _BUSY,
     "NOREPLICAS": Meaning(
-        StoreUnavailable, "{where} has fewer replicas than min-replicas-to-write asks for; nothing was written"
+        StoreUnavailable, "{where} has fewer replicas than min-replicas-to-write asks for", Effect.NOTHING_WRITTEN
     ),
     "LOADING": Meaning(StoreUnavailable, "{where} is still loading its data; try again in a moment"),
     "MOVED": _MOVING,
@@ -79,8 +82,8 @@ REPLIES: Final[dict[str, Meaning]] = {
         "the call; a repeated put completes the missing writes ({said})",
     ),
     "DENIED": _NOT_ALLOWED,
-    "OOM": Meaning(StoreFull, "{where} is out of memory; nothing was written ({said})"),
-    "MISCONF": Meaning(StoreFull, "{where} is out of disk; nothing was written ({said})"),
+    "OOM": Meaning(StoreFull, "{where} is out of memory", Effect.NOTHING_WRITTEN, " ({said})"),
+    "MISCONF": Meaning(StoreFull, "{where} is out of disk", Effect.NOTHING_WRITTEN, " ({said})"),
     "WRONGTYPE": Meaning(
         ForeignKey, "something else uses the key names of box {box!r} on {where}; choose another name"
     ),
@@ -116,6 +119,8 @@ def translate(error: Exception, *, where: str, box: str, maybe: bool) -> RedboxE
     if meaning is None and isinstance(error, ResponseError):
         meaning = _UNKNOWN
     if meaning is not None:
-        return meaning.kind(meaning.sentence.format(where=where, box=box, said=text))
+        sentence, then = (part.format(where=where, box=box, said=text) for part in (meaning.sentence, meaning.then))
+        return meaning.kind(sentence).with_effect(meaning.effect, then)
     how = "did not answer in time" if isinstance(error, TimeoutError) else "cannot be reached"
-    return StoreUnavailable(f"{where} {how} ({text or type(error).__name__}){MAYBE if maybe else NOTHING_SENT}")
+    unreachable = StoreUnavailable(f"{where} {how} ({text or type(error).__name__})")
+    return unreachable.with_effect(Effect.UNKNOWN if maybe else Effect.NOTHING_CHANGED)

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from redbox import keys
-from redbox.errors import NotPermitted
+from redbox.errors import Effect, NotPermitted
 from redbox.store.attempt import SharedAttempt
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
 
@@ -86,8 +86,5 @@ def _not_permitted(name: str, missing: AbstractSet[str], lacks_keys: bool, where
     grant = [f"+{command.lower()}" for command in sorted(missing)]
     if lacks_keys:
         grant.append(f"~{keys.prefix(box)}:*")
-    return NotPermitted(
-        f"{where} does not grant its user all that {name} on box {box!r} needs; nothing was changed: "
-        f"grant it {' '.join(grant)}",
-        tuple(grant),
-    )
+    lacking = NotPermitted(f"{where} does not grant its user all that {name} on box {box!r} needs", tuple(grant))
+    return lacking.with_effect(Effect.NOTHING_CHANGED, f": grant it {' '.join(grant)}")

@@ -12,6 +12,8 @@ from redbox.cli.placeholders import expand, expand_options, expand_url
 from redbox.cli.relay.config import ConfigError, load, open_relays
 from redbox.cli.relay.retry_option import parse_attempts, parse_limit, parse_retry
 from redbox.cli.relay.settings import FIELDS
+from redbox.errors import UsageError
+from redbox.publishers import registry
 from redbox.relay import Relay
 from redbox.relay.policy import Policy, PolicySettings
 from tests.cli.conftest import Redbox
@@ -279,3 +281,25 @@ def test_limits():
     for wrong in ("0", 0, -1, "-1", "many", "٣"):
         with pytest.raises(ValueError, match="give a whole number of at least 1, or unlimited"):
             parse_attempts(wrong)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message", "setting"),
+    [
+        ("timeout", "this is too short", "options"),
+        ("url", "this is not a host", "to"),
+        (None, "timeout must be positive", "to"),
+        (None, "the target has no option for this", "to"),
+    ],
+)
+def test_the_setting_of_an_error_does_not_depend_on_its_words(
+    monkeypatch: pytest.MonkeyPatch, argument: str | None, message: str, setting: str
+):
+    def refusing(*_: object, **options: object) -> None:
+        error = UsageError(message)
+        error.argument = argument
+        raise error
+
+    monkeypatch.setattr(registry, "open_publisher", refusing)
+    with pytest.raises(ConfigError, match=rf"relay 1 \(box orders\): {setting}: {message}"):
+        relays('[[relay]]\nbox = "orders"\nto = "https://a"\noptions = { timeout = 1 }\n')

@@ -11,7 +11,7 @@ import redis
 
 from redbox import Box, Conflict, Event, IdReused, StoreUnavailable
 from redbox.box import coalescer
-from redbox.errors import InvalidEvent, MissingExtra, UsageError
+from redbox.errors import Effect, InvalidEvent, MissingExtra, UsageError
 from redbox.testing import check_invariants
 
 
@@ -197,6 +197,32 @@ async def test_a_lane_goes_on_after_a_failure(box: Box, calls: Watched, monkeypa
         results = await asyncio.gather(box.put(event(0)), box.put(event(1)), return_exceptions=True)
     assert [str(result).partition(" ")[0] for result in results] == ["gone", "gone"]
     assert (await box.put(event(2))).created
+
+
+@pytest.mark.parametrize("effect", [Effect.UNKNOWN, Effect.NOTHING_CHANGED, Effect.UNSAID])
+@pytest.mark.parametrize("reworded", [False, True])
+async def test_puts_behind_a_silent_store_were_not_sent(
+    box: Box, monkeypatch: pytest.MonkeyPatch, effect: Effect, reworded: bool
+):
+    async def failing(*_: Any) -> Any:
+        raise StoreUnavailable("gone").with_effect(effect, "!")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(box._store, "put", failing)
+        patch.setattr(coalescer, "SILENCE", 0)
+        if reworded:
+            for each in Effect:
+                patch.setattr(each, "_value_", f"; {each.name}")
+        failures = await asyncio.gather(
+            *(box.put(event(number, ordering_key="k", event_id=f"e{number}")) for number in range(1001)),
+            return_exceptions=True,
+        )
+        sent, queued = failures[0], failures[-1]
+        assert isinstance(sent, StoreUnavailable)
+        assert isinstance(queued, StoreUnavailable)
+        assert (sent.effect, str(sent)) == (effect, f"gone{effect.value}! (event_id e0)")
+        assert queued.effect is Effect.NOTHING_CHANGED
+        assert str(queued) == f"gone{Effect.NOTHING_CHANGED.value}! (event_id e1000)"
 
 
 async def test_whatever_the_store_raises_reaches_every_caller_as_it_is(box: Box, monkeypatch: pytest.MonkeyPatch):

@@ -83,6 +83,9 @@ REDACTION = "tests/publishers/test_redaction.py"
 FIRST_REWRITE = ("tests/integration/test_first_rewrite.py",)
 FILE_MODES = "tests/pipeline/test_permissions.py"
 CONDITION = "tests/pipeline/test_condition.py"
+OUTAGE = "tests/pipeline/test_outage.py"
+CONFIG = "tests/cli/test_config.py"
+RELAY_COMMAND = "tests/cli/test_relay.py"
 PRIVATE = "tests/integration/test_private_directory.py"
 
 TERMINAL = ("tests/cli/test_process.py", "-k", "control_characters")
@@ -269,6 +272,14 @@ PYTHON_MUTANTS = [
     Mutant("a wait that cannot be ended is waited for", "redbox/relay/claimer.py", "        if await self._end_wait():\n", "        if await self._end_wait() or True:\n", PAUSED_WRITES),
     Mutant("a busy server ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply,", "= (StoreFull, UnexpectedReply,", STORE_ERRORS),
     Mutant("an unknown error ends a relay", "redbox/errors.py", "= (StoreUnavailable, StoreFull, UnexpectedReply,", "= (StoreUnavailable, StoreFull,", STORE_ERRORS),
+    Mutant("an error after others says that nothing was changed", "redbox/errors.py", "effect = _AFTER_OTHERS.get(self.effect, self.effect)", "effect = self.effect", STORE_ERRORS),
+    Mutant("an error says two things about its effect", "redbox/errors.py", "before, behind = self._around or (self.message, \"\")", "before, behind = self.message, \"\"", STORE_ERRORS),
+    Mutant("a put that was not sent may have been carried out", "redbox/box/coalescer.py", "copy.copy(error).with_effect(Effect.NOTHING_CHANGED)", "error", COALESCER),
+    Mutant("an error speaks for the whole job", "redbox/pipeline/source/connection.py", "if error.effect is not Effect.UNKNOWN:", "if False:", (OUTAGE, "-k", "whole_job")),
+    Mutant("a job forgets that a command may have been carried out", "redbox/pipeline/source/connection.py", "if error.effect is not Effect.UNKNOWN:", "if True:", (OUTAGE, "-k", "whole_job")),
+    Mutant("an invalid option is blamed on the target", "redbox/cli/relay/settings.py", "options if error.argument in given else target", "target", (CONFIG, "-k", "words")),
+    Mutant("an unknown option is blamed on the target", "redbox/publishers/registry.py", "        error.argument = unknown[0]\n", "", (RELAY_COMMAND, "-k", "wrong_usage")),
+    Mutant("an invalid value is blamed on the target", "redbox/arguments.py", "    error.argument = name\n", "", (RELAY_COMMAND, "-k", "wrong_usage")),
     Mutant("a refused wait is repeated at once", "redbox/store/store.py", "if failed is not None and (", "if isinstance(reply, Exception) and (", ERROR_REPLIES),
     Mutant("a coalescer outlives its event loop", "redbox/box/put.py", "if coalescer is None or coalescer.loop is not asyncio.get_running_loop():", "if coalescer is None:", LOOPS),
     Mutant("claims what it cannot settle", "redbox/box/claims.py", "        await self._store.scripts.confirmations.of(self._durability)  # nothing", "        # nothing", DURABILITY),

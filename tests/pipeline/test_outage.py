@@ -18,12 +18,13 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from redbox import Event, keys
-from redbox.errors import RedboxError, StoreUnavailable
+from redbox.errors import Effect, RedboxError, StoreUnavailable
 from redbox.pipeline.archive.job import archive
 from redbox.pipeline.archive.layout import Archive
 from redbox.pipeline.archive.lock import locked
 from redbox.pipeline.failures import translate
 from redbox.pipeline.jobs.audit import audit
+from redbox.pipeline.source.connection import patiently
 from redbox.store.scripts import load
 from redbox.testing.conformance.steps import publish
 from tests import servers
@@ -185,6 +186,28 @@ def is_told(error: BaseException, away: Outage) -> None:
     assert " cannot be reached (" in told.message
     assert "\n" not in told.message
     assert "nothing was changed" not in told.message  # the job may have changed something before
+
+
+@pytest.mark.parametrize(
+    ("effect", "left"),
+    [
+        (Effect.NOTHING_CHANGED, Effect.UNSAID),
+        (Effect.NOTHING_WRITTEN, Effect.UNSAID),
+        (Effect.NOTHING_ELSE_CHANGED, Effect.UNSAID),
+        (Effect.UNKNOWN, Effect.UNKNOWN),
+    ],
+)
+def test_an_error_does_not_speak_for_the_whole_job(monkeypatch: pytest.MonkeyPatch, effect: Effect, left: Effect):
+    """It speaks of its last command only: the job may have changed something before."""
+
+    async def call() -> None:
+        raise StoreUnavailable("gone").with_effect(effect, "!")
+
+    for each in Effect:
+        monkeypatch.setattr(each, "_value_", f"; {each.name}")
+    with pytest.raises(StoreUnavailable) as caught:
+        asyncio.run(patiently(0, call))
+    assert (caught.value.effect, caught.value.message) == (left, f"gone{left.value}!")
 
 
 # --- reading -------------------------------------------------------------------------------------------------------

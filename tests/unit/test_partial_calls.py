@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, StoreFull, StoreUnavailable, UsageError
+from redbox.errors import Effect
 from redbox.settings import Settings
 
 
@@ -32,7 +33,7 @@ def fail_at(redbox_box: Box, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
 async def test_a_settlement_that_fails_in_the_middle(redbox_box: Box, fail_at: Any, move: str):
     await redbox_box.put_many([Event("n") for _ in range(250)])
     claims = await redbox_box.claim("relay", limit=250)
-    fail_at(move, 3, StoreUnavailable("the server is away; nothing was changed"))
+    fail_at(move, 3, StoreUnavailable("the server is away").with_effect(Effect.NOTHING_CHANGED))
     with pytest.raises(StoreUnavailable) as caught:
         await getattr(redbox_box, move)(claims)
     assert str(caught.value) == (
@@ -46,7 +47,7 @@ async def test_a_settlement_that_fails_in_the_middle(redbox_box: Box, fail_at: A
 @pytest.mark.parametrize("on_conflict", ["raise", "skip"])
 async def test_a_put_of_many_that_fails_in_the_middle(redbox_box: Box, fail_at: Any, on_conflict: Any):
     events = [Event("n") for _ in range(2500)]
-    fail_at("put", 2, StoreFull("the server is out of memory; nothing was written"))
+    fail_at("put", 2, StoreFull("the server is out of memory").with_effect(Effect.NOTHING_WRITTEN))
     with pytest.raises(StoreFull, match="nothing else was written; the first 1,000 events") as caught:
         await redbox_box.put_many(events, on_conflict=on_conflict)
     assert [receipt.event_id for receipt in caught.value.receipts] == [event.event_id for event in events[:1000]]
@@ -54,7 +55,7 @@ async def test_a_put_of_many_that_fails_in_the_middle(redbox_box: Box, fail_at: 
 
 
 async def test_an_error_of_the_first_step_is_as_it_was(redbox_box: Box, fail_at: Any):
-    fail_at("put", 1, StoreFull("out of memory; nothing was written"))
+    fail_at("put", 1, StoreFull("out of memory").with_effect(Effect.NOTHING_WRITTEN))
     with pytest.raises(StoreFull) as caught:
         await redbox_box.put_many([Event("n") for _ in range(2500)])
     assert (str(caught.value), caught.value.carried_out) == ("out of memory; nothing was written", 0)

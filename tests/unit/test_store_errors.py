@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from redis._parsers.base import BaseParser
 from redis.exceptions import ConnectionError, TimeoutError
@@ -9,6 +11,7 @@ from redis.exceptions import ConnectionError, TimeoutError
 from redbox.errors import (
     PASSING,
     BoxPaused,
+    Effect,
     ForeignKey,
     NewerLayout,
     NotPermitted,
@@ -97,3 +100,43 @@ def test_a_broken_connection_passes(error: Exception):
     translated = translate(error, where="redis://here", box="orders", maybe=True)
     assert type(translated) is StoreUnavailable
     assert "may or may not have been carried out" in str(translated)
+
+
+# --- the effect of the call --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "effect", "later"),
+    [
+        ("BUSY Redis is busy", Effect.NOTHING_CHANGED, Effect.NOTHING_ELSE_CHANGED),
+        ("NOREPLICAS Not enough", Effect.NOTHING_WRITTEN, Effect.NOTHING_ELSE_WRITTEN),
+        ("OOM command not allowed", Effect.NOTHING_WRITTEN, Effect.NOTHING_ELSE_WRITTEN),
+        ("MISCONF unable to persist", Effect.NOTHING_WRITTEN, Effect.NOTHING_ELSE_WRITTEN),
+        ("LOADING Redis is loading", Effect.UNSAID, Effect.UNSAID),
+    ],
+)
+def test_an_effect_does_not_depend_on_its_words(
+    reply: str, effect: Effect, later: Effect, monkeypatch: pytest.MonkeyPatch
+):
+    for each in Effect:
+        monkeypatch.setattr(each, "_value_", f" <{each.name}>")
+    error = translated(reply)
+    assert isinstance(error, StoreError)
+    assert error.effect is effect
+    before, found, behind = error.message.partition(f" <{effect.name}>")
+    assert before
+    assert found
+    error.after(2)
+    assert error.effect is later
+    processed = "; the first 2 events of this call were processed before the error"
+    assert error.message == f"{before} <{later.name}>{behind}{processed}"
+
+
+@pytest.mark.parametrize(("maybe", "effect"), [(True, Effect.UNKNOWN), (False, Effect.NOTHING_CHANGED)])
+def test_another_effect_takes_the_place_of_the_first(maybe: bool, effect: Effect):
+    error = translate(ConnectionError("refused"), where="redis://here", box="orders", maybe=maybe)
+    assert isinstance(error, StoreError)
+    assert (error.effect, error.message) == (effect, f"redis://here cannot be reached (refused){effect.value}")
+    copied = copy.copy(error).with_effect(Effect.UNSAID)
+    assert copied.message == "redis://here cannot be reached (refused)"
+    assert error.effect is effect

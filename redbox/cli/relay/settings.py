@@ -176,9 +176,7 @@ class RelaySettings:
         except MissingExtra:
             raise
         except UsageError as error:
-            text = str(error)
-            is_option = text.partition(" ")[0] in given or "has no option" in text
-            raise SettingError(options if is_option else target, text) from error
+            raise SettingError(options if error.argument in given else target, str(error)) from error
 
     # --- as text -------------------------------------------------------------------------------------------------
 

@@ -150,7 +150,7 @@ def candidates(spark: SparkSession, at: Address, where: str | Column) -> DataFra
         check_condition(spark, where)
         found = select(spark.read.format("redbox").options(url=at.url, box=at.box, state="DEAD").load(), where)
     except PySparkException as error:
-        raise UsageError(f"where: {translate(error).message.removeprefix('Spark says: ')}") from error
+        raise UsageError(f"where: {translate(error, introduction='').message}") from error
     return found.where("superseded_by is null").select(*COLUMNS)
 
 

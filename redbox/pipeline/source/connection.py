@@ -12,12 +12,11 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from redbox.box import Box
 from redbox.box.receipts import chunks
-from redbox.errors import StoreUnavailable, UnknownBox
+from redbox.errors import Effect, StoreUnavailable, UnknownBox
 from redbox.pipeline.source.options import Address
 from redbox.store import connect
 from redbox.store.codec import EncodedEvent
 from redbox.store.durability import SERVER, Durability
-from redbox.store.errors import NOTHING_SENT
 from redbox.store.replies import PutReply
 from redbox.store.store import Store
 
@@ -40,7 +39,8 @@ async def patiently(seconds: float, call: Callable[P, Awaitable[T]], *args: P.ar
         try:
             return await call(*args, **options)
         except StoreUnavailable as error:
-            error.args = (error.message.replace(NOTHING_SENT, ""),)
+            if error.effect is not Effect.UNKNOWN:
+                error.with_effect(Effect.UNSAID)
             if time.monotonic() + pause > deadline:
                 raise
             logger.warning("waiting for the store: %s", error)
