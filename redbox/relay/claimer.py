@@ -10,6 +10,7 @@ import anyio
 
 from redbox.box import Box
 from redbox.errors import RedboxError
+from redbox.events import Claim
 from redbox.relay.ledger import Holding
 from redbox.relay.policy import Policy
 from redbox.settings import BATCH_BYTES
@@ -57,6 +58,11 @@ class Claimer:
         self._wait: BlockingWait | None = None  # the blocking wait of the current call
         self._can_end_wait: bool | None = None  # not known before the first wait
         self._hint: asyncio.Task[bool] | None = None
+
+    @property
+    def poll(self) -> float:
+        """The poll interval, in seconds."""
+        return self._policy.poll
 
     # --- claiming ------------------------------------------------------------------------------------------------
 
@@ -115,6 +121,10 @@ class Claimer:
         self._call = None
         claimed_at = self._called_at if self._wait is None else asyncio.get_running_loop().time()
         return ClaimReply(packed, claimed_at, self._called_at + self._policy.lease, self._probe)
+
+    async def unpack(self, reply: ClaimReply) -> list[Claim]:
+        """The claims of a reply."""
+        return await self._box.unpack(reply.packed)
 
     async def end_claim(self) -> ClaimReply | None:
         """Ends the pending claim, and returns its reply if that arrives in time.

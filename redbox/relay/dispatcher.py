@@ -9,7 +9,6 @@ from typing import Final
 
 import anyio
 
-from redbox.box import Box
 from redbox.errors import PASSING, BoxPaused, EmbeddedServerFailed, RedboxError
 from redbox.relay.breaker import Circuit
 from redbox.relay.claimer import SOON, Claimer, ClaimReply
@@ -19,7 +18,6 @@ from redbox.relay.digest import Digest
 from redbox.relay.held import Held
 from redbox.relay.judge import Judge
 from redbox.relay.ledger import Ledger
-from redbox.relay.policy import Policy
 from redbox.relay.prober import Prober
 from redbox.relay.report import Tally
 from redbox.relay.run_state import RunState
@@ -38,8 +36,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        box: Box,
-        policy: Policy,
+        *,
         state: RunState,
         ledger: Ledger,
         claimer: Claimer,
@@ -52,8 +49,6 @@ class Dispatcher:
         tally: Tally,
         digest: Digest,
     ) -> None:
-        self._box = box
-        self._policy = policy
         self._state = state
         self._ledger = ledger
         self._claimer = claimer
@@ -161,8 +156,8 @@ class Dispatcher:
             try:
                 await self._claimer.wait_for_events(due_in, limit, self._ledger.holding(), probe=breaker is not None)
             except PASSING as error:
-                logger.warning("cannot wait for hints (%s); polling every %g s instead", error, self._policy.poll)
-                await anyio.sleep(self._policy.poll)
+                logger.warning("cannot wait for hints (%s); polling every %g s instead", error, self._claimer.poll)
+                await anyio.sleep(self._claimer.poll)
 
         if self._prober.is_open:
             return  # the loop waits until it is time to probe
@@ -219,7 +214,7 @@ class Dispatcher:
             self._claimer.claim(events, self._ledger.holding(packed))
 
     async def _hold(self, reply: ClaimReply) -> list[Held]:
-        claims = await self._box.unpack(reply.packed)
+        claims = await self._claimer.unpack(reply)
         self._tally.claimed += len(claims)
         return self._ledger.add(claims, reply.claimed_at, reply.deadline)
 

@@ -74,12 +74,18 @@ class Engine:
         self._claimer = Claimer(box, name, policy)
         completion = Completion(self.state, self.ledger, self.workers, self._judge, breaker)
         self._dispatcher = Dispatcher(
-            box, policy, self.state, self.ledger, self._claimer,
-            Demand(policy, self.ledger, self._buffer, self.workers),
-            self.workers, self._judge, self._settler, completion,
-            Prober(breaker, self.state, self.workers, self._judge, completion, breaker_changed),
-            tally, digest,
-        )  # fmt: skip
+            state=self.state,
+            ledger=self.ledger,
+            claimer=self._claimer,
+            demand=Demand(policy, self.ledger, self._buffer, self.workers),
+            workers=self.workers,
+            judge=self._judge,
+            settler=self._settler,
+            completion=completion,
+            prober=Prober(breaker, self.state, self.workers, self._judge, completion, breaker_changed),
+            tally=tally,
+            digest=digest,
+        )
 
     @property
     def in_flight(self) -> int:
