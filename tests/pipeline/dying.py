@@ -18,8 +18,9 @@ from pyspark.sql.types import StructType
 
 from redbox.pipeline.source.connection import connected
 from redbox.pipeline.source.data_source import RedboxSource
-from redbox.pipeline.source.drain import DrainReader, StreamDriver
+from redbox.pipeline.source.drain import DrainReader
 from redbox.pipeline.source.options import drain_options
+from redbox.pipeline.source.stream_driver import StreamDriver
 
 PLAN = "REDBOX_TEST_PLAN"  # the environment variable with the plan's path
 

@@ -14,8 +14,8 @@ from redbox import Event, Phase
 from redbox.errors import UsageError
 from redbox.pipeline.jobs import streams
 from redbox.pipeline.jobs.streams import run_stream, settle_committed
-from redbox.pipeline.source.drain import StreamDriver
 from redbox.pipeline.source.options import Address, DrainOptions
+from redbox.pipeline.source.stream_driver import StreamDriver
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import expire
 

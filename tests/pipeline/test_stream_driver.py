@@ -11,10 +11,11 @@ import pytest
 
 from redbox import Event, Phase, keys
 from redbox.errors import Refused, StoreError, StreamTaken, UsageError
-from redbox.pipeline.source import drain
-from redbox.pipeline.source.drain import DrainReader, StreamDriver
+from redbox.pipeline.source import stream_driver
+from redbox.pipeline.source.drain import DrainReader
 from redbox.pipeline.source.options import Address, DrainOptions, drain_options
 from redbox.pipeline.source.schema import SCHEMA
+from redbox.pipeline.source.stream_driver import StreamDriver
 from redbox.testing import check_invariants
 from tests import servers
 
@@ -108,7 +109,7 @@ def operate(played: Played, action: str, *arguments: Any, **options: Any) -> Non
 def test_a_batch_waits_for_what_was_released_with_a_delay_and_comes_again_as_it_was(
     redis_played: Played, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(drain, "ASK_AGAIN", 0.0)
+    monkeypatch.setattr(stream_driver, "ASK_AGAIN", 0.0)
     fill(redis_played, 8)
     with driven(redis_played) as old:
         assert old.next_batch(0, 5, None) == 1
@@ -135,7 +136,7 @@ def test_a_batch_waits_for_what_was_released_with_a_delay_and_comes_again_as_it_
 
 @pytest.mark.req("RO-3")
 def test_what_is_to_be_settled_waits_for_a_paused_box(redis_played: Played, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(drain, "ASK_AGAIN", 0.0)
+    monkeypatch.setattr(stream_driver, "ASK_AGAIN", 0.0)
     fill(redis_played, 3)
     with driven(redis_played) as old:
         assert old.next_batch(0, 5, None) == 1

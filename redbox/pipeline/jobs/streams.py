@@ -12,8 +12,8 @@ import msgspec
 
 from redbox.errors import StreamTaken, UsageError
 from redbox.pipeline import files
-from redbox.pipeline.source.drain import StreamDriver, new_owner
 from redbox.pipeline.source.options import Address, drain_options
+from redbox.pipeline.source.stream_driver import StreamDriver, new_owner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
