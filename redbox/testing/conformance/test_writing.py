@@ -11,7 +11,7 @@ import pytest
 from redbox import Box, Event, keys
 from redbox.errors import IdReused, NewerLayout, RedboxError
 from redbox.store.codec import encode_restored
-from redbox.store.replies import CREATED
+from redbox.store.replies import CREATED, Position
 from redbox.store.scripts import NO_WRITES, REGISTRY
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import contents, make_dead, publish, put_and_claim
@@ -103,7 +103,7 @@ CALLS: Final[dict[str, Call]] = {
     "page": lambda box, _: box.page(),
     "stats": lambda box, _: box.stats(),
     "split_index": lambda box, _: box._store.split_index("pending", size=3, ranges=100),
-    "list_ids": lambda box, _: box._store.list_ids("pending", last=("1", "x"), limit=2),
+    "list_ids": lambda box, _: box._store.list_ids("pending", last=Position(b"1", b"x"), limit=2),
     "read_states": lambda box, _: box._store.read_states(["pending"]),
     "examine": lambda box, _: box._store.examine(["pending"]),
     "examine_keys": lambda box, _: box._store.examine_keys(limit=10, names=[("line", b"o", b"", b"")]),
