@@ -216,8 +216,8 @@ def test_replies_are_read():
 
 
 def test_the_script_and_the_rules_have_the_same_constants():
-    places = re.search(r"^local PLACES = \{ (.*) \}$", (LUA / "examine.lua").read_text(), re.MULTILINE)
-    assert places is not None
-    assert tuple(re.findall(r'"(\w+)"', places[1])) == SORTED_SETS
+    sets = re.search(r"^local SORTED_SETS = \{ (.*) \}$", (LUA / "examine.lua").read_text(), re.MULTILINE)
+    assert sets is not None
+    assert tuple(re.findall(r'"(\w+)"', sets[1])) == SORTED_SETS
     assert f"HISTORY = {HISTORY}\n" in (LUA / "include" / "add_history.lua").read_text()
     assert f"SUSPECT_FROM = {SUSPECT_FROM}\n" in (LUA / "include" / "enqueue.lua").read_text()
