@@ -20,6 +20,7 @@ from redbox.store.connect import Endpoint
 from redbox.store.damage import score_ms
 from redbox.store.durability import SERVER, Durability
 from redbox.store.exchanges import Exchanges
+from redbox.store.items import KillItem, MarkItem, RetryItem, SeenClaim, StreamBatch
 from redbox.store.reads import Reads, as_fields
 from redbox.store.replies import (
     CLAIM_HEAD,
@@ -52,8 +53,6 @@ from redbox.store.script_runner import ScriptRunner, flat
 from redbox.store.steps import UNKNOWN, batches, by_work
 from redbox.store.wire.base import BlockingWait
 
-SeenClaim = tuple[str, int | str]  # event id, and its last claim number or "" for any
-StreamBatch = tuple[str, str, int]  # of a stream: its name, its owner, number
 PutMode = Literal["each", "until", "all"]
 Mark = Literal["superseded_by", "archived"]
 LockAction = Literal["take", "keep", "free"]
@@ -180,23 +179,19 @@ class Store(Reads):
     async def reclaim(self, batch: StreamBatch, relay: str, lease: int, ids: Iterable[str]) -> list[bytes]:
         return await self.scripts.run_in_steps("reclaim", (relay, lease, *batch), batches((each,) for each in ids))
 
-    async def retry(
-        self, relay: str, items: Iterable[tuple[str, int, int, int, str]], durability: Durability = SERVER
-    ) -> list[bytes]:
-        """Each item: event id, claim number, delay, 1 to excuse the attempt, error."""
+    async def retry(self, relay: str, items: Iterable[RetryItem], durability: Durability = SERVER) -> list[bytes]:
         return await self.scripts.run_in_steps("retry", (relay,), batches(items), durability)
 
     async def kill(
         self,
         relay: str,
-        items: Iterable[tuple[str, int | str, str]],
+        items: Iterable[KillItem],
         *,
         who: str = "",
         why: str = "",
         drop: bool = False,
         durability: Durability = SERVER,
     ) -> list[bytes]:
-        """Each item: event id, claim number or "" for any, error."""
         return await self.scripts.run_in_steps("kill", (relay, who, why, int(drop)), batches(items), durability)
 
     async def release(
@@ -239,8 +234,7 @@ class Store(Reads):
         """`heads=False` leaves dead events that block their lines."""
         return await self.scripts.run_in_steps("drop", (who, why, int(heads)), batches(items))
 
-    async def mark_event(self, field: Mark, items: Iterable[tuple[str, int, str]]) -> list[bytes]:
-        """Each item: event id, claim number, value of the field."""
+    async def mark_event(self, field: Mark, items: Iterable[MarkItem]) -> list[bytes]:
         return await self.scripts.run_in_steps("mark_event", (field,), batches(items, MARK_COUNT), repeat=True)
 
     async def write_log(
