@@ -24,8 +24,8 @@ class State(TypedDict):
 
 @asynccontextmanager
 async def lifespan(_app: FastAPI) -> AsyncIterator[State]:
-    # On shutdown the relay stops first: it claims nothing more, and waits for publishes in flight. Then the box closes.
-    # With several uvicorn workers each runs its own relay, which is fine: they share the work.
+    # On shutdown the relay stops first: it claims nothing more, and waits for events being published. Then the box
+    # closes. With several uvicorn workers each runs its own relay, which is fine: they share the work.
     async with Box.open(REDBOX_URL, name="shop") as box, Relay(box, HOOK_URL):
         yield {"box": box}
 

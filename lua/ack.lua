@@ -29,9 +29,9 @@ delete = delete or settings.deletes
 local now = now_ms()
 local acked, published_at = collect_acked(3, 2, relay, delete), format_integer(now)
 
-local places = acked.places
-for position = 1, delete and 0 or #places do
-  redis.call("HSET", places[position], "state", "PUBLISHED", "published_at", published_at)
+local hashes = acked.hashes
+for i = 1, delete and 0 or #hashes do
+  redis.call("HSET", hashes[i], "state", "PUBLISHED", "published_at", published_at)
 end
 finish_ack(acked, delete, published_at, now)
 return acked.replies

@@ -22,8 +22,8 @@ local missing = {}
 -- as not permitted. Servers before Redis 7 do not have the function: there everything counts as permitted.
 local function permitted(command, arguments, kind)
   local given = {}
-  for position = 1, arguments do
-    given[position] = prefix .. ":" .. kind
+  for i = 1, arguments do
+    given[i] = prefix .. ":" .. kind
   end
   local known, allowed = pcall(redis.acl_check_cmd, command, unpack(given))
   return known and allowed or not redis.acl_check_cmd

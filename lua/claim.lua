@@ -49,41 +49,41 @@ if not found[1] then
 end
 local taken = collect_claimable(found, byte_limit, true)
 
-local ids, places, events, bodies = taken.ids, taken.places, taken.events, taken.bodies
+local ids, hashes, events, bodies = taken.ids, taken.hashes, taken.events, taken.bodies
 local leases, retried = taken.leases, taken.retried
 clear_alone(ids[1] and beside or "", relay)
 raise_longest_lease(settings, lease)
 local first = redis.call("HINCRBY", key.counters, "claimed", format_integer(#ids)) - #ids + 1
 local reply, by_itself = { now, suspect and 1 or 0, -1, first }, #ids == 1 and holding == 0
-for position, id in ipairs(ids) do
-  local event, place, excused, due_at, exhausted = events[position], places[position], false, false, false
+for i, id in ipairs(ids) do
+  local event, hash, excused, due_at, exhausted = events[i], hashes[i], false, false, false
   local attempts = as_number(event[ATTEMPTS])
   if attempts > 0 then
     local excused_before, due_before, alone_before, exhausted_before =
-      unpack(redis.call("HMGET", place, "excused", "due_at", "alone", "exhausted"))
+      unpack(redis.call("HMGET", hash, "excused", "due_at", "alone", "exhausted"))
     excused, due_at = excused_before and as_number(excused_before), due_before or event[CREATED_AT]
     exhausted = attempt_limit > 0 and attempts - (excused or 0) >= attempt_limit
     retried[#retried + 1] = id
     if alone_before or exhausted_before then
-      redis.call("HDEL", place, "alone", "exhausted")
+      redis.call("HDEL", hash, "alone", "exhausted")
     end
   end
   if not exhausted then
     attempts = attempts + 1
   end
-  redis.call("HSET", place, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
-    "claim", format_integer(first + position - 1), "attempts", format_integer(attempts))
+  redis.call("HSET", hash, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay,
+    "claim", format_integer(first + i - 1), "attempts", format_integer(attempts))
   if exhausted then
-    redis.call("HSET", place, "exhausted", "1")
+    redis.call("HSET", hash, "exhausted", "1")
   elseif by_itself then
-    redis.call("HSET", place, "alone", "1")
+    redis.call("HSET", hash, "alone", "1")
   end
   if event[UNIQUE_KEY] then
     redis.call("ZADD", unique_key .. event[UNIQUE_KEY], "+inf", id)
   end
-  leases[2 * position - 1], leases[2 * position] = lease_until, id
-  local at, available_at = 8 * position - 4, event[AVAILABLE_AT] or event[CREATED_AT]
-  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[position], attempts, exhausted and 1 or 0
+  leases[2 * i - 1], leases[2 * i] = lease_until, id
+  local at, available_at = 8 * i - 4, event[AVAILABLE_AT] or event[CREATED_AT]
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[i], attempts, exhausted and 1 or 0
   reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[CREATED_AT], available_at, excused, due_at
 end
 reply[3] = finish_claim(taken, index, suspect, spread, first, now)

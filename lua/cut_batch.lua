@@ -51,20 +51,20 @@ local taken = collect_claimable(found, byte_limit, false)
 local ids, leases, retried, numbered = taken.ids, taken.leases, taken.retried, {}
 raise_longest_lease(settings, lease)
 local first = redis.call("HINCRBY", key.counters, "claimed", format_integer(#ids)) - #ids + 1
-for position, id in ipairs(ids) do
-  local event, place, number = taken.events[position], taken.places[position], format_integer(first + position - 1)
+for i, id in ipairs(ids) do
+  local event, hash, number = taken.events[i], taken.hashes[i], format_integer(first + i - 1)
   local attempts = as_number(event[ATTEMPTS])
   if attempts > 0 then
-    redis.call("HDEL", place, "alone", "exhausted")
+    redis.call("HDEL", hash, "alone", "exhausted")
     retried[#retried + 1] = id
   end
-  redis.call("HSET", place, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay, "claim", number,
+  redis.call("HSET", hash, "state", "CLAIMED", "claimed_at", claimed_at, "claimed_by", relay, "claim", number,
     "attempts", format_integer(attempts + 1))
   if event[UNIQUE_KEY] then
     redis.call("ZADD", unique_key .. event[UNIQUE_KEY], "+inf", id)
   end
-  leases[2 * position - 1], leases[2 * position] = lease_until, id
-  numbered[2 * position - 1], numbered[2 * position] = number, id
+  leases[2 * i - 1], leases[2 * i] = lease_until, id
+  numbered[2 * i - 1], numbered[2 * i] = number, id
 end
 call_in_chunks("ZADD", members, numbered)
 finish_claim(taken, index, suspect, false, first, now)

@@ -15,20 +15,20 @@
 --- @include "open_box"
 --- @include "as_number"
 
-local PLACES = { "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "lost" }
+local SORTED_SETS = { "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "lost" }
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 local claims, places = unpack(redis.call("HMGET", key.counters, "claimed", "seq"))
 local reply, found = { as_number(claims), as_number(places) }, {}
-for position, index in ipairs(PLACES) do
-  found[position] = redis.call("ZMSCORE", key[index], unpack(ARGV))
+for i, index in ipairs(SORTED_SETS) do
+  found[i] = redis.call("ZMSCORE", key[index], unpack(ARGV))
 end
 for at = 1, #ARGV do
   local id, scores = ARGV[at], {}
-  for position = 1, #PLACES do
-    scores[position] = found[position][at]
+  for i = 1, #SORTED_SETS do
+    scores[i] = found[i][at]
   end
   local fields = redis.call("HGETALL", event_key .. id)
   local place, head, unique = false, false, false

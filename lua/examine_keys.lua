@@ -7,12 +7,12 @@
 -- ARGV[1]   limit    maximum of members to read, of all keys together
 -- ARGV[2]   kind     then for each key the following; line | unique
 -- ARGV[3]   name     the ordering_key or unique_key
--- ARGV[4]   score    the place to continue after; "" for the beginning
--- ARGV[5]   id       of that place
+-- ARGV[4]   score    the position to continue after; "" for the beginning
+-- ARGV[5]   id       of that position
 --
 -- Returns   for each key {1 if there may be more, score, id, head or false, state of the head or false, when it blocked
---           its line or false, member...}: score and id are the place to continue after; each member is {id, state or
---           false, the key in its event or false}
+--           its line or false, member...}: score and id are the position to continue after; each member is {id, state
+--           or false, the key in its event or false}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

@@ -48,18 +48,18 @@ end
 local replies, events, ids, fenced = collect_settled(5, 3, FIELDS, relay, judge)
 
 for _, event in ipairs(events) do
-  local id, place, reason = event.id, event_key .. event.id, ARGV[event.at + 2]
+  local id, hash, reason = event.id, event_key .. event.id, ARGV[event.at + 2]
   local ordering, unique = event.ordering_key, event.unique_key
   local number = operator and format_integer(redis.call("HINCRBY", key.counters, "claimed", "1")) or event.claim
   if event.state == "PENDING" then
-    redis.call("HSET", place, "state", "CLAIMED", "claimed_at", now, "claimed_by", who, "claim", number)
+    redis.call("HSET", hash, "state", "CLAIMED", "claimed_at", now, "claimed_by", who, "claim", number)
   end
   add_history(id, now, number, "died", operator and who or relay, reason)
-  redis.call("HSET", place, "state", "DEAD", "died_at", now, "claim", number)
+  redis.call("HSET", hash, "state", "DEAD", "died_at", now, "claim", number)
   if reason ~= "" then
-    redis.call("HSET", place, "last_error", reason)
+    redis.call("HSET", hash, "last_error", reason)
   end
-  redis.call("HDEL", place, "claimed_at", "claimed_by", "expiries")
+  redis.call("HDEL", hash, "claimed_at", "claimed_by", "expiries")
   redis.call("ZREM", key.claimed, id)
   redis.call("ZADD", key.dead, now, id)
   redis.call("ZREM", key.pending, id)

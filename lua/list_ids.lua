@@ -5,15 +5,15 @@
 --
 -- KEYS[1]   meta       hash; names the box
 -- ARGV[1]   index      pending | waiting | suspect | claimed | published | dead | retries | lost | blocked
--- ARGV[2]   score      the place to continue after; "" for the beginning
--- ARGV[3]   id         of that place
--- ARGV[4]   last       score of the last place, itself included
--- ARGV[5]   last_id    of that place
+-- ARGV[2]   score      the position to continue after; "" for the beginning
+-- ARGV[3]   id         of that position
+-- ARGV[4]   last       score of the last position, itself included
+-- ARGV[5]   last_id    of that position
 -- ARGV[6]   since      lowest score, ms; "" for any
 -- ARGV[7]   limit      maximum of events to read; one whose type takes more work to match counts as several
 -- ARGV[8]   event_type glob; "" for any
 --
--- Returns   {1 if there may be more, score, id, id...}: the place to continue after, then the ids
+-- Returns   {1 if there may be more, score, id, id...}: the position to continue after, then the ids
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

@@ -54,11 +54,11 @@ end
 check_keys({ "counters" })
 
 for _, item in ipairs(marked) do
-  local place = event_key .. item.id
-  redis.call("HSET", place, field, item.value)
+  local hash = event_key .. item.id
+  redis.call("HSET", hash, field, item.value)
   if field == "superseded_by" then
-    redis.call("HSET", place, "claim", format_integer(redis.call("HINCRBY", key.counters, "claimed", 1)))
-    redis.call("HDEL", place, "archived")
+    redis.call("HSET", hash, "claim", format_integer(redis.call("HINCRBY", key.counters, "claimed", 1)))
+    redis.call("HDEL", hash, "archived")
   end
 end
 return replies

@@ -51,7 +51,7 @@ local function matches(id)
   if not filtered then
     return true
   end
-  local place = event_key .. id
+  local hash = event_key .. id
   local event = read_event(id, CLAIM_FIELDS)
   if not event.state or (claims ~= "" and as_number(event.claim) > tonumber(claims)) then
     return false
@@ -63,14 +63,14 @@ local function matches(id)
     end
   end
   if pattern ~= "" then
-    local event_type = redis.call("HGET", place, "event_type") or ""
+    local event_type = redis.call("HGET", hash, "event_type") or ""
     work = work + type_cost(event_type)
     if not type_matches(event_type) then
       return false
     end
   end
   if text ~= "" then
-    local last_error = redis.call("HGET", place, "last_error") or ""
+    local last_error = redis.call("HGET", hash, "last_error") or ""
     work = work + #last_error / 1000 + #last_error * #text / 100000
     return string.find(string.lower(last_error), text, 1, true)
   end

@@ -42,21 +42,21 @@ if refusal then
 end
 local now = now_ms()
 local sure, replies, existing, refused = mode == "sure", {}, 0, false
-local created, options, unfinished_at, batch_ids, batch_unique, room = {}, {}, {}, {}, {}, math.huge
+local created, options, unfinished_at, created_ids, created_unique, room = {}, {}, {}, {}, {}, math.huge
 if settings.max_pending > 0 and not sure then
   room = settings.max_pending - redis.call("ZCARD", key.pending) - redis.call("ZCARD", key.waiting)
     - redis.call("ZCARD", key.suspect)
 end
-local event_keys, some_exist = look_up_events(2, 5)
+local hashes, some_exist = look_up_events(2, 5)
 
--- A unique key is held by a stored event, or by an earlier event of this batch (untouched, so in every scope).
+-- A unique key is held by a stored event, or by an earlier event of this call (untouched, so in every scope).
 local function judge(at)
   local id, own_options = ARGV[at], ARGV[at + 4]
   local own = own_options ~= "" and read_options(own_options)
-  if batch_ids[id] then
-    return compare_content(at, ARGV[batch_ids[id] + 2])
+  if created_ids[id] then
+    return compare_content(at, ARGV[created_ids[id] + 2])
   end
-  if some_exist and redis.call("EXISTS", event_keys[at]) == 1 then
+  if some_exist and redis.call("EXISTS", hashes[at]) == 1 then
     local reply, stored = compare_content(at, false), redis.call("EXISTS", body_key .. id) == 1
 -- Included here and not above: defining a function takes time, also when it is not called.
 --- @include "read_unfinished"
@@ -66,7 +66,7 @@ local function judge(at)
     end
   end
   if not sure then
-    local held = own and own.unique and (batch_unique[own.unique] or find_unique_holder(own.unique, own.scope, now))
+    local held = own and own.unique and (created_unique[own.unique] or find_unique_holder(own.unique, own.scope, now))
     if held and held ~= id then
       return { "CONFLICT", held }
     end
@@ -74,12 +74,12 @@ local function judge(at)
       return { "FULL", tostring(settings.max_pending) }
     end
   end
-  batch_ids[id] = at
+  created_ids[id] = at
   created[#created + 1] = at
   if own then
     options[at] = own
     if own.unique then
-      batch_unique[own.unique] = id
+      created_unique[own.unique] = id
     end
     if own.ordering then
       redis.call("ZCARD", line_key .. own.ordering)
@@ -108,9 +108,9 @@ if mode == "check" then
   return replies
 end
 if mode == "all" and refused then
-  for position, reply in ipairs(replies) do
+  for i, reply in ipairs(replies) do
     if reply == "CREATED" then
-      replies[position] = "SKIPPED"
+      replies[i] = "SKIPPED"
     end
   end
   return replies
@@ -119,17 +119,17 @@ if not settings.exists then
   redis.call("HSETNX", key.meta, "layout", LAYOUT)
 end
 local bodies, plain, created_at = {}, {}, format_integer(now)
-for position, at in ipairs(created) do
-  local id, event_type, body, event, own = ARGV[at], ARGV[at + 1], ARGV[at + 2], event_keys[at], options[at]
+for i, at in ipairs(created) do
+  local id, event_type, body, hash, own = ARGV[at], ARGV[at + 1], ARGV[at + 2], hashes[at], options[at]
   local available_at = own and format_integer(parse_time(own.available, now)) or created_at
-  bodies[2 * position - 1], bodies[2 * position] = body_key .. id, body
+  bodies[2 * i - 1], bodies[2 * i] = body_key .. id, body
   if unfinished_at[at] then
 --- @include "complete_put"
     complete_put(id, unfinished_at[at], own, available_at, created_at)
   else
-    redis.call("HSET", event, "state", "PENDING", "event_type", event_type, "created_at", created_at)
+    redis.call("HSET", hash, "state", "PENDING", "event_type", event_type, "created_at", created_at)
     if own then
-      write_options(id, event, own, available_at, created_at)
+      write_options(id, hash, own, available_at, created_at)
     end
     if own and (own.ordering or own.unique) then
       enqueue(id, available_at, 0, 0, own.ordering, own.unique)

@@ -61,20 +61,20 @@ end
 check_keys()
 
 local reply = { (#ended == limit or #far == limit or #blocked == limit) and 1 or 0 }
-for position, event in ipairs(expired) do
-  local id, place = event.id, event_key .. event.id
+for i, event in ipairs(expired) do
+  local id, hash = event.id, event_key .. event.id
   local expiries = as_number(event.expiries) + 1
   local why = "lease expired while held by " .. (event.claimed_by or "an unknown relay")
   add_history(id, now, event.claim, "expired", event.claimed_by, why)
-  redis.call("HSET", place, "state", "PENDING", "available_at", now + delay, "last_error", why,
+  redis.call("HSET", hash, "state", "PENDING", "available_at", now + delay, "last_error", why,
     "expiries", expiries)
-  redis.call("HDEL", place, "claimed_at", "claimed_by")
+  redis.call("HDEL", hash, "claimed_at", "claimed_by")
   if not event.alone and not event.exhausted then
-    redis.call("HSET", place, "excused", as_number(event.excused) + 1)
+    redis.call("HSET", hash, "excused", as_number(event.excused) + 1)
   end
   redis.call("ZREM", key.claimed, id)
   enqueue(id, now + delay, as_number(event.attempts), expiries, event.ordering_key, event.unique_key)
-  reply[position + 1] = id
+  reply[i + 1] = id
 end
 for _, id in ipairs(lost) do
   redis.call("ZADD", key.lost, now, id)

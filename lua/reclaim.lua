@@ -74,11 +74,11 @@ check_keys()
 
 raise_longest_lease(settings, lease)
 for _, event in ipairs(back) do
-  local id, place = event.id, event_key .. event.id
+  local id, hash = event.id, event_key .. event.id
   local number = redis.call("HINCRBY", key.counters, "claimed", "1")
-  redis.call("HSET", place, "state", "CLAIMED", "claimed_at", format_integer(now), "claimed_by", relay,
+  redis.call("HSET", hash, "state", "CLAIMED", "claimed_at", format_integer(now), "claimed_by", relay,
     "claim", format_integer(number), "attempts", format_integer(as_number(event.attempts) + 1))
-  redis.call("HDEL", place, "alone", "exhausted")
+  redis.call("HDEL", hash, "alone", "exhausted")
   for _, index in ipairs({ "pending", "suspect", "retries" }) do
     redis.call("ZREM", key[index], id)
   end

@@ -49,14 +49,14 @@ end
 local replies, events, ids, fenced = collect_settled(5, 2, FIELDS, relay, judge)
 
 for _, event in ipairs(events) do
-  local id, place = event.id, event_key .. event.id
+  local id, hash = event.id, event_key .. event.id
   local available_at = format_integer(
     delay == "" and read_available_at(event.available_at, event.created_at, now) or now + (tonumber(delay) or 0))
   add_history(id, released_at, event.claim, "released", relay == "" and who or event.claimed_by, why)
-  redis.call("HSET", place, "state", "PENDING", "available_at", available_at)
-  redis.call("HDEL", place, "claimed_at", "claimed_by")
+  redis.call("HSET", hash, "state", "PENDING", "available_at", available_at)
+  redis.call("HDEL", hash, "claimed_at", "claimed_by")
   if not event.exhausted then
-    redis.call("HSET", place, "excused", format_integer(as_number(event.excused) + 1))
+    redis.call("HSET", hash, "excused", format_integer(as_number(event.excused) + 1))
   end
   redis.call("ZREM", key.claimed, id)
   enqueue(id, available_at, as_number(event.attempts), as_number(event.expiries), event.ordering_key, event.unique_key)

@@ -47,7 +47,7 @@ if refusal then
 end
 local now = now_ms()
 local available_at = parse_time(available, now)
-local replies, blocking, replayed, ids, batch_unique, seen = {}, {}, {}, {}, {}, {}
+local replies, blocking, replayed, ids, replayed_unique, seen = {}, {}, {}, {}, {}, {}
 
 local function judge(id, event, number)
   if not event.state then
@@ -66,7 +66,7 @@ local function judge(id, event, number)
     return { "SUPERSEDED", event.superseded_by }
   end
   if event.unique_key and not force then
-    local earlier = batch_unique[event.unique_key]
+    local earlier = replayed_unique[event.unique_key]
     local in_scope = earlier and (event.unique_scope ~= "UNTOUCHED" or earlier.score <= now)
     local held = in_scope and earlier.id or find_unique_holder(event.unique_key, event.unique_scope, now)
     if held then
@@ -85,7 +85,7 @@ for at = 7, #ARGV, 2 do
     check_event_keys(id, event.ordering_key, event.unique_key)
     if event.unique_key then
       local untouched = reset or count_attempts(event.attempts, event.earlier_attempts) == 0
-      batch_unique[event.unique_key] = { id = id, score = untouched and 0 or available_at }
+      replayed_unique[event.unique_key] = { id = id, score = untouched and 0 or available_at }
     end
     local place, head = false, false
     if event.ordering_key then
@@ -112,18 +112,18 @@ for _, event in ipairs(replayed) do
   blocking[#blocking + 1] = event
 end
 for _, event in ipairs(blocking) do
-  local id, place, ordering = event.id, event_key .. event.id, event.ordering_key
+  local id, hash, ordering = event.id, event_key .. event.id, event.ordering_key
   if event.published_at then
     add_history(id, event.published_at, event.claim, "published", event.claimed_by, "")
   end
   add_history(id, now, event.claim, "replayed", who, why)
-  redis.call("HSET", place, "state", "PENDING", "available_at", available_at, "due_at", available_at)
-  redis.call("HDEL", place, "published_at", "died_at", "claimed_at", "claimed_by", "expiries", "alone", "exhausted",
+  redis.call("HSET", hash, "state", "PENDING", "available_at", available_at, "due_at", available_at)
+  redis.call("HDEL", hash, "published_at", "died_at", "claimed_at", "claimed_by", "expiries", "alone", "exhausted",
     "superseded_by", "archived")
   if reset then
-    redis.call("HDEL", place, "last_error")
+    redis.call("HDEL", hash, "last_error")
     if event.attempts then
-      redis.call("HSET", place, "excused", event.attempts, "earlier_attempts", event.attempts)
+      redis.call("HSET", hash, "excused", event.attempts, "earlier_attempts", event.attempts)
     end
   end
   redis.call("ZREM", event.state == "DEAD" and key.dead or key.published, id)

@@ -40,12 +40,12 @@ local replies, events, _, fenced = collect_settled(2, 5, FIELDS, relay)
 for _, event in ipairs(events) do
   local id, at = event.id, event.at
   local delay, excuse, why = tonumber(ARGV[at + 2]), ARGV[at + 3] == "1", ARGV[at + 4]
-  local place, available_at = event_key .. id, format_integer(now + math.max(1, delay))
+  local hash, available_at = event_key .. id, format_integer(now + math.max(1, delay))
   add_history(id, failed_at, event.claim, "retried", relay, why)
-  redis.call("HSET", place, "state", "PENDING", "available_at", available_at, "last_error", why)
-  redis.call("HDEL", place, "claimed_at", "claimed_by", "expiries")
+  redis.call("HSET", hash, "state", "PENDING", "available_at", available_at, "last_error", why)
+  redis.call("HDEL", hash, "claimed_at", "claimed_by", "expiries")
   if excuse and not event.exhausted then
-    redis.call("HSET", place, "excused", format_integer(as_number(event.excused) + 1))
+    redis.call("HSET", hash, "excused", format_integer(as_number(event.excused) + 1))
   end
   redis.call("ZREM", key.claimed, id)
   enqueue(id, available_at, as_number(event.attempts), 0, event.ordering_key, event.unique_key)

@@ -39,9 +39,9 @@ for at = 5, #ARGV, 2 do
   leaving[#leaving + 1] = ARGV[at]
 end
 
-local places = acked.places
-for position = 1, settings.deletes and 0 or #places do
-  redis.call("HSET", places[position], "state", "PUBLISHED", "published_at", published_at)
+local hashes = acked.hashes
+for i = 1, settings.deletes and 0 or #hashes do
+  redis.call("HSET", hashes[i], "state", "PUBLISHED", "published_at", published_at)
 end
 call_in_chunks("ZREM", members, leaving)
 finish_ack(acked, settings.deletes, published_at, now)

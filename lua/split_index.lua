@@ -7,12 +7,12 @@
 -- ARGV[1]   index    pending | waiting | suspect | claimed | published | dead | retries | lost | blocked
 -- ARGV[2]   since    lowest score, ms; "" for any
 -- ARGV[3]   until    highest score, ms; "" for any
--- ARGV[4]   score    the place to begin after; "" for the beginning
--- ARGV[5]   id       of that place
+-- ARGV[4]   score    the position to begin after; "" for the beginning
+-- ARGV[5]   id       of that position
 -- ARGV[6]   size     events per range
 -- ARGV[7]   ranges   maximum number; the rest of the index is left out
 --
--- Returns   {now, claims made so far, number of events, score, id...}: the last place of each range, in order
+-- Returns   {now, claims made so far, number of events, score, id...}: the last position of each range, in order
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -34,9 +34,9 @@ local claims = as_number(redis.call("HGET", key.counters, "claimed"))
 local reply = { now_ms(), claims, math.max(0, last - first + 1) }
 while first <= last do
   local rank = math.min(first + size - 1, last)
-  local place = redis.call("ZRANGE", index, rank, rank, "WITHSCORES")
-  reply[#reply + 1] = place[2]
-  reply[#reply + 1] = place[1]
+  local position = redis.call("ZRANGE", index, rank, rank, "WITHSCORES")
+  reply[#reply + 1] = position[2]
+  reply[#reply + 1] = position[1]
   first = rank + 1
 end
 return reply

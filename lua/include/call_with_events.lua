@@ -5,8 +5,8 @@ local function call_with_events(command, ids)
   for first = 1, #ids, 1000 do
     local all = {}
     for at = first, math.min(first + 999, #ids) do
-      local id, place = ids[at], #all + 1
-      all[place], all[place + 1], all[place + 2] = event_key .. id, body_key .. id, history_key .. id
+      local id, last = ids[at], #all
+      all[last + 1], all[last + 2], all[last + 3] = event_key .. id, body_key .. id, history_key .. id
     end
     redis.call(command, unpack(all))
   end

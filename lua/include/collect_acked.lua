@@ -9,11 +9,11 @@
 -- Fields are read by position: read_event would make an ack 12 % slower (0.5 of 3.6 microseconds for a plain event).
 local function collect_acked(first, step, relay, delete)
   local STATE, CLAIMED_BY, CLAIM, ORDERING_KEY, UNIQUE_KEY = 1, 2, 3, 4, 5
-  local replies, ids, places, keyed, seen, ordered, fenced = {}, {}, {}, {}, {}, false, 0
+  local replies, ids, hashes, keyed, seen, ordered, fenced = {}, {}, {}, {}, {}, false, 0
   for at = first, #ARGV, step do
     local id, number = ARGV[at], ARGV[at + 1]
-    local place = event_key .. id
-    local event = redis.call("HMGET", place, "state", "claimed_by", "claim", "ordering_key", "unique_key")
+    local hash = event_key .. id
+    local event = redis.call("HMGET", hash, "state", "claimed_by", "claim", "ordering_key", "unique_key")
     if passes_fence(event[STATE], event[CLAIMED_BY], event[CLAIM], relay, number) and not seen[id] then
       local ordering, unique = event[ORDERING_KEY], event[UNIQUE_KEY]
       if ordering or unique then
@@ -22,7 +22,7 @@ local function collect_acked(first, step, relay, delete)
       end
       seen[id] = true
       ids[#ids + 1] = id
-      places[#ids] = place
+      hashes[#ids] = hash
       ordered = ordered or ordering
       replies[#replies + 1] = "OK"
     else
@@ -34,5 +34,5 @@ local function collect_acked(first, step, relay, delete)
   if delete then
     call_with_events("EXISTS", ids)
   end
-  return { replies = replies, ids = ids, places = places, keyed = keyed, fenced = fenced }
+  return { replies = replies, ids = ids, hashes = hashes, keyed = keyed, fenced = fenced }
 end

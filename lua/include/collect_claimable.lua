@@ -10,14 +10,14 @@
 -- Fields are read by position: read_event would make a claim 9 % slower (0.5 of 6 microseconds for a plain event).
 local STATE, CREATED_AT, AVAILABLE_AT, ATTEMPTS, UNIQUE_KEY = 1, 2, 3, 4, 5
 local function collect_claimable(ids, byte_limit, read_bodies)
-  local taken, places, events, bodies, lost, bytes, work = {}, {}, {}, {}, {}, 0, 0
+  local taken, hashes, events, bodies, lost, bytes, work = {}, {}, {}, {}, {}, 0, 0
   for _, id in ipairs(ids) do
-    local place = event_key .. id
-    local event = redis.call("HMGET", place, "state", "created_at", "available_at", "attempts", "unique_key")
+    local hash = event_key .. id
+    local event = redis.call("HMGET", hash, "state", "created_at", "available_at", "attempts", "unique_key")
     local body = read_bodies and redis.call("GET", body_key .. id)
     local size = body and #body or read_bodies and 0 or redis.call("STRLEN", body_key .. id)
     if event[STATE] ~= "PENDING" or size == 0 then
-      local ordering = redis.call("HGET", place, "ordering_key")
+      local ordering = redis.call("HGET", hash, "ordering_key")
       lost[#lost + 1] = { id, event[STATE] == "PENDING" and ordering }
       if ordering then
         check_line_keys(ordering, 1)
@@ -30,8 +30,8 @@ local function collect_claimable(ids, byte_limit, read_bodies)
       if event[UNIQUE_KEY] then
         redis.call("ZCARD", unique_key .. event[UNIQUE_KEY])
       end
-      local position = #taken + 1
-      taken[position], places[position], events[position], bodies[position] = id, place, event, body
+      local i = #taken + 1
+      taken[i], hashes[i], events[i], bodies[i] = id, hash, event, body
     end
     work = work + estimate_claim_work(event[UNIQUE_KEY], event[ATTEMPTS], taken[#taken] ~= id)
     if work >= CLAIM_WORK then
@@ -39,5 +39,5 @@ local function collect_claimable(ids, byte_limit, read_bodies)
     end
   end
   check_keys(not lost[1] and { "counters", "claimed", "retries", "wake", "alone" })
-  return { ids = taken, places = places, events = events, bodies = bodies, lost = lost, leases = {}, retried = {} }
+  return { ids = taken, hashes = hashes, events = events, bodies = bodies, lost = lost, leases = {}, retried = {} }
 end

@@ -6,7 +6,7 @@
 -- Collects the events in ARGV (id and claim number, every `step` from `first`) that this call ends the claim of,
 -- each once. A relay's claim must pass the fence. For an operator (`relay` is "") the function `judge` returns the
 -- reply, given the event and whether it was collected before. Then checks the keys that may be written. Returns the
--- replies; the events, with `fields`, `id`, and `at`, their position in ARGV; their ids; and how many claims were
+-- replies; the events, with `fields`, `id`, and `at`, their offset in ARGV; their ids; and how many claims were
 -- fenced.
 local function collect_settled(first, step, fields, relay, judge)
   local replies, events, ids, seen, fenced = {}, {}, {}, {}, 0

@@ -1,6 +1,6 @@
 --- @include "keys"
 --- @include "format_integer"
--- The reply of put for an id that exists: "EXISTS" if the event at this position of ARGV has the same content, else
+-- The reply of put for an id that exists: "EXISTS" if the event at this offset in ARGV has the same content, else
 -- "DIFFERS" and the existing body. `existing` is that body, or false if it is stored: then only as much of it is
 -- read as the new content is long. The reply leaves out a large body, and further bodies once those in it are large
 -- together.

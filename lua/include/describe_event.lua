@@ -5,14 +5,14 @@ local function describe_event(id)
   if #fields == 0 then
     return nil
   end
-  local place = redis.call("ZSCORE", key.waiting, id) and "waiting"
+  local index = redis.call("ZSCORE", key.waiting, id) and "waiting"
     or redis.call("ZSCORE", key.suspect, id) and "suspect"
   return {
     id,
     fields,
     redis.call("GET", body_key .. id),
     redis.call("ZSCORE", key.claimed, id),
-    place or "",
+    index or "",
     redis.call("LRANGE", history_key .. id, 0, -1),
   }
 end

@@ -19,8 +19,8 @@ local function finish_ack(acked, delete, published_at, now)
   if delete then
     erase_events(ids)
   else
-    for position = 1, #ids do
-      published[2 * position - 1], published[2 * position] = published_at, ids[position]
+    for i = 1, #ids do
+      published[2 * i - 1], published[2 * i] = published_at, ids[i]
     end
     call_in_chunks("ZADD", key.published, published)
   end

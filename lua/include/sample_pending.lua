@@ -8,9 +8,9 @@ local function sample_pending(due, limit)
     return redis.call("ZRANGEBYSCORE", key.pending, "-inf", due)
   end
   local step, ids = last / math.max(1, limit - 1), {}
-  for position = 1, limit do
-    local rank = position > 1 and position == limit and "0" or format_integer(last - math.floor((position - 1) * step))
-    ids[position] = redis.call("ZRANGE", key.pending, rank, rank)[1]
+  for i = 1, limit do
+    local rank = i > 1 and i == limit and "0" or format_integer(last - math.floor((i - 1) * step))
+    ids[i] = redis.call("ZRANGE", key.pending, rank, rank)[1]
   end
   return ids
 end

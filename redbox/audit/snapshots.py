@@ -9,7 +9,7 @@ import msgspec
 
 from redbox import keys
 from redbox.events import State
-from redbox.store.replies import Examined, ExaminedKey
+from redbox.store.replies import Examined, ExaminedKey, Position
 
 #: The sorted sets in which `examine` reports the scores of an id, in the order of its reply.
 SORTED_SETS: Final = (*keys.INDEXES, "retries", "lost")
@@ -79,13 +79,12 @@ class KeyMember(msgspec.Struct):
 class KeyPage(msgspec.Struct):
     """Some members of a line or of a unique key, in one consistent view.
 
-    `more`: there may be further members, after `score` and `member_id`. `head_state` and `blocked` are about the head
+    `more`: there may be further members, after the position `after`. `head_state` and `blocked` are about the head
     of a line.
     """
 
     more: bool
-    score: bytes
-    member_id: bytes
+    after: Position
     head: str | None
     head_state: str | None
     blocked: bool
@@ -129,7 +128,7 @@ def read_keys(replies: Sequence[ExaminedKey]) -> list[KeyPage]:
     return [
         KeyPage(
             reply.more,
-            *reply.after,
+            reply.after,
             _text(reply.head),
             _text(reply.state),
             reply.blocked_at is not None,

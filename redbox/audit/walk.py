@@ -16,6 +16,7 @@ from redbox.audit.rules import Problem, check_body, check_event, check_head, che
 from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyPage, as_text, read_events, read_keys
 from redbox.errors import ForeignKey
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.store.replies import START, Position
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
@@ -31,15 +32,6 @@ class Name(NamedTuple):
     kind: Kind
     raw: bytes
 
-
-class Position(NamedTuple):
-    """A place in a sorted set."""
-
-    score: bytes
-    member: bytes
-
-
-START: Final = Position(b"", b"")
 
 #: The sorted sets whose members are names, and of which kind.
 NAME_KINDS: Final[dict[str, Kind]] = {**dict.fromkeys(SORTED_SETS, "event"), "blocked": "line"}
@@ -93,7 +85,7 @@ class Auditor:
         while full:
             found = await self._store.split_index(index, after=after, size=size, ranges=BATCH_COUNT)
             count, full = found.count, found.count == size * BATCH_COUNT
-            for last in (Position(*place) for place in found.last):
+            for last in found.last:
                 ranges.append(IndexRange(index, after, last, min(size, count)))
                 after, count = last, count - size
         return ranges
@@ -102,7 +94,7 @@ class Auditor:
         """Reads the first names of a range."""
         found = await self._store.list_ids(part.index, after=part.after, last=part.last, limit=SCAN_COUNT)
         names = [Name(NAME_KINDS[part.index], raw) for raw in found.ids]
-        after, left = Position(*found.after), part.count - len(names)
+        after, left = found.after, part.count - len(names)
         rest = IndexRange(part.index, after, part.last, left) if found.more else None
         return RangeStep(names, rest)
 
@@ -176,7 +168,7 @@ class Auditor:
             for (name, after), page in zip(left, read_keys(reply), strict=True):
                 problems += _check_page(name, page, first=after == START)
                 if page.more:
-                    following.append((name, Position(page.score, page.member_id)))
+                    following.append((name, page.after))
             left = following
         return problems
 

@@ -13,6 +13,7 @@ from redbox.events import Claim, check_key, duration_ms, stored_error_text
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, STEP_BYTES, UNREADABLE_DELAY
 from redbox.store.codec import decode_claim
 from redbox.store.durability import Durability
+from redbox.store.items import KillItem, RetryItem, SeenClaim
 from redbox.store.replies import CLAIM_PARTS, ClaimedParts, Packed
 from redbox.store.steps import STEP_COUNT, ack_work, batches
 from redbox.store.store import ClaimRequest, Store
@@ -121,11 +122,11 @@ class Claims:
         logger.error("claimed, but set aside: event %s: %s", event_id, error)
         try:
             if isinstance(error, NewerEvent):
-                await self._store.release(relay, [(event_id, number)], delay=delay)
+                await self._store.release(relay, [SeenClaim(event_id, number)], delay=delay)
             elif exhausted:
-                await self._store.kill(relay, [(event_id, number, stored_error_text(error))])
+                await self._store.kill(relay, [KillItem(event_id, number, stored_error_text(error))])
             else:
-                await self._store.retry(relay, [(event_id, number, delay, 0, stored_error_text(error))])
+                await self._store.retry(relay, [RetryItem(event_id, number, delay, 0, stored_error_text(error))])
         except StoreError as failure:  # it returns to PENDING when its lease expires
             logger.warning("event %s could not be set aside: %s", event_id, failure)
 
@@ -165,15 +166,13 @@ class Claims:
             _per_claim(error, held, "error"),
             strict=True,
         )
-        details = {
-            id(claim): (duration_ms(d, "delay"), int(flag("excuse", x)), stored_error_text(e))
+        items = {
+            id(claim): RetryItem(*_fence(claim), duration_ms(d, "delay"), int(flag("excuse", x)), stored_error_text(e))
             for claim, d, x, e in per_claim
         }
 
         async def send(relay: str, batch: list[Claim]) -> Any:
-            return await self._store.retry(
-                relay, [(*_fence(claim), *details[id(claim)]) for claim in batch], self._durability
-            )
+            return await self._store.retry(relay, [items[id(claim)] for claim in batch], self._durability)
 
         return await self._settle(held, send)
 
@@ -186,7 +185,7 @@ class Claims:
                 for claim, text in zip(held, _per_claim(reason, held, "reason"), strict=True)}  # fmt: skip
 
         async def send(relay: str, batch: list[Claim]) -> Any:
-            items = [(*_fence(claim), reasons[id(claim)]) for claim in batch]
+            items = [KillItem(*_fence(claim), reasons[id(claim)]) for claim in batch]
             return await self._store.kill(relay, items, drop=drop, durability=self._durability)
 
         return await self._settle(held, send)
@@ -195,8 +194,8 @@ class Claims:
         wait = None if delay is None else duration_ms(delay, "delay")
 
         async def send(relay: str, batch: list[Claim]) -> Any:
-            fences = [_fence(claim) for claim in batch]
-            return await self._store.release(relay, fences, delay=wait, durability=self._durability)
+            seen = [SeenClaim(*_fence(claim)) for claim in batch]
+            return await self._store.release(relay, seen, delay=wait, durability=self._durability)
 
         return await self._settle(claims, send)
 

@@ -15,6 +15,7 @@ from redbox.errors import UsageError
 from redbox.events import Outcome, check_key, check_moment, duration_ms, from_ms, reason_text, stored_error_text, to_ms
 from redbox.settings import BATCH_COUNT, Settings, to_meta
 from redbox.store.damage import is_count
+from redbox.store.items import KillItem, SeenClaim
 from redbox.store.replies import LoggedEntry
 from redbox.store.steps import batches
 from redbox.store.store import Store
@@ -63,7 +64,9 @@ class Operate:
         return await self._each(
             ids,
             who,
-            lambda batch: self._store.kill("", [(id_, "", reason) for id_ in batch], who=who, why=why, drop=drop),
+            lambda batch: self._store.kill(
+                "", [KillItem(id_, "", reason) for id_ in batch], who=who, why=why, drop=drop
+            ),
         )
 
     async def release(
@@ -74,7 +77,7 @@ class Operate:
         return await self._each(
             ids,
             who,
-            lambda batch: self._store.release("", [(id_, "") for id_ in batch], who=who, why=why, delay=wait),
+            lambda batch: self._store.release("", [SeenClaim(id_) for id_ in batch], who=who, why=why, delay=wait),
         )
 
     async def reschedule(
@@ -96,7 +99,7 @@ class Operate:
         """Removes DEAD or PUBLISHED events for good."""
         why = reason_text("why", why)
         return await self._each(
-            ids, who, lambda batch: self._store.drop([(id_, "") for id_ in batch], who=who, why=why)
+            ids, who, lambda batch: self._store.drop([SeenClaim(id_) for id_ in batch], who=who, why=why)
         )
 
     async def pause(self, *, who: str, why: str) -> None:

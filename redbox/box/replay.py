@@ -17,6 +17,7 @@ from redbox.errors import UsageError
 from redbox.events import Outcome, State, check_key
 from redbox.settings import BATCH_COUNT
 from redbox.store.durability import Durability
+from redbox.store.items import SeenClaim
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
@@ -85,7 +86,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
             await asyncio.sleep(max(0.0, started + report.matched / self.rate - time.monotonic()))
         report.matched += len(batch)
         replies = await store.replay(
-            [(event_id, "") for event_id in batch],
+            [SeenClaim(event_id) for event_id in batch],
             reset=self.reset,
             available=self.available,
             force=self.force,

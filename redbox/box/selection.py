@@ -12,7 +12,7 @@ from redbox import arguments
 from redbox.errors import UsageError
 from redbox.events import State, check_moment, to_ms
 from redbox.keys import INDEXES, INDEXES_OF
-from redbox.store.replies import Filters, Place
+from redbox.store.replies import Filters, Position
 
 LONGEST_FILTER: Final = 255
 #: `*` and `?` in one glob. Each adds to the work of a match, and no event type has more parts.
@@ -89,8 +89,8 @@ def check_glob(name: str, glob: str) -> str:
 _ASCII_LOWER: Final = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
-def encode_cursor(index: str, place: Place) -> str:
-    score, event_id = (part if isinstance(part, bytes) else part.encode() for part in place)
+def encode_cursor(index: str, position: Position) -> str:
+    score, event_id = position
     try:
         text = event_id.decode()
     except UnicodeDecodeError:  # not one that redbox would write; no id begins with a space
@@ -98,15 +98,15 @@ def encode_cursor(index: str, place: Place) -> str:
     return f"{index}:{score.decode()}:{text}"
 
 
-def decode_cursor(cursor: str, indexes: tuple[str, ...]) -> tuple[str, Place]:
-    """The index, and the place in it to continue after."""
+def decode_cursor(cursor: str, indexes: tuple[str, ...]) -> tuple[str, Position]:
+    """The index, and the position in it to continue after."""
     index, _, rest = arguments.text("cursor", cursor).partition(":")
     score, _, event_id = rest.partition(":")
     if index not in indexes or not _SCORE.fullmatch(score):
         raise UsageError(f"cursor {arguments.shown(cursor)} does not belong to this listing; start again without one")
     if event_id.startswith(" "):
         try:
-            return index, (score, bytes.fromhex(event_id))
+            return index, Position(score.encode(), bytes.fromhex(event_id))
         except ValueError:
             pass  # an id that another program wrote
-    return index, (score, event_id)
+    return index, Position(score.encode(), event_id.encode())

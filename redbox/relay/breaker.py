@@ -138,7 +138,7 @@ class Breaker:
         event_type, kind = claim.event.event_type, _kind(error)
         if len(self._failing) < KINDS:
             self._failing.add((event_type, kind))
-        if self.circuit is Circuit.OPEN:  # was in flight when it opened
+        if self.circuit is Circuit.OPEN:  # was being published when it opened
             return False
         if self.circuit is Circuit.PROBING:
             self._tried += 1

@@ -16,7 +16,7 @@ class Capacity(NamedTuple):
 
 
 def capacity(publisher: Publisher, concurrency: int) -> Capacity:
-    """The capacity of a publisher in a relay with `concurrency` events in flight at most.
+    """The capacity of a publisher in a relay that publishes at most `concurrency` events at once.
 
     Two calls of many events overlap if the publisher allows it. Raises UsageError if the publisher gives an invalid
     number.

@@ -1,4 +1,4 @@
-"""Waits for claims in flight to complete."""
+"""Waits until held claims are settled, or have a pending verdict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Completion:
 
     async def until_at_most(self, count: int, *, more_to_try: bool = False) -> None:
         """Waits until the relay holds at most `count` claims, without those that are lost. Pending verdicts are decided
-        if nothing else is in flight. `more_to_try`: other events wait for this, so they are excused instead."""
+        if no other claim is held. `more_to_try`: other events wait for this, so they are excused instead."""
         while self._ledger.owned > count and not self._state.stopping:
             if not more_to_try and self._breaker is not None and self._breaker.doubting:
                 return  # a sample is due
@@ -36,9 +36,9 @@ class Completion:
             await self._change(count)
 
     async def until_tried(self) -> None:
-        """Waits until nothing is in flight, or an event of a probe is published. Verdicts may still be pending."""
+        """Waits until only the claims of pending verdicts are held, or an event of a probe is published."""
         probing = self._breaker is not None and not self._breaker.closed
-        while self._judge.in_flight and not self._state.stopping:
+        while self._judge.holds_others and not self._state.stopping:
             if probing and self._breaker is not None and self._breaker.closed:
                 return
             await self._change(0)

@@ -88,12 +88,12 @@ class Engine:
         )
 
     @property
-    def in_flight(self) -> int:
-        """The number of claims that it holds."""
+    def held(self) -> int:
+        """The number of held claims."""
         return len(self.ledger)
 
     def stop(self) -> None:
-        """Claims nothing more; `run` returns when the events in flight are settled or their grace time is over."""
+        """Claims nothing more; `run` returns when the held claims are settled or the grace time is over."""
         self.state.stop()
 
     async def run(self, *, drain: bool = False) -> None:
@@ -110,7 +110,7 @@ class Engine:
                 try:
                     await self._dispatcher.run(drain=drain)
                 except BoxPaused as error:
-                    refused = error  # raised when the events in flight are settled
+                    refused = error  # raised when the held claims are settled
                 await self._finish()
                 tasks.cancel_scope.cancel()
         finally:
@@ -128,8 +128,8 @@ class Engine:
             raise refused
 
     async def _finish(self) -> None:
-        """Releases the claims that are not being published, lets the publishes in flight end within the grace time, and
-        settles them."""
+        """Releases the claims that are not being published, gives the others the grace time to be published,
+        and settles them."""
         self.state.stop()
         self._settler.release_all(await self._dispatcher.last_claims())
         self._settler.release_all(self._buffer.withdraw())

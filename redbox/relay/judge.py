@@ -234,8 +234,8 @@ class Judge:
         return len(self._pending)
 
     @property
-    def in_flight(self) -> bool:
-        """Whether the relay owns claims without a pending verdict: buffered or being published."""
+    def holds_others(self) -> bool:
+        """Whether the relay holds claims other than those of the pending verdicts."""
         return self._ledger.owned > sum(not verdict.held.lost for verdict in self._pending)
 
     def decide_pending(self) -> None:
@@ -256,12 +256,12 @@ class Judge:
             self.decide_if_idle(workers)
 
     def decide_if_idle(self, workers: Activity, *, more_to_try: bool = False) -> None:
-        """Decides the pending verdicts if nothing in flight can give evidence about the target.
+        """Decides the pending verdicts if no other held claim can give evidence about the target.
 
         They are applied if nothing is left to try either. If there is `more_to_try`, or the rest cannot be tried, they
         are excused. A probe decides by itself.
         """
-        if not self._pending or (self.in_flight and not workers.idle):
+        if not self._pending or (self.holds_others and not workers.idle):
             return
         if more_to_try or self._state.stopping or self._state.paused or workers.all_stuck:
             self.excuse_pending()

@@ -31,7 +31,7 @@ class Prober:
         self._judge = judge
         self._completion = completion
         self._breaker_changed = breaker_changed
-        self._others_in_flight = False  # when the sample began, other claims were in flight
+        self._others_held = False  # when the sample began, other claims were held
 
     @property
     def breaker(self) -> Breaker | None:
@@ -58,9 +58,9 @@ class Prober:
             self._breaker.dismiss()
 
     def begin(self, breaker: Breaker) -> int:
-        """Begins a sample; returns how many events to claim for it. Those that cannot be in flight at once would wait
+        """Begins a sample; returns how many events to claim for it. Those that cannot be published at once would wait
         for each other: two are enough to see both ends of the available events."""
-        self._others_in_flight = self._judge.in_flight
+        self._others_held = self._judge.holds_others
         was_open = self.is_open
         size = breaker.probe()
         if was_open:
@@ -76,7 +76,7 @@ class Prober:
         with anyio.move_on_after(breaker.patience()) as patience:
             await self._completion.until_tried()
         doubted, hangs = breaker.doubting, patience.cancelled_caught
-        if self._state.stopping or (doubted and self._others_in_flight and not hangs):
+        if self._state.stopping or (doubted and self._others_held and not hangs):
             return  # claims that were released meanwhile may be the good ones: they can be sampled now
         if breaker.sample_failed(found, hangs=hangs):
             self._judge.breaker_opened(breaker, doubted=doubted)

@@ -48,12 +48,12 @@ class Relay:
     - `attempts`: maximum attempts per event, after which it is DEAD; None for no limit. Default 10.
     - `max_age`: maximum age; an event not published this long after it was due is DEAD. Default no limit.
     - `lease`: how long a claim is valid if this process ends; while it runs, it renews. Default 30.
-    - `concurrency`: maximum events in flight. Default 100.
+    - `concurrency`: maximum events being published at once. Default 100.
     - `batch`: maximum events per claim, up to 1,000. Default 100.
     - `buffer`, `buffer_bytes`: maximum events, and payload bytes, that wait in the relay. Default 1,000 and 32 MiB.
     - `time_limit`: maximum duration of one publish; None for no limit. Default 30.
     - `poll`: maximum delay of an event whose hint got lost. Default 2.
-    - `grace`: how long `stop` waits for publishes in flight. Default 10.
+    - `grace`: how long `stop` waits for events being published. Default 10.
     - `on_success`: "keep" published events for the retention of the box, or "delete" them.
     - `on_dead`: "keep" dead events for the retention of the box, or "drop" them.
     """
@@ -155,7 +155,7 @@ class Relay:
             logger.warning("the last sweep failed: %s", error)
 
     def stop(self) -> None:
-        """Stops the relay: buffered events are returned to PENDING, and publishes in flight have the grace time to end.
+        """Stops the relay: buffered events are returned to PENDING, and those being published have the grace time.
 
         May be called more than once, and before `run`.
         """
@@ -282,13 +282,13 @@ class Relay:
 
     @property
     def grace(self) -> float:
-        """Seconds that `stop` waits for events in flight."""
+        """Seconds that `stop` waits for events being published."""
         return self._policy.grace
 
     @property
     def in_flight(self) -> int:
         """The number of claims that it holds: buffered or being published."""
-        return 0 if self._engine is None else self._engine.in_flight
+        return 0 if self._engine is None else self._engine.held
 
     @property
     def circuit(self) -> Circuit:

@@ -73,7 +73,7 @@ class Workers:
 
     @property
     def free(self) -> int:
-        """How many more events could be in flight."""
+        """How many more events could be published at once."""
         return (self.size - self.busy - self.stuck) * self._events_per_call
 
     @property

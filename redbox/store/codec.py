@@ -217,9 +217,9 @@ def pairs(flat: Iterable[bytes]) -> dict[str, str]:
 
 def decode_record(described: list[Any], now: int) -> Record:
     """A record from the reply of the `describe` include."""
-    raw_id, flat, raw, lease_end, place, history = described
+    raw_id, flat, raw, lease_end, index, history = described
     fields, event_id = pairs(flat), raw_id.decode(errors="replace")
-    parts = (event_id, fields, raw, None if lease_end is None else score_ms(lease_end), place)
+    parts = (event_id, fields, raw, None if lease_end is None else score_ms(lease_end), index)
     try:
         return _record(*parts, history, now)
     except (ValueError, KeyError, OverflowError):
@@ -237,7 +237,7 @@ def _record(
     fields: dict[str, str],
     raw: bytes | None,
     lease_end: int | None,
-    place: bytes,
+    index: bytes,
     history: Sequence[bytes],
     now: int,
 ) -> Record:
@@ -286,8 +286,8 @@ def _record(
         published_by=fields.get("claimed_by") if state is State.PUBLISHED else None,
         died_at=moment("died_at"),
         superseded_by=fields.get("superseded_by"),
-        waiting=place == b"waiting",
-        suspect=place == b"suspect",
+        waiting=index == b"waiting",
+        suspect=index == b"suspect",
         history=tuple(_attempt(entry) for entry in history),
         damaged=damaged,
         problem=problem,

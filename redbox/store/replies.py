@@ -15,15 +15,22 @@ SKIPPED: Final = b"SKIPPED"
 
 Fields = dict[bytes, bytes]
 Fence = tuple[str, int]  # event id, claim number
-Place = tuple[str | bytes, str | bytes]  # in a sorted set: score and member
-FoundPlace = tuple[bytes, bytes]  # one that a script returned
-START: Final[Place] = ("", "")  # before the first member
 
 #: The parts of a claim's reply before its events.
 CLAIM_HEAD: Final = 4
 #: How many parts a claim's reply has for each event, and which of them is its body.
 CLAIM_PARTS: Final = 8
 _CLAIM_BODY: Final = 1
+
+
+class Position(NamedTuple):
+    """A position in a sorted set, such as an index: the score and the id of a member."""
+
+    score: bytes
+    member: bytes
+
+
+START: Final = Position(b"", b"")  # before the first member
 
 
 class Refusal(NamedTuple):
@@ -111,11 +118,11 @@ class Reaped(NamedTuple):
 
 
 class SweepStep(NamedTuple):
-    """How many events a step of `sweep` removed; `more`: continue after the place."""
+    """How many events a step of `sweep` removed; `more`: continue after the position."""
 
     removed: int
     more: bool
-    after: FoundPlace
+    after: Position
 
 
 class Filters(TypedDict, total=False):
@@ -129,28 +136,28 @@ class Filters(TypedDict, total=False):
 
 
 class RecordPage(NamedTuple):
-    """Records of an index, in order; `more`: continue after the place."""
+    """Records of an index, in order; `more`: continue after the position."""
 
     records: list[Record]
     more: bool
-    after: FoundPlace
+    after: Position
 
 
 class IdPage(NamedTuple):
-    """Ids of an index, in order; `more`: continue after the place."""
+    """Ids of an index, in order; `more`: continue after the position."""
 
     ids: list[bytes]
     more: bool
-    after: FoundPlace
+    after: Position
 
 
 class IndexRanges(msgspec.Struct, frozen=True):
-    """Ranges of an index: the last place of each, in order. `claims` is the highest claim number so far, `count` the
+    """Ranges of an index: the last position of each, in order. `claims` is the highest claim number so far, `count` the
     number of events in the index."""
 
     claims: int
     count: int
-    last: list[FoundPlace]
+    last: list[Position]
 
 
 class StoredEvent(NamedTuple):
@@ -227,10 +234,10 @@ class ExaminedMember(NamedTuple):
 
 
 class ExaminedKey(NamedTuple):
-    """A step over a line or a unique key; `more`: continue after the place."""
+    """A step over a line or a unique key; `more`: continue after the position."""
 
     more: bool
-    after: FoundPlace
+    after: Position
     head: bytes | None
     state: bytes | None
     blocked_at: bytes | None

@@ -20,6 +20,7 @@ from redbox.store.connect import Endpoint
 from redbox.store.damage import score_ms
 from redbox.store.durability import SERVER, Durability
 from redbox.store.exchanges import Exchanges
+from redbox.store.items import KillItem, MarkItem, RetryItem, SeenClaim, StreamBatch
 from redbox.store.reads import Reads, as_fields
 from redbox.store.replies import (
     CLAIM_HEAD,
@@ -36,7 +37,7 @@ from redbox.store.replies import (
     IdPage,
     IndexRanges,
     Packed,
-    Place,
+    Position,
     PutReply,
     Reaped,
     RecordPage,
@@ -52,8 +53,6 @@ from redbox.store.script_runner import ScriptRunner, flat
 from redbox.store.steps import UNKNOWN, batches, by_work
 from redbox.store.wire.base import BlockingWait
 
-SeenClaim = tuple[str, int | str]  # event id, and its last claim number or "" for any
-StreamBatch = tuple[str, str, int]  # of a stream: its name, its owner, number
 PutMode = Literal["each", "until", "all"]
 Mark = Literal["superseded_by", "archived"]
 LockAction = Literal["take", "keep", "free"]
@@ -180,23 +179,19 @@ class Store(Reads):
     async def reclaim(self, batch: StreamBatch, relay: str, lease: int, ids: Iterable[str]) -> list[bytes]:
         return await self.scripts.run_in_steps("reclaim", (relay, lease, *batch), batches((each,) for each in ids))
 
-    async def retry(
-        self, relay: str, items: Iterable[tuple[str, int, int, int, str]], durability: Durability = SERVER
-    ) -> list[bytes]:
-        """Each item: event id, claim number, delay, 1 to excuse the attempt, error."""
+    async def retry(self, relay: str, items: Iterable[RetryItem], durability: Durability = SERVER) -> list[bytes]:
         return await self.scripts.run_in_steps("retry", (relay,), batches(items), durability)
 
     async def kill(
         self,
         relay: str,
-        items: Iterable[tuple[str, int | str, str]],
+        items: Iterable[KillItem],
         *,
         who: str = "",
         why: str = "",
         drop: bool = False,
         durability: Durability = SERVER,
     ) -> list[bytes]:
-        """Each item: event id, claim number or "" for any, error."""
         return await self.scripts.run_in_steps("kill", (relay, who, why, int(drop)), batches(items), durability)
 
     async def release(
@@ -239,8 +234,7 @@ class Store(Reads):
         """`heads=False` leaves dead events that block their lines."""
         return await self.scripts.run_in_steps("drop", (who, why, int(heads)), batches(items))
 
-    async def mark_event(self, field: Mark, items: Iterable[tuple[str, int, str]]) -> list[bytes]:
-        """Each item: event id, claim number, value of the field."""
+    async def mark_event(self, field: Mark, items: Iterable[MarkItem]) -> list[bytes]:
         return await self.scripts.run_in_steps("mark_event", (field,), batches(items, MARK_COUNT), repeat=True)
 
     async def write_log(
@@ -255,12 +249,12 @@ class Store(Reads):
         return str((await self.scripts.run("lock", arguments, repeat=True)).decode())
 
     async def sweep(
-        self, index: str, *, age: int | None, keep: int | None, limit: int, dry: bool, after: Place = START
+        self, index: str, *, age: int | None, keep: int | None, limit: int, dry: bool, after: Position = START
     ) -> SweepStep:
         """One step: removes events older than `age`, and all but the newest `keep`, of at most `limit`."""
         arguments = (index, _or_any(age), _or_any(keep), limit, int(dry), *after)
-        removed, more, *place = await self.scripts.run("sweep", arguments)
-        return SweepStep(removed, bool(more), (place[0], place[1]))
+        removed, more, score, member = await self.scripts.run("sweep", arguments)
+        return SweepStep(removed, bool(more), Position(score, member))
 
     async def beat(
         self, relay: str, instance: str, *, fresh: int, forget: int, leaving: bool, fields: Iterable[tuple[str, str]]
@@ -284,12 +278,12 @@ class Store(Reads):
         return [None if described is None else decode_record(described, now) for described in found]
 
     async def page(
-        self, index: str, *, limit: int, look: int, size: int, after: Place = START, **filters: Unpack[Filters]
+        self, index: str, *, limit: int, look: int, size: int, after: Position = START, **filters: Unpack[Filters]
     ) -> RecordPage:
         """Records of an index, at most `limit` and about `size` bytes, after looking at `look` events."""
         arguments = (index, limit, look, size, *after, *_filters(filters), 0, "")
         now, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
-        return RecordPage([decode_record(described, now) for described in found], more == 1, (score, member))
+        return RecordPage([decode_record(described, now) for described in found], more == 1, Position(score, member))
 
     async def page_ids(
         self,
@@ -298,14 +292,14 @@ class Store(Reads):
         limit: int,
         look: int,
         size: int,
-        after: Place = START,
+        after: Position = START,
         claims: int | None = None,
         **filters: Unpack[Filters],
     ) -> IdPage:
         """As `page`, but ids only, and only of events whose claim number is at most `claims`."""
         arguments = (index, limit, look, size, *after, *_filters(filters), 1, _or_any(claims))
         _, more, score, member, *ids = await self.scripts.run("page", arguments, repeat=True)
-        return IdPage(ids, more == 1, (score, member))
+        return IdPage(ids, more == 1, Position(score, member))
 
     async def stats(self) -> StatsReply:
         now, meta, counts, oldest, totals, relays, lost_ids = await self.scripts.run("stats", (), repeat=True)
@@ -330,27 +324,27 @@ class Store(Reads):
         ranges: int,
         since: int | None = None,
         until: int | None = None,
-        after: Place = START,
+        after: Position = START,
     ) -> IndexRanges:
         """Cuts an index into at most `ranges` ranges of `size` events each."""
         arguments = (index, _or_any(since), _or_any(until), *after, size, ranges)
-        _, claims, count, *places = await self.scripts.run("split_index", arguments, repeat=True)
-        return IndexRanges(claims, count, list(zip(places[::2], places[1::2], strict=True)))
+        _, claims, count, *last = await self.scripts.run("split_index", arguments, repeat=True)
+        return IndexRanges(claims, count, [Position(*each) for each in zip(last[::2], last[1::2], strict=True)])
 
     async def list_ids(
         self,
         index: str,
         *,
-        last: Place,
+        last: Position,
         limit: int,
-        after: Place = START,
+        after: Position = START,
         since: int | None = None,
         event_type: str = "",
     ) -> IdPage:
         """The ids of a range, up to and with `last`, after looking at `limit` events. `event_type` is a glob."""
         arguments = (index, *after, *last, _or_any(since), limit, event_type)
         more, score, member, *ids = await self.scripts.run("list_ids", arguments, repeat=True)
-        return IdPage(ids, more == 1, (score, member))
+        return IdPage(ids, more == 1, Position(score, member))
 
     async def read_states(self, ids: Iterable[str]) -> list[EventState]:
         """Events without their bodies; ids without an event are left out."""
@@ -364,13 +358,13 @@ class Store(Reads):
         claims, places, *events = await self.scripts.run("examine", tuple(ids), repeat=True)
         return Examined(claims, places, [ExaminedEvent(*each) for each in events])
 
-    async def examine_keys(
-        self, *, limit: int, names: Iterable[tuple[str, bytes, str | bytes, str | bytes]]
-    ) -> list[ExaminedKey]:
-        """Each name: "line" or "unique", the key, and the place to continue after: score and member."""
+    async def examine_keys(self, *, limit: int, names: Iterable[tuple[str, bytes, bytes, bytes]]) -> list[ExaminedKey]:
+        """Each name: "line" or "unique", the key, and the position to continue after: score and member."""
         replies = await self.scripts.run("examine_keys", (limit, *flat(names)), repeat=True)
         return [
-            ExaminedKey(more == 1, (score, member), head, state, blocked, [ExaminedMember(*each) for each in members])
+            ExaminedKey(
+                more == 1, Position(score, member), head, state, blocked, [ExaminedMember(*each) for each in members]
+            )
             for more, score, member, head, state, blocked, *members in replies
         ]
 

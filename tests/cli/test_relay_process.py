@@ -130,12 +130,12 @@ def begun() -> int:
 
 
 @pytest.mark.req("PL-7")
-def test_events_in_flight_are_finished_and_the_rest_is_released(url: str, relay: Callable[..., Running]):
+def test_events_being_published_are_finished_and_the_rest_is_released(url: str, relay: Callable[..., Running]):
     put(url, "1", "2", "3", "4", "5")
     running = relay("--to", "python:target:until_told", "--concurrency", "2")
     until(lambda: begun() == 2)
     running.process.send_signal(signal.SIGTERM)
-    running.says("SIGTERM: finishing the events in flight")
+    running.says("SIGTERM: finishing the events being published")
     Path("go").touch()
     code, took = running.ends()
     assert (code, begun(), len(list(Path().glob("done-*")))) == (0, 2, 2)

@@ -18,6 +18,7 @@ from redis.crc import key_slot
 from redbox import Box, Event, StoreError, keys
 from redbox.errors import TransactionFailed
 from redbox.store import transaction as transact
+from redbox.store.items import SeenClaim, StreamBatch
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import contents
 from redbox.testing.plugin import new_box_name
@@ -179,12 +180,12 @@ async def test_a_slot_on_the_move_leaves_no_half_done_step(
 async def test_a_stream_whose_batch_has_moved_writes_nothing(
     cluster: servers.Cluster, clients: list[redis.Redis], box: Box
 ):
-    store, batch, relay = box._store, ("lake", "me", 1), "stream:lake"
+    store, batch, relay = box._store, StreamBatch("lake", "me", 1), "stream:lake"
     await box.put_many([Event("user.created", {"id": number}) for number in range(6)])
     await store.track_stream("own", "lake", "me")
     await store.cut_batch(batch, relay, 3, 60_000, 1_000_000, None)
     members = await store.members("lake", 1, 0, -1)
-    await store.release(relay, members[:1])
+    await store.release(relay, [SeenClaim(*members[0])])
     # A key that does not exist stops a script while the slot moves: only the batch may do so here.
     indexes = ("waiting", "suspect", "retries", "published", "dead", "blocked", "lost")
     await store.exchange([("ZADD", getattr(keys, name)(box.name), 1e15, "filler") for name in indexes])

@@ -20,6 +20,7 @@ from redbox.box.receipts import chunks
 from redbox.pipeline.source.options import LOOK
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, MAX_PAYLOAD
 from redbox.store.codec import encode_restored
+from redbox.store.items import MarkItem, SeenClaim, StreamBatch
 from redbox.store.scripts import REGISTRY, load
 from redbox.testing import advance
 from tests import servers
@@ -289,7 +290,7 @@ async def a_claim_of_events_without_bodies(box: Box) -> Act:
 async def a_batch_of_a_stream(box: Box) -> Act:
     await box._store.track_stream("own", "lake", "me")
     await box.put_many(wide())
-    return lambda: box._store.cut_batch(("lake", "me", 1), "stream", BATCH_COUNT, 30_000, BATCH_BYTES, None)
+    return lambda: box._store.cut_batch(StreamBatch("lake", "me", 1), "stream", BATCH_COUNT, 30_000, BATCH_BYTES, None)
 
 
 # --- settling ----------------------------------------------------------------------------------------------------
@@ -332,7 +333,7 @@ async def an_ack_of_a_stream(box: Box) -> Act:
     while size < (size := await box._store.member_count("lake", 1)):
         await cut()
     members = await box._store.members("lake", 1, 0, -1)
-    return lambda: box._store.settle_batch(("lake", "me", 1), "stream", members)
+    return lambda: box._store.settle_batch(StreamBatch("lake", "me", 1), "stream", members)
 
 
 @scene
@@ -376,9 +377,9 @@ async def a_reap(box: Box) -> Act:
 async def a_reclaim(box: Box) -> Act:
     await (await a_batch_of_a_stream(box))()
     members = await box._store.members("lake", 1, 0, -1)
-    await box._store.release("stream", members)
+    await box._store.release("stream", [SeenClaim(*each) for each in members])
     ids = [event_id for event_id, _ in members]
-    return lambda: box._store.reclaim(("lake", "me", 1), "stream", 30_000, ids)
+    return lambda: box._store.reclaim(StreamBatch("lake", "me", 1), "stream", 30_000, ids)
 
 
 # --- operating ---------------------------------------------------------------------------------------------------
@@ -455,7 +456,7 @@ async def a_sweep(box: Box) -> Act:
 async def a_mark(box: Box) -> Act:
     claims = await claimed(box)
     await box.ack(claims)
-    items = [(claim.event_id, claim.number, "n" * 128) for claim in claims]
+    items = [MarkItem(claim.event_id, claim.number, "n" * 128) for claim in claims]
     return lambda: box._store.mark_event("superseded_by", items)
 
 

@@ -14,6 +14,7 @@ from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.source.rows import BatchBuilder, FetchedEvent
 from redbox.pipeline.source.schema import schema_of
+from redbox.store.items import SeenClaim
 from redbox.store.replies import Fence
 from redbox.testing.conformance.steps import publish
 from redbox.testing.conformance.test_rules import write_directly
@@ -61,7 +62,7 @@ def test_what_is_dropped_before_its_body_is_read_is_gone(
     redis_played: Played, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ):
     redis_played.run(publish(redis_played.box, *[Event("n", event_id=each) for each in ("a", "b", "c")]))
-    before_bodies(connection, monkeypatch, lambda: connection.store.drop([("b", "")], who="test", why="test"))
+    before_bodies(connection, monkeypatch, lambda: connection.store.drop([SeenClaim("b")], who="test", why="test"))
     assert ids(Fetch(connection, LATER).unchanged("published", ["a", "b", "c"], BUILDER)) == ["a", "c"]
 
 

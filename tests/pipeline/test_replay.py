@@ -17,6 +17,7 @@ from redbox.pipeline.jobs.replay import _latest, replay
 from redbox.pipeline.report.tables import events
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.tasks import in_line_order
+from redbox.store.items import MarkItem
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import claim_one, contents, known, make_dead, publish, store_time
 
@@ -110,7 +111,9 @@ def test_what_was_superseded_after_it_was_archived_is_refused(
     box, lake, at = redis_played.box, str(tmp_path), address(redis_played)
     redis_played.run(make_dead(box, Event("n", event_id="a")))
     archive(spark, at, lake, keep=True)
-    redis_played.run(box._store.mark_event("superseded_by", [("a", redis_played.run(known(box, "a")).number, "new")]))
+    redis_played.run(
+        box._store.mark_event("superseded_by", [MarkItem("a", redis_played.run(known(box, "a")).number, "new")])
+    )
     done = archive(spark, at, lake)
     assert (done.rows, done.removed, done.left) == (1, 1, 0)
     assert redis_played.run(box.get("a")) is None
@@ -186,7 +189,7 @@ def test_what_was_superseded_is_refused(redis_played: Played, spark: SparkSessio
     box, lake = redis_played.box, str(tmp_path)
     redis_played.run(make_dead(box, Event("n", event_id="a"), Event("n", event_id="b")))
     number = redis_played.run(known(box, "a")).number
-    redis_played.run(box._store.mark_event("superseded_by", [("a", number, "new")]))
+    redis_played.run(box._store.mark_event("superseded_by", [MarkItem("a", number, "new")]))
     archive(spark, address(redis_played), lake, keep=keep)
     done = replay(spark, address(redis_played), lake)
     assert (done.refused, done.replayed + done.restored) == (1, 1)

@@ -24,7 +24,7 @@ from redbox.audit.rules import (
 from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyMember, KeyPage, read_events, read_keys
 from redbox.store import scripts
 from redbox.store.codec import encode_event
-from redbox.store.replies import Examined, ExaminedEvent, ExaminedKey, ExaminedMember
+from redbox.store.replies import START, Examined, ExaminedEvent, ExaminedKey, ExaminedMember, Position
 
 pytestmark = pytest.mark.req("SP-9")
 LUA = Path(scripts.__file__).parents[2] / "lua"
@@ -172,7 +172,7 @@ def test_the_members_of_a_key(kind: str, member: KeyMember, wrong: tuple[str, st
 def test_a_line_is_blocked_only_by_a_dead_head(
     head: str | None, state: str | None, blocked: bool, sentence: str | None
 ):
-    found = check_head("k", KeyPage(False, b"", b"", head, state, blocked, []))
+    found = check_head("k", KeyPage(False, START, head, state, blocked, []))
     assert found == ([] if sentence is None else [Problem("blocked", head, "k", sentence)])
     if found and head is None:
         assert str(found[0]) == f"k: {sentence}"
@@ -205,19 +205,19 @@ def test_replies_are_read():
     assert read_events(Examined(7, 2, [event])) == [expected]
     found = [ExaminedMember(b"a", None, None), ExaminedMember(b"b", b"DEAD", b"k")]
     replies = [
-        ExaminedKey(True, (b"5", b"b"), b"a", None, None, found),
-        ExaminedKey(True, (b"", b""), None, None, None, []),
+        ExaminedKey(True, Position(b"5", b"b"), b"a", None, None, found),
+        ExaminedKey(True, START, None, None, None, []),
     ]
     members = [KeyMember("a", None, None), KeyMember("b", "DEAD", "k")]
     first, second = read_keys(replies)
-    assert first == KeyPage(True, b"5", b"b", "a", None, False, members)
-    assert second == KeyPage(True, b"", b"", None, None, False, [])
+    assert first == KeyPage(True, Position(b"5", b"b"), "a", None, False, members)
+    assert second == KeyPage(True, START, None, None, False, [])
     assert (first.was_read, second.was_read) == (True, False)
 
 
 def test_the_script_and_the_rules_have_the_same_constants():
-    places = re.search(r"^local PLACES = \{ (.*) \}$", (LUA / "examine.lua").read_text(), re.MULTILINE)
-    assert places is not None
-    assert tuple(re.findall(r'"(\w+)"', places[1])) == SORTED_SETS
+    sets = re.search(r"^local SORTED_SETS = \{ (.*) \}$", (LUA / "examine.lua").read_text(), re.MULTILINE)
+    assert sets is not None
+    assert tuple(re.findall(r'"(\w+)"', sets[1])) == SORTED_SETS
     assert f"HISTORY = {HISTORY}\n" in (LUA / "include" / "add_history.lua").read_text()
     assert f"SUSPECT_FROM = {SUSPECT_FROM}\n" in (LUA / "include" / "enqueue.lua").read_text()

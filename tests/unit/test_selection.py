@@ -12,6 +12,7 @@ from lupa import lua51 as lupa  # as fakeredis does: two Lua versions in one pro
 from redbox.box.selection import decode_cursor, encode_cursor, select
 from redbox.errors import InvalidEvent, UsageError
 from redbox.keys import INDEXES
+from redbox.store.replies import Position
 
 GLOB = Path(__file__).resolve().parents[2] / "lua" / "include" / "compile_glob.lua"
 LUA = lupa.LuaRuntime(encoding=None).execute(GLOB.read_bytes() + b"return compile_glob")
@@ -133,8 +134,8 @@ def test_bounds_are_aware_datetimes(bound: str, moment: Any):
     [("pending", b"1893553445678", b"some-id"), ("dead", b"1893553445678", b"id:with:colons"), ("dead", b"", b"")],
 )
 def test_a_cursor_is_decoded_as_it_was_encoded(index: str, score: bytes, event_id: bytes):
-    cursor = encode_cursor(index, (score, event_id))
-    assert decode_cursor(cursor, INDEXES) == (index, (score.decode(), event_id.decode()))
+    cursor = encode_cursor(index, Position(score, event_id))
+    assert decode_cursor(cursor, INDEXES) == (index, (score, event_id))
 
 
 @pytest.mark.parametrize(

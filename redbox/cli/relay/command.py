@@ -60,8 +60,8 @@ def relay_command(
 
     Runs until SIGTERM or SIGINT. Each event is published at least once. A failed event is retried after the delay of
     --retry, and marked DEAD when --attempts are used up. While the target is down, the breaker is open and nothing is
-    claimed. Any number of relays may serve one box. After the first signal, events in flight have --grace to finish; a
-    second signal exits at once.
+    claimed. Any number of relays may serve one box. After the first signal, events being published have --grace to
+    finish; a second signal exits at once.
 
     \b
     Examples:

@@ -39,7 +39,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.scheduled:,} scheduled" if self.scheduled else "",
             f"{self.behind:,} behind the head of their ordering key{self._blocked()}" if self.behind else "",
             f"{self.available:,} available ({self._why(problem)})" if self.available else "",
-            f"{self.in_flight:,} in flight at other relays" if self.in_flight else "",
+            f"{self.in_flight:,} held by other relays" if self.in_flight else "",
         ]
         due = "" if self.next_due is None else f"; the next is due in {format_duration(self.next_due)}"
         are = "event is" if self.count == 1 else "events are"

@@ -86,7 +86,7 @@ class RelayRun:
         return time.monotonic() - self._began
 
     def _stop(self, which: signal.Signals) -> None:
-        logger.info("%s: finishing the events in flight; a second signal exits at once", which.name)
+        logger.info("%s: finishing the events being published; a second signal exits at once", which.name)
         self._stopping = True
         if self._starting is not None:
             self._starting.cancel()
@@ -160,7 +160,7 @@ class RelayRun:
 
     def _log_progress(self, relay: Relay, done: dict[str, int], every: float) -> None:
         token = logs.about.set({"box": relay.box.name, "relay": relay.name})
-        text = f"in the last {every:g} s: {in_counts(done)}; in flight {relay.in_flight:,}"
+        text = f"in the last {every:g} s: {in_counts(done)}; held {relay.in_flight:,}"
         logger.info(text, extra={**done, "in_flight": relay.in_flight})
         logs.about.reset(token)
 

@@ -111,7 +111,7 @@ class RelaySettings:
     )] = None
     concurrency: Annotated[int | None, Field(
         NUMBER, "--concurrency", policy="concurrency", type=click.IntRange(min=1), metavar="N",
-        help="Maximum events in flight.  [default: 100]",
+        help="Maximum events being published at once.  [default: 100]",
     )] = None
     batch: Annotated[int | None, Field(
         NUMBER, "--batch", policy="batch", type=click.IntRange(1, 1000), metavar="N",
@@ -127,7 +127,7 @@ class RelaySettings:
     )] = None
     grace: Annotated[float | str | None, Field(
         DURATION, "--grace", policy="grace", read=parse_duration, metavar="DURATION",
-        help="Time for events in flight to finish after a signal.  [default: 10s]",
+        help="Time for events being published to finish after a signal.  [default: 10s]",
     )] = None
     name: Annotated[str | None, Field(
         TEXT, "--name", metavar="NAME",

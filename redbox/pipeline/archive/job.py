@@ -43,6 +43,7 @@ from redbox.pipeline.source.options import PATIENCE, TERMINAL, Address
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import Work, map_arrow
+from redbox.store.items import MarkItem, SeenClaim
 from redbox.store.steps import batches
 
 if TYPE_CHECKING:
@@ -277,11 +278,12 @@ def _settle_task(
         store = connection.store
         for part in parts:
             pairs = zip(part.column("event_id").to_pylist(), part.column("claim").to_pylist(), strict=True)
-            for items in batches(pairs, STEP):
+            for some in batches(pairs, STEP):
                 if keep:
-                    words = connection.run(store.mark_event, "archived", [(*item, run) for item in items])
+                    words = connection.run(store.mark_event, "archived", [MarkItem(*each, run) for each in some])
                 else:
-                    words = connection.run(store.drop, items, who="", why="", heads=False)
+                    seen = [SeenClaim(*each) for each in some]
+                    words = connection.run(store.drop, seen, who="", why="", heads=False)
                 # UNKNOWN: an earlier attempt of this task removed it, or somebody else.
                 gone = sum(word in (b"OK", b"UNKNOWN") for word in words)
                 done, left = done + gone, left + len(words) - gone

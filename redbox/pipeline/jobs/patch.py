@@ -32,6 +32,7 @@ from redbox.pipeline.tasks import in_line_order, map_arrow
 from redbox.settings import MAX_PAYLOAD
 from redbox.store.codec import encode_event
 from redbox.store.durability import SERVER
+from redbox.store.items import MarkItem
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -279,7 +280,7 @@ class PatchStep:
     def mark(self) -> None:
         """Marks the old events with the ids of the new ones, unless they have changed since they were read."""
         new = {old_id: event.event_id for old_id, event in self._new.items() if old_id not in self._done}
-        items = [(old_id, self._old[old_id][1], new_id) for old_id, new_id in new.items()]
+        items = [MarkItem(old_id, self._old[old_id][1], new_id) for old_id, new_id in new.items()]
         replies = self._connection.run(self._connection.store.mark_event, "superseded_by", items) if items else []
         for (event_id, _, new_id), word in zip(items, replies, strict=True):
             if word != b"OK":

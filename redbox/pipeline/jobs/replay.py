@@ -23,6 +23,7 @@ from redbox.pipeline.source.rows import EVENT_COLUMNS, event_of
 from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import in_line_order, map_arrow
 from redbox.store.codec import encode_restored
+from redbox.store.items import SeenClaim
 from redbox.store.replies import CREATED, EXISTS
 from redbox.store.steps import batches
 
@@ -177,7 +178,7 @@ def _turns(connection: Connection, rows: list[ArchivedRow]) -> Iterator[tuple[li
 def _replayed(connection: Connection, rows: list[ArchivedRow], *, dry: bool) -> dict[str, str]:
     if not rows:
         return {}
-    seen = [(row["event_id"], row["claim"]) for row in rows]
+    seen = [SeenClaim(row["event_id"], row["claim"]) for row in rows]
     replies = connection.run(
         connection.store.replay, seen, reset=True, available="", force=False, dry=dry, who="", why=""
     )

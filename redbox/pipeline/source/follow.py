@@ -18,6 +18,7 @@ from redbox.events import State
 from redbox.pipeline.source.connection import connected, without_gc
 from redbox.pipeline.source.options import RANGES_AT_ONCE, FollowOptions, ReadOptions
 from redbox.pipeline.source.reader import AFTER_ALL, ReadRange, ranges, read_range
+from redbox.store.replies import Position
 
 INDEXES: Final = {State.PUBLISHED: "published", State.DEAD: "dead"}
 
@@ -65,12 +66,12 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = self._complete_until() if self._until is None else self._until
         end = {}
         with connected(self._options.at, self._options.patience) as connection:
-            for index, place in start.items():
-                after = (place["time"], place["id"])
+            for index, offset in start.items():
+                after = _position(offset)
                 found = connection.run(
                     connection.store.split_index, index, until=until, after=after, size=size, ranges=1
                 )
-                end[index] = place
+                end[index] = offset
                 for score, event_id in found.last:
                     end[index] = {"time": score.decode(), "id": event_id.decode()}
         return end
@@ -83,9 +84,9 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 after = start.get(index, {"time": "", "id": ""})
                 if after == last:
                     continue
-                place, goal = (after["time"], after["id"]), (last["time"], last["id"])
+                goal = _position(last)
                 until, size = int(float(last["time"])), self._options.partition_size
-                for part in ranges(connection, index, until, size, after=place, until=until):
+                for part in ranges(connection, index, until, size, after=_position(after), until=until):
                     parts.append(part)
                     if _order(part.last) >= _order(goal):
                         part.last = goal
@@ -101,5 +102,9 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_range(connection, partition, options, self._schema)
 
 
-def _order(place: tuple[str, str]) -> tuple[float, str]:
-    return (float(place[0]) if place[0] else float("-inf"), place[1])
+def _position(offset: dict[str, str]) -> Position:
+    return Position(offset["time"].encode(), offset["id"].encode())
+
+
+def _order(position: Position) -> tuple[float, bytes]:
+    return (float(position.score) if position.score else float("-inf"), position.member)

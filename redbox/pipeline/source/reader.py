@@ -16,11 +16,10 @@ from redbox.pipeline.source.connection import Connection, connected, without_gc
 from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import LOOK, RANGES_AT_ONCE, SLICE, ReadOptions
 from redbox.pipeline.source.rows import STATE_OF, BatchBuilder
+from redbox.store.replies import START, Position
 from redbox.store.steps import batches
 
-Position = tuple[str, str]  # in an index: score and id
-START: Final[Position] = ("", "")
-END: Final[Position] = (str(2**53), "")
+END: Final = Position(b"%d" % 2**53, b"")
 AFTER_ALL: Final = "\x7f"  # sorts after every id
 
 
@@ -150,8 +149,7 @@ def ranges(
             ranges=RANGES_AT_ONCE,
         )
         count = len(found.last)
-        for score, event_id in found.last:
-            last = (score.decode(), event_id.decode())
+        for last in found.last:
             yield ReadRange(index, after, last, moment, found.claims)
             after = last
 
@@ -160,7 +158,7 @@ def _claimed(connection: Connection, options: ReadOptions, moment: int) -> Itera
     """The claimed events, in parts. They are listed upwards: an event that is renewed meanwhile moves to a later
     position, so it is found, perhaps twice. Only one whose lease is shortened in that time may be missed."""
     claims = connection.run(connection.store.split_index, "claimed", size=1, ranges=0).claims
-    last = END if options.until is None else (str(options.until), AFTER_ALL)
+    last = END if options.until is None else Position(b"%d" % options.until, AFTER_ALL.encode())
     slices = _slices(connection, "claimed", START, last, options, SLICE)
     found = dict.fromkeys(event_id for some in slices for event_id in some)
     for ids in batches(found, options.partition_size):
@@ -171,19 +169,18 @@ def _slices(
     connection: Connection, index: str, after: Position, last: Position, options: ReadOptions, size: int
 ) -> Iterator[list[str]]:
     """The ids after one position, up to and including another."""
-    position: tuple[str | bytes, str | bytes] = after
     more = True
     while more:
         found = connection.run(
             connection.store.list_ids,
             index,
-            after=position,
+            after=after,
             last=last,
             since=options.since,
             limit=min(size, LOOK),
             event_type=options.event_type,
         )
-        more, position = found.more, found.after
+        more, after = found.more, found.after
         yield [raw.decode() for raw in found.ids]
 
 

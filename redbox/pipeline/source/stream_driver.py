@@ -27,9 +27,10 @@ from redbox.pipeline.source.connection import patiently
 from redbox.pipeline.source.options import DrainOptions
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store import connect
+from redbox.store.items import StreamBatch
 from redbox.store.replies import Fence
 from redbox.store.steps import batches
-from redbox.store.store import Store, StreamBatch
+from redbox.store.store import Store
 
 logger = logging.getLogger("redbox")
 
@@ -190,7 +191,7 @@ class StreamDriver:
     # --- on the event loop ---------------------------------------------------------------------------------------
 
     def _batch(self, number: int) -> StreamBatch:
-        return self._options.stream, self._owner, number
+        return StreamBatch(self._options.stream, self._owner, number)
 
     async def _fill(self, limit: int, until: int | None) -> int:
         """Claims into the open batch until it is full or nothing is left; returns its size."""

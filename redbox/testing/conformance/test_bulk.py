@@ -8,6 +8,7 @@ import pytest
 
 from redbox import Box, Event, Outcome, Phase, State, keys
 from redbox.errors import BoxPaused, InvalidSetting, StreamTaken
+from redbox.store.items import KillItem, RetryItem, SeenClaim, StreamBatch
 from redbox.store.replies import START
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import claim_one, contents, expire, fields_of, known, make_dead, publish
@@ -23,7 +24,7 @@ async def own(box: Box, owner: str = "me") -> tuple[int, int]:
 
 async def cut(box: Box, batch: int, limit: int = 100, owner: str = "me", until: int | None = None, **more: Any) -> int:
     """Claims events into a batch. Returns how many it has then."""
-    await box._store.cut_batch(("lake", owner, batch), RELAY, limit, LEASE, more.get("size", BYTES), until)
+    await box._store.cut_batch(StreamBatch("lake", owner, batch), RELAY, limit, LEASE, more.get("size", BYTES), until)
     return await box._store.member_count("lake", batch)
 
 
@@ -32,7 +33,7 @@ async def members(box: Box, batch: int) -> list[tuple[str, int]]:
 
 
 async def settle(box: Box, batch: int, claims: list[tuple[str, int]], owner: str = "me") -> list[bytes]:
-    words: list[bytes] = await box._store.settle_batch(("lake", owner, batch), RELAY, claims)
+    words: list[bytes] = await box._store.settle_batch(StreamBatch("lake", owner, batch), RELAY, claims)
     return words
 
 
@@ -154,7 +155,7 @@ async def test_taking_over_a_stream_fences_the_previous_owner(box: Box):
         lambda: box._store.track_stream("cut", "lake", "me", 1),
         lambda: box._store.track_stream("settle", "lake", "me", 1),
         lambda: box._store.track_stream("look", "lake", "me"),
-        lambda: box._store.reclaim(("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]),
+        lambda: box._store.reclaim(StreamBatch("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]),
     ]
     for act in refused:
         with pytest.raises(StreamTaken, match="has taken over the stream lake"):
@@ -199,14 +200,14 @@ async def test_released_members_are_reclaimed_unless_others_claimed_them(box: Bo
     await own(box)
     await cut(box, 1)
     held = dict(await members(box, 1))
-    await box._store.release(RELAY, [("taken", held["taken"])])
+    await box._store.release(RELAY, [SeenClaim("taken", held["taken"])])
     await box.release(await claim_one(box, "relay-1"))  # another relay had it in between
     await box._store.renew(RELAY, 10 * LEASE, [("held", held["held"])])
-    await box._store.release(RELAY, [("released", held["released"])])
+    await box._store.release(RELAY, [SeenClaim("released", held["released"])])
     await advance(box, minutes=2)
     assert await box.reap() == ["reaped"]
     await box._store.track_stream("cut", "lake", "me", 1)
-    words = dict(zip(every, await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, every), strict=True))
+    words = dict(zip(every, await box._store.reclaim(StreamBatch("lake", "me", 1), RELAY, LEASE, every), strict=True))
     assert words == {"taken": b"LEASELOST", "reaped": b"OK", "released": b"OK", "held": b"OK"}
     again = dict(await members(box, 1))
     for event_id in ("reaped", "released"):
@@ -226,9 +227,9 @@ async def test_a_reclaim_can_be_repeated(box: Box):
     await cut(box, 1)
     held = await members(box, 1)
     await expire(box)
-    assert await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]) == [b"OK"]
+    assert await box._store.reclaim(StreamBatch("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]) == [b"OK"]
     before = await contents(box)
-    assert await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]) == [b"OK"]
+    assert await box._store.reclaim(StreamBatch("lake", "me", 1), RELAY, LEASE, [each for each, _ in held]) == [b"OK"]
     assert await contents(box) == before
     assert (await known(box, "a")).attempts == 2
 
@@ -238,12 +239,12 @@ async def test_only_members_are_reclaimed(box: Box):
     await box.put(Event("n", event_id="stranger"))
     await box.release(await claim_one(box))
     await own(box)
-    assert await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, ["stranger"]) == [b"LEASELOST"]
+    assert await box._store.reclaim(StreamBatch("lake", "me", 1), RELAY, LEASE, ["stranger"]) == [b"LEASELOST"]
     assert (await known(box, "stranger")).state is State.PENDING
 
 
 async def reclaim(box: Box, *ids: str) -> list[bytes]:
-    words: list[bytes] = await box._store.reclaim(("lake", "me", 1), RELAY, LEASE, ids)
+    words: list[bytes] = await box._store.reclaim(StreamBatch("lake", "me", 1), RELAY, LEASE, ids)
     return words
 
 
@@ -324,9 +325,9 @@ async def test_only_pending_members_are_reclaimed(box: Box, state: State):
     if state is State.PUBLISHED:
         await box._store.ack(RELAY, False, [fence])
     elif state is State.DEAD:
-        await box._store.kill(RELAY, [(*fence, "never")])
+        await box._store.kill(RELAY, [KillItem(*fence, "never")])
     elif state is State.PENDING:
-        await box._store.retry(RELAY, [(*fence, 0, 0, "again")])
+        await box._store.retry(RELAY, [RetryItem(*fence, 0, 0, "again")])
         await advance(box, seconds=1)
     before = await known(box, "a")
     assert (before.state, before.number) == (state, fence[1])

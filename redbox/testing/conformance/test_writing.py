@@ -11,7 +11,8 @@ import pytest
 from redbox import Box, Event, keys
 from redbox.errors import IdReused, NewerLayout, RedboxError
 from redbox.store.codec import encode_restored
-from redbox.store.replies import CREATED
+from redbox.store.items import MarkItem, SeenClaim, StreamBatch
+from redbox.store.replies import CREATED, Position
 from redbox.store.scripts import NO_WRITES, REGISTRY
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import contents, make_dead, publish, put_and_claim
@@ -32,7 +33,7 @@ async def scene(box: Box) -> Held:
     await make_dead(box, Event("n", event_id="dead", ordering_key="d", unique_key="d"))
     await box.put_many([Event("n", event_id=each, unique_key=each) for each in ("member", "released")])
     await store.track_stream("own", "lake", "me")
-    await store.cut_batch(("lake", "me", 1), STREAM, 2, LEASE, 1_000_000, None)
+    await store.cut_batch(StreamBatch("lake", "me", 1), STREAM, 2, LEASE, 1_000_000, None)
     await store.track_stream("cut", "lake", "me", 1)
     held = {"members": dict(await store.members("lake", 1, 0, -1))}
     claims = [
@@ -45,7 +46,7 @@ async def scene(box: Box) -> Held:
         ("ZADD", keys.claimed(box.name), 1, "suspect"),
     ])  # fmt: skip
     await box.reap(limit=1, delay=3600)
-    await store.release(STREAM, [("released", held["members"]["released"])])
+    await store.release(STREAM, [SeenClaim("released", held["members"]["released"])])
     await box.put_many([Event("n", event_id="pending", unique_key="p"), Event("n", event_id="free")])
     await box.put(Event("n", event_id="waiting", ordering_key="o"))
     await box.beat("relay-9", "instance", {"pid": "1"}, fresh=10)
@@ -68,16 +69,18 @@ CALLS: Final[dict[str, Call]] = {
     "put with keys": lambda box, _: box.put(Event("n", event_id="new", ordering_key="o", unique_key="x")),
     "put restored": lambda box, _: restore(box, Event("n", event_id="new", ordering_key="o", unique_key="x")),
     "claim": lambda box, _: box.claim("relay-1", limit=2),
-    "cut_batch": lambda box, _: box._store.cut_batch(("lake", "me", 2), STREAM, 2, LEASE, 1_000_000, None),
+    "cut_batch": lambda box, _: box._store.cut_batch(StreamBatch("lake", "me", 2), STREAM, 2, LEASE, 1_000_000, None),
     "renew": lambda box, held: box._store.renew(
         "relay-1", LEASE, [("claimed", held["claimed"].number), ("expired", 99)], alone=True
     ),
     "ack": lambda box, held: box.ack(held["claimed"]),
     "ack without keys": lambda box, held: box.ack(held["expired"]),
     "ack and delete": lambda box, held: box.ack(held["claimed"], delete=True),
-    "settle_batch": lambda box, held: box._store.settle_batch(("lake", "me", 1), STREAM, held["members"].items()),
+    "settle_batch": lambda box, held: box._store.settle_batch(
+        StreamBatch("lake", "me", 1), STREAM, held["members"].items()
+    ),
     "track_stream own": lambda box, _: box._store.track_stream("own", "lake", "another", 0),
-    "reclaim": lambda box, held: box._store.reclaim(("lake", "me", 1), STREAM, LEASE, held["members"]),
+    "reclaim": lambda box, held: box._store.reclaim(StreamBatch("lake", "me", 1), STREAM, LEASE, held["members"]),
     "end_wait": lambda box, _: box._store.end_wait("wait"),
     "retry": lambda box, held: box.retry(held["claimed"], error="503", excuse=True),
     "kill": lambda box, held: box.kill(held["claimed"], reason="422"),
@@ -89,8 +92,8 @@ CALLS: Final[dict[str, Call]] = {
     "replay": lambda box, _: box.replay(["dead", "published"], **ADA),
     "reschedule": lambda box, _: box.operate.reschedule(["pending", "released"], delay=60, **ADA),
     "drop": lambda box, _: box.operate.drop(["dead", "published"], **ADA),
-    "mark_event archived": lambda box, _: box._store.mark_event("archived", [("published", 1, "there")]),
-    "mark_event superseded_by": lambda box, _: box._store.mark_event("superseded_by", [("dead", 2, "new")]),
+    "mark_event archived": lambda box, _: box._store.mark_event("archived", [MarkItem("published", 1, "there")]),
+    "mark_event superseded_by": lambda box, _: box._store.mark_event("superseded_by", [MarkItem("dead", 2, "new")]),
     "write_log": lambda box, _: box._store.write_log("patch", count=1, **ADA),
     "lock take": lambda box, _: box._store.lock("take", "replay", "token", 60),
     "lock free": lambda box, _: box._store.lock("free", "archive", "token"),
@@ -103,7 +106,7 @@ CALLS: Final[dict[str, Call]] = {
     "page": lambda box, _: box.page(),
     "stats": lambda box, _: box.stats(),
     "split_index": lambda box, _: box._store.split_index("pending", size=3, ranges=100),
-    "list_ids": lambda box, _: box._store.list_ids("pending", last=("1", "x"), limit=2),
+    "list_ids": lambda box, _: box._store.list_ids("pending", last=Position(b"1", b"x"), limit=2),
     "read_states": lambda box, _: box._store.read_states(["pending"]),
     "examine": lambda box, _: box._store.examine(["pending"]),
     "examine_keys": lambda box, _: box._store.examine_keys(limit=10, names=[("line", b"o", b"", b"")]),

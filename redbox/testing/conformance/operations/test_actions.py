@@ -8,6 +8,7 @@ import pytest
 
 from redbox import Box, BoxPaused, Event, Outcome, Phase, State, keys
 from redbox.errors import UsageError
+from redbox.store.items import MarkItem, SeenClaim
 from redbox.testing import check_invariants
 from redbox.testing.conformance.operations.steps import ADA, listed, named, one_in_each_state
 from redbox.testing.conformance.steps import (
@@ -177,10 +178,10 @@ async def test_a_drop_can_be_fenced_by_claim_number(box: Box):
     await box.replay(["changed"])
     await box.kill(await claim_one(box))
     before = await contents(box)
-    items = [("changed", seen["changed"]), ("same", seen["same"] + 100), ("unknown", 1)]
+    items = [SeenClaim("changed", seen["changed"]), SeenClaim("same", seen["same"] + 100), SeenClaim("unknown", 1)]
     assert await box._store.drop(items, who="", why="") == [b"CHANGED", b"CHANGED", b"UNKNOWN"]
     assert await contents(box) == before
-    assert await box._store.drop([("same", seen["same"])], who="", why="") == [b"OK"]
+    assert await box._store.drop([SeenClaim("same", seen["same"])], who="", why="") == [b"OK"]
     assert await listed(box) == ["changed"]
     assert await check_invariants(box) == []
 
@@ -191,10 +192,10 @@ async def test_a_drop_can_leave_events_that_block_their_line(box: Box):
     await make_dead(box, Event("n", event_id="head", ordering_key="k"))
     await make_dead(box, Event("n", event_id="free"))
     await box.put(Event("n", event_id="behind", ordering_key="k"))
-    items = [("head", ""), ("free", "")]
+    items = [SeenClaim("head"), SeenClaim("free")]
     assert await box._store.drop(items, who="", why="", heads=False) == [b"BLOCKING", b"OK"]
     assert sorted(await listed(box)) == ["behind", "head"]
-    assert await box._store.drop([("head", "")], who="", why="") == [b"OK"]
+    assert await box._store.drop([SeenClaim("head")], who="", why="") == [b"OK"]
     assert (await claim_one(box)).event_id == "behind"
     assert await check_invariants(box) == []
 
@@ -203,7 +204,7 @@ async def test_a_drop_can_leave_events_that_block_their_line(box: Box):
 async def test_a_box_can_be_set_to_sweep_only_archived_events(box: Box):
     await publish(box, *named("archived", "not"))
     number = (await known(box, "archived")).number
-    assert await box._store.mark_event("archived", [("archived", number, "run-1")]) == [b"OK"]
+    assert await box._store.mark_event("archived", [MarkItem("archived", number, "run-1")]) == [b"OK"]
     await box.operate.configure(sweep="archived", **ADA)
     assert (await box.sweep(keep_published=0)).published == 1
     assert await listed(box) == ["not"]
@@ -220,25 +221,27 @@ async def test_a_mark_is_for_terminal_events_and_fenced_by_claim_number(box: Box
     seen = {name: (await known(box, name)).number for name in ("published", "dead", "claimed", "pending", "again")}
     await box.replay(["again"])
     before = await contents(box)
-    items = [(name, seen[name], "x") for name in ("again", "claimed", "pending")]
-    assert await box._store.mark_event("superseded_by", [*items, ("unknown", 1, "x")]) == [b"NOTTERMINAL"] * 3 + [
-        b"UNKNOWN"
-    ]
+    items = [MarkItem(name, seen[name], "x") for name in ("again", "claimed", "pending")]
+    assert await box._store.mark_event("superseded_by", [*items, MarkItem("unknown", 1, "x")]) == [
+        b"NOTTERMINAL"
+    ] * 3 + [b"UNKNOWN"]
     await box.operate.kill(["again"], **ADA)
     between = await contents(box)
-    wrong = [("again", seen["again"], "x"), ("dead", seen["dead"] + 1, "x")]
+    wrong = [MarkItem("again", seen["again"], "x"), MarkItem("dead", seen["dead"] + 1, "x")]
     assert await box._store.mark_event("archived", wrong) == [b"CHANGED"] * 2
     assert await contents(box) == between != before
     marks = [
-        ("dead", seen["dead"], "new-1"),
-        ("dead", seen["dead"], "new-2"),
-        ("published", seen["published"], "new-3"),
+        MarkItem("dead", seen["dead"], "new-1"),
+        MarkItem("dead", seen["dead"], "new-2"),
+        MarkItem("published", seen["published"], "new-3"),
     ]
-    assert await box._store.mark_event("archived", [("dead", seen["dead"], "here")]) == [b"OK"]
+    assert await box._store.mark_event("archived", [MarkItem("dead", seen["dead"], "here")]) == [b"OK"]
     assert await box._store.mark_event("superseded_by", marks) == [b"OK"] * 3
     assert "archived" not in await fields_of(box, "dead")
-    assert await box._store.mark_event("archived", [("dead", seen["dead"], "there")]) == [b"CHANGED"]
-    assert await box._store.mark_event("archived", [("dead", (await known(box, "dead")).number, "there")]) == [b"OK"]
+    assert await box._store.mark_event("archived", [MarkItem("dead", seen["dead"], "there")]) == [b"CHANGED"]
+    assert await box._store.mark_event("archived", [MarkItem("dead", (await known(box, "dead")).number, "there")]) == [
+        b"OK"
+    ]
     fields = await fields_of(box, "dead")
     assert (fields["superseded_by"], fields["archived"], fields["state"]) == ("new-2", "there", "DEAD")
     assert [(await known(box, name)).superseded_by for name in ("dead", "published", "again")] == [

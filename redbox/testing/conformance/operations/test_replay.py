@@ -12,6 +12,7 @@ import pytest
 from redbox import Box, Event, Outcome, Phase, State, keys
 from redbox.box import inspect, replay
 from redbox.errors import UsageError
+from redbox.store.items import MarkItem, SeenClaim
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA, listed, named, one_in_each_state
 from redbox.testing.conformance.steps import (
@@ -359,7 +360,7 @@ async def test_a_replay_can_be_fenced_by_claim_number(box: Box):
     await box.replay(["changed"])
     await box.ack(await claim_one(box))
     options: Any = {"reset": True, "available": "", "force": False, "dry": False, "who": "", "why": ""}
-    items = [("changed", seen["changed"]), ("same", seen["same"]), ("unknown", 1)]
+    items = [SeenClaim("changed", seen["changed"]), SeenClaim("same", seen["same"]), SeenClaim("unknown", 1)]
     now = str((await known(box, "changed")).number)
     replies = await box._store.replay(items, **options)
     assert replies == [(Outcome.CHANGED, now), (Outcome.OK, ""), (Outcome.UNKNOWN, "")]
@@ -372,7 +373,7 @@ async def test_a_replay_can_be_fenced_by_claim_number(box: Box):
 @pytest.mark.parametrize("field", ["superseded_by", "archived"])
 async def test_a_replay_removes_the_marks(box: Box, field: Any):
     await make_dead(box, *named("dead"))
-    assert await box._store.mark_event(field, [("dead", (await known(box, "dead")).number, "x")]) == [b"OK"]
+    assert await box._store.mark_event(field, [MarkItem("dead", (await known(box, "dead")).number, "x")]) == [b"OK"]
     assert field in await fields_of(box, "dead")
     await box.replay(["dead"], force=True)
     assert field not in await fields_of(box, "dead")
@@ -383,7 +384,7 @@ async def test_a_replay_removes_the_marks(box: Box, field: Any):
 @pytest.mark.req("RO-2", "RF-3")
 async def test_a_superseded_event_is_replayed_only_by_force(box: Box):
     await make_dead(box, *named("old", "other"))
-    await box._store.mark_event("superseded_by", [("old", (await known(box, "old")).number, "new")])
+    await box._store.mark_event("superseded_by", [MarkItem("old", (await known(box, "old")).number, "new")])
     before = await contents(box)
     for choice in ({"ids": ["old"]}, {"state": "DEAD", "dry_run": True}):
         report = await box.replay(**choice)
@@ -399,9 +400,9 @@ async def test_superseding_takes_a_claim_number_so_that_earlier_copies_are_fence
     await make_dead(box, *named("old"))
     seen = (await known(box, "old")).number
     for _ in range(2):  # the reply to the first may be lost
-        assert await box._store.mark_event("superseded_by", [("old", seen, "new")]) == [b"OK"]
+        assert await box._store.mark_event("superseded_by", [MarkItem("old", seen, "new")]) == [b"OK"]
         assert (await known(box, "old")).number == seen + 1
-    assert await box._store.drop([("old", seen)], who="", why="", heads=False) == [b"CHANGED"]
-    assert await box._store.mark_event("superseded_by", [("old", seen, "newer")]) == [b"CHANGED"]
+    assert await box._store.drop([SeenClaim("old", seen)], who="", why="", heads=False) == [b"CHANGED"]
+    assert await box._store.mark_event("superseded_by", [MarkItem("old", seen, "newer")]) == [b"CHANGED"]
     assert (await put_and_claim(box, Event("n"))).number == seen + 2
     assert await check_invariants(box) == []
