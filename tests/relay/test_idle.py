@@ -346,6 +346,16 @@ async def test_each_service_runs_alone(redbox_box: Box):
         await service
 
 
+async def test_a_service_ends_whenever_it_is_cancelled(redbox_box: Box):
+    await put(redbox_box, 1)
+    for number in range(50):
+        service = asyncio.create_task(serve(Reaper(redbox_box, every=0.001)))
+        await asyncio.sleep(number * 0.0001)
+        service.cancel()
+        done, _ = await asyncio.wait([service], timeout=5)
+        assert done, number
+
+
 async def test_a_service_goes_on_when_the_store_comes_back(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING, "redbox.relay")
     with servers.redis_server() as own:

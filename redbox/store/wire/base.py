@@ -117,11 +117,26 @@ def pack(commands: Sequence[Command]) -> list[bytes]:
         raise DataError(str(error)) from error
 
 
+def cancellations() -> int:
+    """How often the current task has been cancelled."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+async def raise_cancellation(before: int) -> None:
+    """Raises a cancellation since `before`, which redis-py can lose: it uses `asyncio.wait_for`, which on Python 3.11
+    does not raise one that arrives when the awaited task has just ended."""
+    if cancellations() > before:
+        await asyncio.sleep(0)  # a cancelled scope of anyio cancels the task again here
+        raise asyncio.CancelledError
+
+
 async def talk(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Writes commands to a connection and reads a reply for each. A connection left with unread replies is closed."""
-    packed = pack(commands)
+    packed, before = pack(commands), cancellations()
     try:
         await connection.send_packed_command(packed, check_health=False)
+        await raise_cancellation(before)
         replies: list[Any] = []
         for _ in commands:
             try:

@@ -12,7 +12,16 @@ import anyio
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError
 
-from redbox.store.wire.base import READ_TIMEOUT, BlockingWait, Command, Talk, connecting, talk
+from redbox.store.wire.base import (
+    READ_TIMEOUT,
+    BlockingWait,
+    Command,
+    Talk,
+    cancellations,
+    connecting,
+    raise_cancellation,
+    talk,
+)
 from redbox.store.wire.multiplexer import Connector, Multiplexers
 
 ONLY_SERVER: Final = ""  # its address: there is no other
@@ -45,9 +54,11 @@ class SingleWire:
 
     @asynccontextmanager
     async def session(self, key: str) -> AsyncIterator[Talk]:  # noqa: ARG002  # one server holds every key
+        before = cancellations()
         try:
             connection = await self._connect()
             try:
+                await raise_cancellation(before)
                 yield partial(talk, connection)
             finally:
                 with anyio.CancelScope(shield=True):  # a cancelled caller must not cost the pool a connection
