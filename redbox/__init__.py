@@ -49,6 +49,7 @@ if _typing.TYPE_CHECKING:
     from redbox.backoff import Backoff
     from redbox.box import Box
     from redbox.box.reports import Page, Replayed, Stats, Swept
+    from redbox.box.why import Explanation, Situation
     from redbox.events import Claim, Event, Outcome, Phase, Receipt, Record, State, UniqueScope
     from redbox.publishers.base import Publisher
     from redbox.publishers.registry import open_publisher
@@ -70,6 +71,7 @@ __all__ = [
     "DurabilityUnsupported",
     "EmbeddedServerFailed",
     "Event",
+    "Explanation",
     "ForeignKey",
     "IdReused",
     "InvalidEvent",
@@ -95,6 +97,7 @@ __all__ = [
     "Replayed",
     "RetryLater",
     "Settings",
+    "Situation",
     "State",
     "Stats",
     "StoreError",
@@ -121,6 +124,7 @@ _HOMES = {
     "redbox.backoff": ("Backoff",),
     "redbox.box": ("Box",),
     "redbox.box.reports": ("Page", "Replayed", "Stats", "Swept"),
+    "redbox.box.why": ("Explanation", "Situation"),
     "redbox.events": ("Claim", "Event", "Outcome", "Phase", "Receipt", "Record", "State", "UniqueScope"),
     "redbox.publishers.base": ("Publisher",),
     "redbox.publishers.registry": ("open_publisher",),

@@ -1,4 +1,4 @@
-"""JSON for a terminal, which must not obey control characters in text that others wrote."""
+"""Text for a terminal, which must not obey control characters in text that others wrote."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ def escape_json(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char == "\n" else _escape(char) for char in text)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with control characters escaped, except those in `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in keep else _escape_text(char) for char in text)
+
+
+def _escape_text(char: str) -> str:
+    return " " if char in "\r\n\t" else char.encode("unicode_escape", "backslashreplace").decode()
 
 
 def _escape(char: str) -> str:

@@ -20,6 +20,7 @@ from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
 from redbox.box.sweep import sweep
 from redbox.box.transaction import Transaction
+from redbox.box.why import Explanation, explain
 from redbox.durations import Duration
 from redbox.errors import UsageError
 from redbox.events import Claim, Event, Receipt, Record, State, reason_text
@@ -262,6 +263,24 @@ class Box:
         """Counts by phase, ages and totals, at one moment."""
         self._store.ensure_open()
         return decode_stats(self.name, await self._store.stats())
+
+    async def why(
+        self, event_id: str | None = None, *, key: str | None = None, unique_key: str | None = None
+    ) -> Explanation:
+        """Explains in words why an event is where it is, what happens next, and which command changes that.
+
+        With `key`, explains the line of an ordering key; with `unique_key`, which event holds it. Without any of them,
+        explains the box: the most likely cause that events are not delivered. Changes nothing.
+        """
+        self._store.ensure_open()
+        given = {"event_id": event_id, "key": key, "unique_key": unique_key}
+        asked = [name for name, value in given.items() if value is not None]
+        if len(asked) > 1:
+            raise UsageError(f"{' and '.join(asked)}: ask about one at a time")
+        for name in asked:
+            if not text(name, given[name]):
+                raise UsageError(f"{name} must not be empty")
+        return await explain(self._store, event_id, key=key, unique_key=unique_key)
 
     async def settings(self) -> Settings:
         self._store.ensure_open()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any, Final
 
 import msgspec
 
 from redbox.events import Outcome, Phase, Record, from_ms
 from redbox.settings import Settings
-from redbox.store.damage import is_count
+from redbox.store.damage import is_count, is_moment
 from redbox.store.replies import RelayBeat, StatsReply
 
 
@@ -49,8 +50,16 @@ class LogEntry(msgspec.Struct, frozen=True):
     detail: str
 
 
+#: Three heartbeats: a relay that was not seen for longer counts as dead.
+SILENT: Final = timedelta(seconds=15)
+
+
 class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A relay as it described itself in its last heartbeat; `seen` is how long ago that was."""
+    """A relay as it described itself in its last heartbeat; `seen` is how long ago that was.
+
+    `failed` are failed attempts since its start, `failures_in_row` those since its last success, and `rate` is how many
+    events per second it published before the heartbeat; None for a relay that does not report it.
+    """
 
     name: str
     seen: timedelta
@@ -64,6 +73,20 @@ class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
     dead: int = 0
     breaker: str = "closed"
     reason: str = ""  # why the breaker is open
+    breaker_since: timedelta | None = None  # how long ago it opened
+    failed: int = 0
+    failures_in_row: int = 0
+    last_error: str = ""
+    rate: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.seen <= SILENT
+
+    @property
+    def breaker_open(self) -> bool:
+        """Whether its breaker lets no event through but samples."""
+        return self.breaker == "open" or (self.breaker != "closed" and self.breaker_since is not None)
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,9 +179,13 @@ def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
     """The report of a relay; None for a heartbeat that cannot be read."""
     if beat.fields is None:
         return None
-    about = {field: text for field, text in beat.fields.items() if field in RelayReport.__struct_fields__}
+    about: dict[str, Any] = {name: text for name, text in beat.fields.items() if name in RelayReport.__struct_fields__}
     ago = timedelta(milliseconds=max(0, now - beat.seen))
+    about |= {"name": beat.name, "seen": ago, "breaker_since": None}
+    age = beat.fields.get("breaker_age", "")
+    if is_moment(age):
+        about["breaker_since"] = ago + timedelta(milliseconds=int(age))
     try:
-        return msgspec.convert({**about, "name": beat.name, "seen": ago}, RelayReport, strict=False)
+        return msgspec.convert(about, RelayReport, strict=False)
     except msgspec.ValidationError:
         return None

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "relay": "relay.command",
     "list": "inspect",
     "show": "inspect",
+    "why": "why",
     "stats": "stats",
     "boxes": "stats",
     "dead": "dead",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from redbox.terminals import escape_json
+from redbox.terminals import printable as printable  # noqa: PLC0414  # commands import it from here
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,17 +35,6 @@ STYLES: Final = {
     "DAMAGED": "bold red",
 }
 NARROWEST: Final = 12  # minimum width of a column that is shortened
-
-
-def printable(text: str, keep: str = "") -> str:
-    """The text with control characters escaped, except those in `keep`."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char in keep else _escape(char) for char in text)
-
-
-def _escape(char: str) -> str:
-    return " " if char in "\r\n\t" else char.encode("unicode_escape", "backslashreplace").decode()
 
 
 def echo_json(line: str, *, err: bool = False) -> None:

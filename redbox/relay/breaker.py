@@ -78,6 +78,7 @@ class Breaker:
         self.circuit = Circuit.CLOSED
         self.reason = ""
         self.opened = 0  # how many times it has opened
+        self._opened_at: float | None = None  # since then no event was published
 
     def _forget(self) -> None:
         self._down = 0
@@ -88,6 +89,11 @@ class Breaker:
     @property
     def closed(self) -> bool:
         return self.circuit is Circuit.CLOSED
+
+    @property
+    def open_for(self) -> float | None:
+        """Seconds since it opened, probes included; None if it is closed, or has not opened yet."""
+        return None if self._opened_at is None else self._clock() - self._opened_at
 
     @property
     def doubting(self) -> bool:
@@ -122,6 +128,7 @@ class Breaker:
             self._isolate(event_type)
             self.circuit, self.reason, self._pause = Circuit.CLOSED, "", self._first_pause
             self._sampling = self._doubting = False
+            self._opened_at = None
         if self._failing:
             self._forget()
         return not was_closed
@@ -223,6 +230,8 @@ class Breaker:
         self.circuit, self._until = Circuit.OPEN, self._clock() + self._pause
         self._isolated.clear()
         self.opened += 1
+        if self._opened_at is None:
+            self._opened_at = self._clock()
         return True
 
 

@@ -115,7 +115,7 @@ class Judge:
         if isinstance(error, Interrupted):
             self._settler.retry(held, 0.0, error, excuse=True)
             return
-        self._tally.failed += 1
+        self._tally.add_failure(error_text(error))
         verdict = Verdict(held, error, self._breaker is not None and self._is_target_to_blame(held, error))
         self._write_failure(verdict)
         if self._breaker is None:

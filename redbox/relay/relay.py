@@ -22,12 +22,13 @@ from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
 from redbox.relay.policy import Policy, PolicySettings, check_interval, check_policy, show_settings
-from redbox.relay.report import Summary, Tally
+from redbox.relay.report import PublishRate, Summary, Tally
 from redbox.relay.services import BEAT_EVERY, REAP_EVERY, SWEEP_EVERY, Heartbeat, Reaper, Service, Sweeper, serve
 
 logger = logging.getLogger("redbox.relay")
 
 LEAVE_GRACE = 0.5
+LONGEST_ERROR = 300  # characters of an error in the heartbeat
 
 
 class Relay:
@@ -87,6 +88,7 @@ class Relay:
             raise UsageError("breaker must be a Breaker, or None for none")
         self.breaker = Breaker() if breaker == "default" else breaker
         self.tally = Tally(self._published)
+        self._rate = PublishRate()
         self._digest = Digest()
         self._heartbeat: Heartbeat | None = None
         self._sweeper: Sweeper | None = None
@@ -301,8 +303,9 @@ class Relay:
         return self.tally.summary(open_because)
 
     def about(self) -> dict[str, str]:
-        """The fields of the heartbeat."""
+        """The fields of the heartbeat. Ages are in ms: only the store's clock knows the time."""
         summary = self.summary()
+        open_for = None if self.breaker is None else self.breaker.open_for
         return {
             "target": self._publisher.target,
             "in_flight": str(self.in_flight),
@@ -311,6 +314,11 @@ class Relay:
             "dead": str(summary.dead),
             "breaker": self.circuit.value,
             "reason": summary.open,
+            "breaker_age": "" if open_for is None else str(int(open_for * 1000)),
+            "failed": str(self.tally.failed),
+            "failures_in_row": str(self.tally.failures_in_row),
+            "last_error": self.tally.last_error[:LONGEST_ERROR],
+            "rate": f"{self._rate.read(summary.published):.3g}",
         }
 
 

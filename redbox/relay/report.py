@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 BUCKETS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400,
 )  # fmt: skip
+RATE_INTERVAL: Final = 1.0  # minimum seconds over which the publish rate is measured
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +54,21 @@ class Histogram:
         self.total += seconds
 
 
+class PublishRate:
+    """Published events per second, between two readings that are at least a second apart."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._before, self._since, self._rate = 0, clock(), 0.0
+
+    def read(self, published: int) -> float:
+        elapsed = self._clock() - self._since
+        if elapsed >= RATE_INTERVAL:
+            self._rate = (published - self._before) / elapsed
+            self._before, self._since = published, self._clock()
+        return self._rate
+
+
 class Tally:
     """The running counts. `on_published` is called with the number of events that were just published."""
 
@@ -60,6 +77,8 @@ class Tally:
         self.claimed = self.published = self.retried = self.dead = self.released = self.fenced = self.unsettled = 0
         self.stuck = ""
         self.failed = 0  # failed attempts
+        self.failures_in_row = 0  # those of them since the last success
+        self.last_error = ""
         self.since_due = Histogram()  # from when an event was first due until it was published
         self.since_claimed = Histogram()
 
@@ -67,10 +86,17 @@ class Tally:
         now = asyncio.get_running_loop().time()
         for held in settled:
             self.published += 1
+            self.failures_in_row = 0
             held_for = now - held.claimed_at
             self.since_claimed.add(held_for)
             self.since_due.add(max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for)
         self._on_published(len(settled))
+
+    def add_failure(self, error: str) -> None:
+        """Counts a failed attempt."""
+        self.failed += 1
+        self.failures_in_row += 1
+        self.last_error = error
 
     def summary(self, open_because: str) -> Summary:
         counts: dict[str, Any] = {name: getattr(self, name) for name in Summary.__struct_fields__ if name != "open"}

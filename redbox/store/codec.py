@@ -29,6 +29,7 @@ from redbox.events import (
 )
 from redbox.payloads import BYTES, JSON, MSGPACK, TEXT
 from redbox.store.damage import mend_event, read_history, score_ms
+from redbox.store.replies import LinePlace, Sighting
 
 BODY_VERSION: Final = 1
 
@@ -230,6 +231,30 @@ def decode_record(described: list[Any], now: int) -> Record:
         record = _record(*parts, readable, now)
         problem = record.problem or f"event {event_id} cannot be read in full: {'; '.join(problems)}"
         return msgspec.structs.replace(record, problem=problem, damaged=record.damaged or bool(wrong))
+
+
+#: The indexes in the order of the `locate` script.
+_LOCATED: Final = ("pending", "waiting", "suspect", "claimed", "published", "dead", "lost")
+
+
+def decode_sighting(found: list[Any], now: int) -> Sighting:
+    """An event of the reply of `locate`."""
+    raw_id, described, scores, before, line = found
+    place = None
+    if line is not None:
+        key, length, rank, blocked_at, head = line
+        place = LinePlace(
+            key.decode(errors="replace"), length, rank, None if blocked_at is None else score_ms(blocked_at),
+            None if head is None else head.decode(errors="replace"),
+        )  # fmt: skip
+    return Sighting(
+        event_id=raw_id.decode(errors="replace"),
+        record=None if described is None else decode_record(described, now),
+        scores={index: score_ms(score) for index, score in zip(_LOCATED, scores, strict=True) if score is not None},
+        before=before,
+        line=place,
+        exhausted=described is not None and b"exhausted" in described[1][::2],
+    )
 
 
 def _record(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from redbox import keys
@@ -15,6 +15,14 @@ from redbox.store.replies import Fence, Fields, LoggedEntry, StoredEvent
 from redbox.store.wire.base import BlockingWait, Command
 
 LOG_COUNT: Final = 200  # entries that are read at once
+LOG_LENGTH: Final = 20_000  # more entries than a log has
+#: What tells whether a server refuses writes. Sent one by one: servers before Redis 7 take one section.
+_SERVER: Final[tuple[Command, ...]] = (
+    ("INFO", "memory"),
+    ("INFO", "persistence"),
+    ("INFO", "replication"),
+    ("CONFIG", "GET", "stop-writes-on-bgsave-error"),
+)
 
 
 class Reads:
@@ -105,22 +113,53 @@ class Reads:
 
     async def log(self, count: int) -> list[LoggedEntry]:
         """The newest entries of the box's log, read some at a time: they may be long."""
-        entries: list[Any] = []
-        newest = "+"
-        while len(entries) < count:
-            wanted = min(LOG_COUNT, count - len(entries))
+        return [_logged(each) async for step in self._log_steps(count) for each in step]
+
+    async def log_about(self, name: str, limit: int) -> list[LoggedEntry]:
+        """The newest entries of the box's log that name an event id, or have this action; at most `limit`."""
+        wanted, found = name.encode(), []
+        async for step in self._log_steps(LOG_LENGTH):
+            for entry in step:
+                if any(wanted in value.split(b" ") for value in entry[1][1::2]):
+                    logged = _logged(entry)
+                    if name == logged.fields.get("action") or name in logged.fields.get("ids", "").split():
+                        found.append(logged)
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def _log_steps(self, count: int) -> AsyncIterator[list[Any]]:
+        newest, left = "+", count
+        while left > 0:
+            wanted = min(LOG_COUNT, left)
             command = ("XREVRANGE", keys.log(self.box), newest, "-", "COUNT", wanted)
             (found,) = await self.exchange([command], repeat=True)
-            entries += found
+            yield found
             if len(found) < wanted:
-                break
+                return
+            left -= len(found)
             newest = f"({found[-1][0].decode()}"
-        return [LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields)) for raw_id, fields in entries]
+
+    async def server_info(self) -> dict[str, str]:
+        """The server's memory, disk and role, as INFO and CONFIG GET name them; without what it does not permit."""
+        known: dict[str, str] = {}
+        for reply in await self.exchanges.send(_SERVER, repeat=True):
+            if isinstance(reply, bytes | str):  # redis-py decodes no reply of ours, but a later one may
+                text = reply.decode(errors="replace") if isinstance(reply, bytes) else reply
+                known |= dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+            elif isinstance(reply, dict | list):
+                known |= pairs(part for pair in as_fields(reply).items() for part in pair)
+        return known
 
     async def boxes(self) -> list[str]:
         """The names of all boxes of this server, or of this cluster."""
         found = await self.exchanges.scan(keys.EVERY_META)
         return sorted({box for key in found if (box := keys.box_of_meta(key))})
+
+
+def _logged(entry: Any) -> LoggedEntry:
+    raw_id, fields = entry
+    return LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields))
 
 
 def as_fields(reply: Any) -> Fields:

@@ -197,6 +197,39 @@ class StatsReply(NamedTuple):
     lost_ids: list[str]
 
 
+class LinePlace(NamedTuple):
+    """The line of an event: its length, the rank of the event in it (None if it left the line), when a dead head
+    blocked it, in ms, and its head."""
+
+    key: str
+    length: int
+    rank: int | None
+    blocked_at: int | None
+    head: str | None
+
+
+class Sighting(NamedTuple):
+    """An id as `locate` found it: its record (None without an event), its scores by index, in ms, and the number of due
+    events before it. `exhausted`: it was claimed only to be marked DEAD."""
+
+    event_id: str
+    record: Record | None
+    scores: dict[str, int]
+    before: int
+    line: LinePlace | None
+    exhausted: bool
+
+
+class Located(NamedTuple):
+    """Where events are, at one moment. `suspect` is the id of the suspect that is claimed; `members` is the length of
+    the line, or the number of holders of the unique key, that was asked for."""
+
+    now: int
+    suspect: str | None
+    members: int
+    sightings: list[Sighting]
+
+
 class LoggedEntry(NamedTuple):
     """An entry of the operations log: its time in ms, and its fields."""
 

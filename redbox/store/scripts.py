@@ -81,6 +81,7 @@ REGISTRY: Final[dict[str, Signature]] = {
         flag=NO_WRITES,
     ),
     "stats": Signature(flag=NO_WRITES),
+    "locate": Signature(("kind", "name"), flag=NO_WRITES),
     "split_index": Signature(("index", "since", "until", "score", "id", "size", "ranges"), flag=NO_WRITES),
     "list_ids": Signature(
         ("index", "score", "id", "last", "last_id", "since", "limit", "event_type"), flag=NO_WRITES

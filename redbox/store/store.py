@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError
 from redbox import keys
 from redbox.errors import DurabilityNotReached
 from redbox.events import Outcome, Record
-from redbox.store.codec import EncodedEvent, decode_record, pairs, put_arguments
+from redbox.store.codec import EncodedEvent, decode_record, decode_sighting, pairs, put_arguments
 from redbox.store.connect import Endpoint
 from redbox.store.damage import score_ms
 from redbox.store.durability import SERVER, Durability
@@ -36,6 +36,7 @@ from redbox.store.replies import (
     Filters,
     IdPage,
     IndexRanges,
+    Located,
     Packed,
     Position,
     PutReply,
@@ -56,6 +57,7 @@ from redbox.store.wire.base import BlockingWait
 PutMode = Literal["each", "until", "all"]
 Mark = Literal["superseded_by", "archived"]
 LockAction = Literal["take", "keep", "free"]
+Sought = Literal["event", "line", "unique", "box"]
 #: How long a token that ends a wait is kept, in ms: it may arrive before the wait does.
 TOKEN_KEPT_MS: Final = 10_000
 MARK_COUNT: Final = 250
@@ -315,6 +317,13 @@ class Store(Reads):
             ],
             lost_ids=[raw.decode(errors="replace") for raw in lost_ids],
         )
+
+    async def locate(self, kind: Sought, name: str = "") -> Located:
+        """Where an event is, or the head of a line, the first holders of a unique key, or the first events of the box;
+        and the heads of their lines."""
+        now, suspect, members, *found = await self.scripts.run("locate", (kind, name), repeat=True)
+        known = None if suspect is None else suspect.decode(errors="replace")
+        return Located(now, known, members, [decode_sighting(each, now) for each in found])
 
     async def split_index(
         self,

@@ -30,6 +30,7 @@ def test_the_exports_of_redbox():
         "DurabilityUnsupported",
         "EmbeddedServerFailed",
         "Event",
+        "Explanation",
         "ForeignKey",
         "IdReused",
         "InvalidEvent",
@@ -55,6 +56,7 @@ def test_the_exports_of_redbox():
         "Replayed",
         "RetryLater",
         "Settings",
+        "Situation",
         "State",
         "Stats",
         "StoreError",
@@ -146,6 +148,7 @@ def test_box():
         "unpack",
         "wait_for_hint",
         "where",
+        "why",
     ]
 
 

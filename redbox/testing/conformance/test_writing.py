@@ -105,6 +105,7 @@ CALLS: Final[dict[str, Call]] = {
     "get": lambda box, _: box.get("pending"),
     "page": lambda box, _: box.page(),
     "stats": lambda box, _: box.stats(),
+    "locate": lambda box, _: box.why("waiting"),
     "split_index": lambda box, _: box._store.split_index("pending", size=3, ranges=100),
     "list_ids": lambda box, _: box._store.list_ids("pending", last=Position(b"1", b"x"), limit=2),
     "read_states": lambda box, _: box._store.read_states(["pending"]),

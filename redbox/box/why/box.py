@@ -1,0 +1,341 @@
+"""Explains a box: the one most likely cause that its events do not flow, or the evidence that they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from redbox.arguments import counted
+from redbox.box.reports import SILENT
+from redbox.box.why.event import DOCTOR, cause_of
+from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
+from redbox.box.why.obstacles import SEE_RELAYS, START_RELAY, find_obstacle, no_relay_sentence, relay_facts
+from redbox.box.why.snapshot import Snapshot
+from redbox.box.why.words import are, many, quoted, sentence, wait
+from redbox.durations import format_duration
+from redbox.events import Phase
+from redbox.store.replies import Sighting
+
+#: An event that is due for longer than this is late: relays that can keep up claim it within a second.
+LATE: Final = timedelta(seconds=5)
+#: Failures in a row, without a success, after which a relay counts as failing.
+FAILURES: Final = 3
+
+
+def explain_box(snapshot: Snapshot) -> Explanation:
+    """The first cause that applies, in the order in which removing it helps; then what is wrong beside it."""
+    found: Cause | None = None
+    for find in CAUSES:
+        found = find(snapshot)
+        if found is not None:
+            break
+    cause = found or _flowing(snapshot)
+    beside, steps = _beside(snapshot, cause)
+    return Explanation(
+        subject=f"box {snapshot.box}",
+        situation=cause.situation,
+        at=snapshot.clock.now,
+        sentences=(*cause.sentences, *beside),
+        next_steps=(*cause.steps, *steps),
+        evidence=_facts(snapshot),
+    )
+
+
+# --- counts ------------------------------------------------------------------------------------------------------
+
+
+def _claimable(snapshot: Snapshot) -> int:
+    """Due events that are not behind the head of their line."""
+    return snapshot.stats.phases[Phase.AVAILABLE] - snapshot.stats.waiting_due
+
+
+def _pending(snapshot: Snapshot) -> int:
+    phases = snapshot.stats.phases
+    return sum(phases[phase] for phase in (Phase.AVAILABLE, Phase.SCHEDULED, Phase.RETRY_SCHEDULED))
+
+
+# --- the causes, in their order ----------------------------------------------------------------------------------
+
+
+def _store_refuses(snapshot: Snapshot) -> Cause | None:
+    """Nothing can be put; with a full disk or on a replica, nothing can be claimed or settled either."""
+    info = snapshot.server
+    limit, used = _number(info, "maxmemory"), _number(info, "used_memory") - _number(info, "mem_not_counted_for_evict")
+    policy = info.get("maxmemory_policy", "")
+    if limit and used >= limit and not policy.startswith("allkeys"):
+        text = (
+            f"The server refuses writes that need memory: it uses {_megabytes(used)} of maxmemory "
+            f"{_megabytes(limit)}, with the policy {policy}."
+        )
+        after = "No event can be put or replayed. Relays go on: they claim and settle the events that are stored."
+        step = Step("see how many events a sweep would remove", ("sweep", "--dry-run"))
+        return Cause(Situation.STORE_REFUSES_WRITES, (text, after), (step,))
+    snapshots = info.get("rdb_last_bgsave_status") == "err" and info.get("stop-writes-on-bgsave-error") == "yes"
+    if snapshots or info.get("aof_last_write_status") == "err":
+        what = "snapshot" if snapshots else "write to the append-only file"
+        text = f"The server refuses all writes, since its last {what} failed: its disk is full, or cannot be written."
+        after = "No event can be put, claimed or settled before that is repaired."
+        return Cause(Situation.STORE_REFUSES_WRITES, (text, after), (DOCTOR,))
+    if info.get("role") == "slave" and info.get("slave_read_only", "1") == "1":
+        text = "This server is a read-only replica: no event can be put, claimed or settled through it."
+        return Cause(Situation.STORE_REFUSES_WRITES, (text, "Connect to its master."), (SEE_RELAYS,))
+    return None
+
+
+def _paused(snapshot: Snapshot) -> Cause | None:
+    if not snapshot.stats.paused:
+        return None
+    cause = find_obstacle(snapshot)
+    assert cause is not None
+    pending = _pending(snapshot)
+    after = f"{wait(pending)} until then." if pending else "No event waits at the moment."
+    return Cause(Situation.PAUSED, (*cause.sentences, after), cause.steps)
+
+
+def _due_and_obstructed(snapshot: Snapshot) -> Cause | None:
+    """No relay, or no relay with a closed breaker, while events are due or their leases have ended."""
+    stats = snapshot.stats
+    due = stats.phases[Phase.AVAILABLE]
+    cause = find_obstacle(snapshot)
+    if cause is None or cause.situation is Situation.RAMPING or not (due or stats.overdue):
+        return None
+    age = f", the oldest for {format_duration(stats.oldest_available)}" if stats.oldest_available else ""
+    parts = [f"{are(due)} due{age}"] if due else []
+    if stats.overdue:
+        parts.append(f"{many(stats.overdue, 'claim', 'has', 'have')} expired")
+    return Cause(cause.situation, (*cause.sentences, f"Meanwhile {', and '.join(parts)}."), cause.steps)
+
+
+def _retrying_behind_breakers(snapshot: Snapshot) -> Cause | None:
+    """All breakers are open, and the events that failed wait for their retry."""
+    cause = find_obstacle(snapshot)
+    if cause is None or cause.situation is not Situation.BREAKER_OPEN or not _pending(snapshot):
+        return None
+    return Cause(cause.situation, (*cause.sentences, f"{wait(_pending(snapshot))} for the target."), cause.steps)
+
+
+def _leases_expired(snapshot: Snapshot) -> Cause | None:
+    """Relays are alive, and nevertheless nobody reaps."""
+    stats = snapshot.stats
+    if not stats.overdue or stats.first_lease_ends is None or -stats.first_lease_ends <= SILENT or _claimable(snapshot):
+        return None
+    ago = format_duration(-stats.first_lease_ends)
+    text = (
+        f"{many(stats.overdue, 'claim', 'has', 'have')} expired, the first {ago} ago, and no relay has reaped: relays "
+        "are alive, but run without a reaper."
+    )
+    return Cause(Situation.LEASE_EXPIRED, (text,), (Step("return expired claims to PENDING now", ("reap",)),))
+
+
+def _blocked(snapshot: Snapshot) -> Cause | None:
+    """No event can be claimed, because all due events are behind the heads of their lines."""
+    stats = snapshot.stats
+    if _claimable(snapshot) or not stats.waiting_due:
+        return None
+    due = stats.waiting_due
+    behind = f"{wait(due, 'due event')} behind the {'head of its line' if due == 1 else 'heads of their lines'}"
+    head = _blocking_head(snapshot)
+    if head is not None:
+        lines = f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event"
+        cause = cause_of(snapshot, head, f"Event {quoted(head.event_id)}")
+        return Cause(Situation.BLOCKED, (f"{behind}, and {lines}.", *cause.sentences), cause.steps)
+    first = next((each for each in snapshot.located.sightings if "waiting" in each.scores), None)
+    line = None if first is None else first.line
+    holder = None if line is None else snapshot.head_of(line)
+    if holder is None:
+        return None
+    cause = cause_of(snapshot, holder, f"Event {quoted(holder.event_id)}")
+    if cause.situation is Situation.CLAIMED and (stats.oldest_waiting or timedelta(0)) < LATE:
+        return None  # the line moves
+    text = f"{behind}; the first of these heads is event {quoted(holder.event_id)}."
+    return Cause(Situation.WAITING, (text, *cause.sentences), cause.steps)
+
+
+def _blocking_head(snapshot: Snapshot) -> Sighting | None:
+    """The DEAD event whose line has been blocked for longest."""
+    for each in snapshot.located.sightings:
+        if "dead" in each.scores and each.line is not None and each.line.rank == 0:
+            return each
+    return None
+
+
+def _failing(snapshot: Snapshot) -> Cause | None:
+    """Relays are alive and publish nothing but failures."""
+    alive = snapshot.alive
+    failing = [relay for relay in alive if relay.failures_in_row >= FAILURES and not relay.rate]
+    if not alive or len(failing) < len(alive) or not _pending(snapshot):
+        return None
+    worst = max(failing, key=lambda relay: relay.failures_in_row)
+    text = f"The last {counted(worst.failures_in_row, 'attempt')} of relay {quoted(worst.name)} failed, the latest with"
+    relays = "It is the only relay alive" if len(alive) == 1 else f"All {len(alive):,} relays fail"
+    retries = snapshot.stats.phases[Phase.RETRY_SCHEDULED]
+    after = f"{relays}; the target is {quoted(worst.target) or 'unknown'}, and {wait(retries)} for a retry."
+    return Cause(
+        Situation.FAILING,
+        (sentence(f"{text}: {quoted(worst.last_error)}"), after),
+        (Step("see the events that failed", ("list", "--state", "pending")), SEE_RELAYS),
+    )
+
+
+def _only_scheduled(snapshot: Snapshot) -> Cause | None:
+    """Nothing is due, and nothing is in flight."""
+    stats = snapshot.stats
+    pending = _pending(snapshot)
+    if not pending or stats.phases[Phase.AVAILABLE] or stats.phases[Phase.IN_FLIGHT]:
+        return None
+    retries = stats.phases[Phase.RETRY_SCHEDULED]
+    when = "" if stats.next_due is None else f"; the next one is due in {format_duration(stats.next_due)}"
+    of_them = f" ({retries:,} for a retry)" if retries else ""
+    text = f"No event is due: {wait(pending)} for {'its' if pending == 1 else 'their'} time{of_them}{when}."
+    if not snapshot.alive:
+        return Cause(Situation.SCHEDULED, (text, no_relay_sentence(snapshot)), (START_RELAY,))
+    first = next((each for each in snapshot.located.sightings if "pending" in each.scores), None)
+    steps = (by_id("see why the first of them waits", "why", event_id=first.event_id),) if first else ()
+    return Cause(Situation.RETRY_SCHEDULED if retries == pending else Situation.SCHEDULED, (text,), steps)
+
+
+def _suspects_only(snapshot: Snapshot) -> Cause | None:
+    """The due events are suspects, and one of them is claimed: the others wait for it."""
+    other = snapshot.located.suspect
+    first = next((each for each in snapshot.located.sightings if "suspect" in each.scores), None)
+    due = _claimable(snapshot)
+    if other is None or first is None or not due or due > snapshot.stats.suspects:
+        return None
+    cause = cause_of(snapshot, first, f"Event {quoted(first.event_id)}")
+    if cause.situation is not Situation.SUSPECT:
+        return None
+    return Cause(Situation.SUSPECT, (f"All {counted(due, 'due event')} are suspects.", *cause.sentences), cause.steps)
+
+
+def _late(snapshot: Snapshot) -> Cause | None:
+    """Relays are alive, and events are due for long: a ramp, a backlog, or publishes that do not end."""
+    stats = snapshot.stats
+    age, due = stats.oldest_available, _claimable(snapshot)
+    if age is None or age < LATE or not due:
+        return None
+    text = f"{are(due)} due, the oldest for {format_duration(age)}"
+    obstacle = find_obstacle(snapshot)
+    if obstacle is not None and obstacle.situation is Situation.RAMPING:
+        return Cause(Situation.RAMPING, (*obstacle.sentences, f"{text}."), obstacle.steps)
+    alive = snapshot.alive
+    rate, held = sum(relay.rate or 0.0 for relay in alive), sum(relay.in_flight for relay in alive)
+    relays, holding = f"{are(len(alive), 'relay')} alive", f"{counted(held, 'event')} in flight"
+    more = Step("start another relay, with the URL of the target", ("relay", "--to", "URL"))
+    if rate > 0:
+        length = format_duration(timedelta(seconds=due / rate))
+        pace = f"published {rate:,.3g} events/s before the last heartbeat"
+        after = f"{relays} and {pace}: at that rate, the backlog takes {length}, if no event is added."
+        return Cause(Situation.BACKLOG, (f"{text}.", after), (more, SEE_RELAYS))
+    if any(relay.rate is None for relay in alive):
+        after = f"{relays}, with {holding}; an older relay does not report its rate."
+        return Cause(Situation.BACKLOG, (f"{text}.", after), (SEE_RELAYS,))
+    after = f"{relays}, with {holding}, but published none before the last heartbeat: the target is slow, or hangs."
+    if not held:
+        after = f"{relays}, but claim nothing: their log says why."
+    return Cause(Situation.STALLED, (f"{text}.", after), (SEE_RELAYS, DOCTOR))
+
+
+def _full(snapshot: Snapshot) -> Cause | None:
+    most, pending = snapshot.stats.settings.max_pending, _pending(snapshot)
+    if not most or pending < most:
+        return None
+    held = counted(pending, "pending event")
+    text = f"The box is full: it holds {held}, and max_pending is {most:,}, so puts are refused."
+    return Cause(Situation.BOX_FULL, (text,), (SEE_RELAYS,))
+
+
+def _lost(snapshot: Snapshot) -> Cause | None:
+    if not snapshot.stats.lost:
+        return None
+    return Cause(Situation.LOST, (_lost_sentence(snapshot), "All other events flow."), (DOCTOR,))
+
+
+CAUSES: Final[tuple[Callable[[Snapshot], Cause | None], ...]] = (
+    _store_refuses,
+    _paused,
+    _due_and_obstructed,
+    _retrying_behind_breakers,
+    _leases_expired,
+    _failing,
+    _blocked,
+    _only_scheduled,
+    _suspects_only,
+    _late,
+    _full,
+    _lost,
+)
+
+
+def _flowing(snapshot: Snapshot) -> Cause:
+    stats, alive = snapshot.stats, snapshot.alive
+    due, held = stats.phases[Phase.AVAILABLE], stats.phases[Phase.IN_FLIGHT]
+    if not _pending(snapshot) and not held:
+        text = "Nothing is stuck: no event is pending or claimed."
+    else:
+        oldest = f", the oldest for {format_duration(stats.oldest_available)}" if stats.oldest_available else ""
+        text = f"Nothing is stuck: {are(due)} due{oldest}, and {held:,} in flight."
+    rate = sum(relay.rate or 0.0 for relay in alive)
+    published = f"{stats.totals.get('published', 0):,} published so far"
+    if not alive:
+        return Cause(Situation.FLOWING, (text, f"{no_relay_sentence(snapshot)[:-1]}; {published}."), (START_RELAY,))
+    pace = f", {rate:,.3g} events/s before the last heartbeat" if rate else ""
+    return Cause(Situation.FLOWING, (text, f"{counted(len(alive), 'relay')} alive{pace}; {published}."))
+
+
+# --- beside the cause --------------------------------------------------------------------------------------------
+
+
+def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[Step, ...]]:
+    """Dead events, blocked lines and lost events, which do not keep other events from flowing."""
+    stats = snapshot.stats
+    sentences: list[str] = []
+    steps: list[Step] = []
+    dead = stats.phases[Phase.DEAD]
+    if dead:
+        oldest = f", the oldest for {format_duration(stats.oldest_dead)}" if stats.oldest_dead else ""
+        sentences.append(f"Besides, {are(dead)} DEAD{oldest}.")
+        steps.append(Step("see why they died", ("dead", "list")))
+    head = _blocking_head(snapshot)
+    if head is not None and cause.situation is not Situation.BLOCKED:
+        sentences.append(f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event.")
+        steps.append(by_id("see the first of these events", "why", event_id=head.event_id))
+    if stats.lost and cause.situation is not Situation.LOST:
+        sentences.append(_lost_sentence(snapshot))
+        steps.append(DOCTOR)
+    return tuple(sentences), tuple(step for step in steps if step not in cause.steps)
+
+
+def _lost_sentence(snapshot: Snapshot) -> str:
+    lost, ids = snapshot.stats.lost, snapshot.stats.lost_ids
+    named = ", ".join(quoted(each) for each in ids[:3]) + (", ..." if lost > 3 else "")
+    return f"{are(lost)} lost, and never delivered: {named}."
+
+
+def _facts(snapshot: Snapshot) -> dict[str, Any]:
+    stats = snapshot.stats
+    names = ("waiting", "waiting_due", "suspects", "overdue", "blocked", "lost", "paused")
+    ages = ("oldest_available", "next_due", "oldest_waiting", "first_lease_ends", "oldest_dead")
+    memory = {name: snapshot.server[name] for name in _MEMORY if name in snapshot.server}
+    return {
+        "phases": stats.phases,
+        **{name: getattr(stats, name) for name in names},
+        **{name: age.total_seconds() for name in ages if (age := getattr(stats, name)) is not None},
+        "totals": stats.totals,
+        "relays": [relay_facts(relay) for relay in stats.relays],
+        "server": memory,
+    }
+
+
+_MEMORY: Final = (
+    "used_memory", "maxmemory", "maxmemory_policy", "role", "rdb_last_bgsave_status", "aof_last_write_status",
+)  # fmt: skip
+
+
+def _number(info: dict[str, str], name: str) -> int:
+    text = info.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1024 / 1024:,.1f} MiB"

@@ -1,0 +1,86 @@
+"""The answer of `box.why`: a situation, sentences, the next steps, and the evidence."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Situation(StrEnum):
+    """The cause that decides where an event, a line, a unique key or a box is."""
+
+    # of one event, or of the event at the head of a line
+    SCHEDULED = "scheduled"
+    RETRY_SCHEDULED = "retry_scheduled"
+    WAITING = "waiting"
+    QUEUED = "queued"
+    SUSPECT = "suspect"
+    CLAIMED = "claimed"
+    LEASE_EXPIRED = "lease_expired"
+    PUBLISHED = "published"
+    DEAD = "dead"
+    SUPERSEDED = "superseded"
+    DAMAGED = "damaged"
+    LOST = "lost"
+    REMOVED = "removed"
+    UNKNOWN = "unknown"
+    # of every due event of the box, or of an ordering key
+    PAUSED = "paused"
+    KEY_PAUSED = "key_paused"
+    NO_RELAY = "no_relay"
+    BREAKER_OPEN = "breaker_open"
+    RAMPING = "ramping"
+    # of an ordering key or a unique key without live events
+    EMPTY = "empty"
+    # of a box
+    STORE_REFUSES_WRITES = "store_refuses_writes"
+    BLOCKED = "blocked"
+    FAILING = "failing"
+    STALLED = "stalled"
+    BACKLOG = "backlog"
+    BOX_FULL = "box_full"
+    FLOWING = "flowing"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A command that changes the situation: `purpose` completes the sentence "To ...:"."""
+
+    purpose: str
+    arguments: tuple[str, ...]
+
+    def command(self, options: tuple[str, ...] = ()) -> str:
+        """The command for a shell, with global options such as `("--box", "orders")`."""
+        return shlex.join(("redbox", *options, *self.arguments))
+
+
+class Cause(NamedTuple):
+    """A situation in words, as a part of an explanation."""
+
+    situation: Situation
+    sentences: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an event, a line, a unique key or a box is as it is, at one moment of the store's clock.
+
+    `sentences` say where it is, since when, why, and what happens next. `next_steps` are the commands that change it.
+    `found` is False for an event that the box does not hold.
+    """
+
+    subject: str
+    situation: Situation
+    at: datetime
+    sentences: tuple[str, ...]
+    next_steps: tuple[Step, ...] = ()
+    evidence: dict[str, Any] = {}
+    found: bool = True
+
+
+def by_id(purpose: str, *command: str, event_id: str) -> Step:
+    """A step for one event, whose id may look like an option."""
+    return Step(purpose, (*command, *(("--",) if event_id.startswith("-") else ()), event_id))

@@ -1,0 +1,102 @@
+"""What keeps relays from claiming any due event of a box, or of an ordering key."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from redbox.box.reports import RelayReport
+from redbox.box.why.explanation import Cause, Situation, Step
+from redbox.box.why.snapshot import PausedBy, Snapshot
+from redbox.box.why.words import because, quoted, sentence
+from redbox.durations import format_duration
+
+START_RELAY: Final = Step("start a relay, with the URL of the target", ("relay", "--to", "URL"))
+SEE_RELAYS: Final = Step("see each relay and its breaker", ("stats",))
+
+
+def find_obstacle(snapshot: Snapshot, ordering_key: str | None = None) -> Cause | None:
+    """The first obstacle, in the order in which removing it helps: what an operator decided, relays, the target."""
+    if snapshot.stats.paused:
+        return _paused(snapshot)
+    if ordering_key is not None and ordering_key in snapshot.paused_keys:
+        return _key_paused(snapshot, ordering_key)
+    alive = snapshot.alive
+    if not alive:
+        return Cause(Situation.NO_RELAY, (no_relay_sentence(snapshot),), (START_RELAY,))
+    if all(relay.breaker_open for relay in alive):
+        return _breakers_open(alive)
+    ramp_ends: timedelta | None = getattr(snapshot.stats, "ramp_ends", None)
+    if ramp_ends is not None:
+        return _ramping(ramp_ends)
+    return None
+
+
+def no_relay_sentence(snapshot: Snapshot) -> str:
+    """Which relay was seen last, and when."""
+    if not snapshot.stats.relays:
+        return "No relay is alive: none has sent a heartbeat within a day."
+    last = min(snapshot.stats.relays, key=lambda relay: relay.seen)
+    return (
+        f"No relay is alive: the last heartbeat came {format_duration(last.seen)} ago, from relay {quoted(last.name)} "
+        f"on {quoted(last.host) or 'an unknown host'}."
+    )
+
+
+def _paused(snapshot: Snapshot) -> Cause:
+    text = f"The box {_pause_words(snapshot, snapshot.pause or PausedBy(), 'no event is claimed')}."
+    return Cause(Situation.PAUSED, (text,), (Step("let relays claim again", ("resume",)),))
+
+
+def _key_paused(snapshot: Snapshot, key: str) -> Cause:
+    words = _pause_words(snapshot, snapshot.paused_keys[key], "none of its events is claimed")
+    text = f"The ordering key {quoted(key)!r} {words}."
+    return Cause(
+        Situation.KEY_PAUSED, (text,), (Step("let relays claim its events again", ("resume", f"--key={key}")),)
+    )
+
+
+def _pause_words(snapshot: Snapshot, pause: PausedBy, effect: str) -> str:
+    """`was paused 3 min ago by ada (the provider is down): no event is claimed until it is resumed`."""
+    clock = snapshot.clock
+    since = f"was paused {clock.ago(pause.since)}" if pause.since is not None else "is paused,"
+    until = "until it is resumed" if pause.until is None else f"until the pause ends {clock.ahead(pause.until)}"
+    return f"{since} {because(pause.who, pause.why)}: {effect} {until}"
+
+
+def _breakers_open(alive: list[RelayReport]) -> Cause:
+    latest = alive[0]
+    known = [relay.breaker_since for relay in alive if relay.breaker_since is not None]
+    since = f" for {format_duration(max(known))}" if known else ""
+    reason = sentence(quoted(latest.reason) or "the target does not acknowledge events")
+    whose = f"breakers of all {len(alive):,} relays have"
+    if len(alive) == 1:
+        whose = f"breaker of relay {quoted(latest.name)}, the only one alive, has"
+    after = (
+        f"The target is {quoted(latest.target) or 'unknown'}; relays try a few events again and again, and publish the "
+        "others as soon as the target acknowledges one."
+    )
+    return Cause(Situation.BREAKER_OPEN, (f"The {whose} been open{since}: {reason}", after), (SEE_RELAYS,))
+
+
+def _ramping(ramp_ends: timedelta) -> Cause:
+    text = f"The box was resumed with a ramp: for another {format_duration(ramp_ends)}, relays claim at a reduced rate."
+    return Cause(Situation.RAMPING, (text,), (Step("end the ramp now", ("resume",)),))
+
+
+def relay_facts(relay: RelayReport) -> dict[str, Any]:
+    """A relay as evidence."""
+    return {
+        "name": relay.name,
+        "seen_seconds_ago": relay.seen.total_seconds(),
+        "alive": relay.alive,
+        "target": relay.target,
+        "breaker": relay.breaker,
+        "reason": relay.reason,
+        "in_flight": relay.in_flight,
+        "published": relay.published,
+        "failed": relay.failed,
+        "failures_in_row": relay.failures_in_row,
+        "last_error": relay.last_error,
+        "rate": relay.rate,
+    }

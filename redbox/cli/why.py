@@ -1,0 +1,102 @@
+"""`redbox why`: why an event, a line, a unique key or a box is as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from redbox.cli.failures import FAILED
+from redbox.cli.output import printable
+from redbox.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from redbox.box.why import Explanation
+
+
+@click.command("why")
+@click.argument("event_id", metavar="[ID]", required=False)
+@click.option("--key", metavar="KEY", help="Explain the line of this ordering key.")
+@click.option("--unique", "unique_key", metavar="KEY", help="Explain which event holds this unique key.")
+@pass_session
+@click.pass_context
+def why_command(
+    ctx: click.Context, session: Session, /, event_id: str | None, key: str | None, unique_key: str | None
+) -> None:
+    """Explain why an event, or the box, is stuck.
+
+    With an ID: where the event is, since when and why, what happens next, and the command that changes it. Without
+    one: the most likely cause that the events of the box are not delivered. Changes nothing.
+
+    The exit code is 1 if the box does not hold the event. With --json, `situation` is one word for scripts, and
+    `evidence` has the facts.
+
+    \b
+    Examples:
+      redbox why
+      redbox why 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49
+      redbox why --key order-7
+      redbox why --unique invoice-2024-03
+      redbox --json why | jq -r .situation
+    """
+    given = [value for value in (event_id, key, unique_key) if value is not None]
+    if len(given) > 1:
+        raise click.UsageError("ask about one at a time: an ID, --key or --unique", ctx)
+    if "" in given:
+        raise click.UsageError("an ID or a key must not be empty", ctx)
+
+    async def read() -> Explanation:
+        async with session.existing() as box:
+            return await box.why(event_id, key=key, unique_key=unique_key)
+
+    explanation = session.run(read())
+    options = _given_options(ctx)
+    if session.output.as_json:
+        session.output.json(_as_json(explanation, options))
+    else:
+        _show(session, explanation, options)
+    ctx.exit(0 if explanation.found else FAILED)
+
+
+def _given_options(ctx: click.Context) -> tuple[str, ...]:
+    """The store and the box, if they were given on this command line. A URL with a password is not repeated: the shell
+    takes it from $REDBOX_URL."""
+    root = ctx.find_root()
+    options: list[str] = []
+    for name, option in (("url", "--url"), ("box_name", "--box")):
+        if root.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = str(root.params[name])
+            if name == "url" and holds_secret(value):
+                continue
+            options += [option, value]
+    return tuple(options)
+
+
+def holds_secret(url: str) -> bool:
+    """Whether a URL may hold a password, in its user information or its options."""
+    return "@" in url or "?" in url
+
+
+def _as_json(explanation: Explanation, options: tuple[str, ...]) -> dict[str, Any]:
+    values: dict[str, Any] = {name: getattr(explanation, name) for name in explanation.__struct_fields__}
+    values["next_steps"] = [
+        {"purpose": step.purpose, "command": step.command(options)} for step in explanation.next_steps
+    ]
+    return values
+
+
+def _show(session: Session, explanation: Explanation, options: tuple[str, ...]) -> None:
+    output = session.output
+    output.text(f"{explanation.subject}: {explanation.situation.value.replace('_', ' ')}", "bold")
+    for sentence in explanation.sentences:
+        output.text(printable(sentence))
+    for step in explanation.next_steps:
+        output.text(f"To {step.purpose}:")
+        output.text(f"  {printable(step.command(options))}", "cyan")
+    source = click.get_current_context().find_root()
+    given = source.get_parameter_source("url") is ParameterSource.COMMANDLINE
+    if explanation.next_steps and given and holds_secret(str(source.params["url"])):
+        output.note(
+            "the URL is not repeated, since it may hold a password: set $REDBOX_URL, or add --url to the command"
+        )
