@@ -9,10 +9,10 @@
 --
 -- Returns   {now, id of the suspect that is claimed or false, members of the line or unique key, event...}: the event,
 --           the head of the line, the first holders of the unique key, or for the box the first event of each index of
---           live events and the first dead head; then the heads of their lines. Each {id, event as in get or false,
+--           live events and the first dead head; and the heads of their lines, and that suspect. Each {id, event as in get or false,
 --           {score or false in pending, waiting, suspect, claimed, published, dead, lost}, number of due events before
---           it, {ordering_key, length of the line, rank in it or false, when it was blocked or false, head or false}
---           or false}
+--           it, {ordering_key, length of the line, rank in it or false, when it was blocked or false, head or false,
+--           end of the pause of the ordering_key or false} or false}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -43,6 +43,7 @@ local function find_line(ordering, id)
     find_rank(line, redis.call("ZSCORE", line, id), id),
     redis.call("ZSCORE", key.blocked, ordering),
     redis.call("ZRANGE", line, 0, 0)[1] or false,
+    redis.call("ZSCORE", key.paused, ordering),
   }
 end
 
@@ -92,4 +93,5 @@ else
   local blocked = redis.call("ZRANGE", key.blocked, 0, 0)[1]
   look(blocked and redis.call("ZRANGE", line_key .. blocked, 0, 0)[1])
 end
+look(reply[2])
 return reply

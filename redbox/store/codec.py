@@ -242,11 +242,15 @@ def decode_sighting(found: list[Any], now: int) -> Sighting:
     raw_id, described, scores, before, line = found
     place = None
     if line is not None:
-        key, length, rank, blocked_at, head = line
+        key, length, rank, blocked_at, head, paused_until = line
         place = LinePlace(
-            key.decode(errors="replace"), length, rank, None if blocked_at is None else score_ms(blocked_at),
-            None if head is None else head.decode(errors="replace"),
-        )  # fmt: skip
+            key=key.decode(errors="replace"),
+            length=length,
+            rank=rank,
+            blocked_at=None if blocked_at is None else score_ms(blocked_at),
+            head=None if head is None else head.decode(errors="replace"),
+            paused_until=None if paused_until is None else score_ms(paused_until),
+        )
     return Sighting(
         event_id=raw_id.decode(errors="replace"),
         record=None if described is None else decode_record(described, now),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from redbox import keys
@@ -15,7 +15,6 @@ from redbox.store.replies import Fence, Fields, LoggedEntry, StoredEvent
 from redbox.store.wire.base import BlockingWait, Command
 
 LOG_COUNT: Final = 200  # entries that are read at once
-LOG_LENGTH: Final = 20_000  # more entries than a log has
 #: What tells whether a server refuses writes. Sent one by one: servers before Redis 7 take one section.
 _SERVER: Final[tuple[Command, ...]] = (
     ("INFO", "memory"),
@@ -113,32 +112,34 @@ class Reads:
 
     async def log(self, count: int) -> list[LoggedEntry]:
         """The newest entries of the box's log, read some at a time: they may be long."""
-        return [_logged(each) async for step in self._log_steps(count) for each in step]
-
-    async def log_about(self, name: str, limit: int) -> list[LoggedEntry]:
-        """The newest entries of the box's log that name an event id, or have this action; at most `limit`."""
-        wanted, found = name.encode(), []
-        async for step in self._log_steps(LOG_LENGTH):
-            for entry in step:
-                if any(wanted in value.split(b" ") for value in entry[1][1::2]):
-                    logged = _logged(entry)
-                    if name == logged.fields.get("action") or name in logged.fields.get("ids", "").split():
-                        found.append(logged)
-            if len(found) >= limit:
-                break
-        return found[:limit]
-
-    async def _log_steps(self, count: int) -> AsyncIterator[list[Any]]:
-        newest, left = "+", count
-        while left > 0:
-            wanted = min(LOG_COUNT, left)
+        entries: list[Any] = []
+        newest = "+"
+        while len(entries) < count:
+            wanted = min(LOG_COUNT, count - len(entries))
             command = ("XREVRANGE", keys.log(self.box), newest, "-", "COUNT", wanted)
             (found,) = await self.exchange([command], repeat=True)
-            yield found
+            entries += found
             if len(found) < wanted:
-                return
-            left -= len(found)
+                break
             newest = f"({found[-1][0].decode()}"
+        return [LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields)) for raw_id, fields in entries]
+
+    async def log_about(self, event_id: str, limit: int) -> list[LoggedEntry]:
+        """The newest entries of the box's log that name an event, at most `limit`. Only these are decoded: a log may
+        have 10,000 entries."""
+        wanted, newest = event_id.encode(), "+"
+        entries: list[LoggedEntry] = []
+        while len(entries) < limit:
+            command = ("XREVRANGE", keys.log(self.box), newest, "-", "COUNT", LOG_COUNT)
+            (found,) = await self.exchange([command], repeat=True)
+            for raw_id, fields in found:
+                named = as_fields(fields).get(b"ids", b"")
+                if wanted in named and wanted in named.split():
+                    entries.append(LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields)))
+            if len(found) < LOG_COUNT:
+                break
+            newest = f"({found[-1][0].decode()}"
+        return entries[:limit]
 
     async def server_info(self) -> dict[str, str]:
         """The server's memory, disk and role, as INFO and CONFIG GET name them; without what it does not permit."""
@@ -155,11 +156,6 @@ class Reads:
         """The names of all boxes of this server, or of this cluster."""
         found = await self.exchanges.scan(keys.EVERY_META)
         return sorted({box for key in found if (box := keys.box_of_meta(key))})
-
-
-def _logged(entry: Any) -> LoggedEntry:
-    raw_id, fields = entry
-    return LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields))
 
 
 def as_fields(reply: Any) -> Fields:

@@ -199,13 +199,15 @@ class StatsReply(NamedTuple):
 
 class LinePlace(NamedTuple):
     """The line of an event: its length, the rank of the event in it (None if it left the line), when a dead head
-    blocked it, in ms, and its head."""
+    blocked it, its head, and when the pause of the ordering key ends (LAST_MS if it does not end by itself). Times are
+    in ms."""
 
     key: str
     length: int
     rank: int | None
     blocked_at: int | None
     head: str | None
+    paused_until: int | None
 
 
 class Sighting(NamedTuple):

@@ -103,16 +103,31 @@ def _waiting(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
     if line is None or line.head is None:  # the event says that it has no line: damage that an audit reports
         text = f"{name} is stored as waiting behind the head of a line, but there is no such line."
         return Cause(Situation.WAITING, (text,), (DOCTOR,))
+    if line.head == sighting.event_id:
+        return _waiting_head(snapshot, record, name)
     place = "" if line.rank is None else f", as number {line.rank + 1:,} of {line.length:,}"
     head_words = f"the head of the line of ordering key {quoted(line.key)!r}"
     text = f"{name} waits behind event {quoted(line.head)}, {head_words}{place}."
     later = record.phase is not Phase.AVAILABLE
     own = (f"{name} itself is due {snapshot.clock.ahead(record.available_at)}.",) if later else ()
     head = snapshot.head_of(line)
-    if head is None or head.event_id == sighting.event_id:
+    if head is None:
         return Cause(Situation.WAITING, (text, *own), (DOCTOR,))
     cause = cause_of(snapshot, head, f"Event {quoted(line.head)}")
     return Cause(Situation.WAITING, (text, *cause.sentences, *own), cause.steps)
+
+
+def _waiting_head(snapshot: Snapshot, record: Record, name: str) -> Cause:
+    """The head of a line that no relay may claim, because its ordering key is paused."""
+    due = f"it is due {snapshot.clock.ahead(record.available_at)}"
+    if record.phase is Phase.AVAILABLE:
+        due = f"it has been due for {snapshot.clock.age(record.available_at)}"
+    text = f"{name} is the head of its line, and {due}."
+    obstacle = find_obstacle(snapshot, record.event.ordering_key)
+    if obstacle is None or obstacle.situation not in (Situation.PAUSED, Situation.KEY_PAUSED):
+        over = "Its ordering key was paused; the pause is over, and a relay makes it available within seconds."
+        return Cause(Situation.KEY_PAUSED, (text, over), (Step("do that now", ("reap",)),))
+    return Cause(obstacle.situation, (text, *obstacle.sentences), obstacle.steps)
 
 
 def _available(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) -> Cause:

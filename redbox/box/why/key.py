@@ -12,7 +12,7 @@ def explain_line(snapshot: Snapshot, ordering_key: str) -> Explanation:
     """The length of the line, its head, and why the head waits."""
     located = snapshot.located
     subject = f"ordering key {quoted(ordering_key)!r}"
-    if not located.sightings:
+    if not located.members:
         text = f"No event of {subject} is pending, claimed or blocking: its line is empty."
         return Explanation(
             subject=subject,

@@ -11,10 +11,13 @@ import msgspec
 from redbox.box.reports import RelayReport, Stats, decode_stats
 from redbox.box.why.words import Clock
 from redbox.events import from_ms
+from redbox.store.damage import LAST_MS
 from redbox.store.replies import LinePlace, Located, LoggedEntry, Sighting
 from redbox.store.store import Sought, Store
 
 MOST_ENTRIES: Final = 3
+MOST_READ: Final = 200  # entries of the log, to find who paused the box
+MOST_PAUSED: Final = 1000
 
 
 class PausedBy(msgspec.Struct, frozen=True):
@@ -72,6 +75,7 @@ async def read_snapshot(store: Store, kind: Sought, name: str = "") -> Snapshot:
         located=located,
         stats=stats,
         pause=await _pause(store, stats),
+        paused_keys=await _paused_keys(store, located),
         log=await store.log_about(name, MOST_ENTRIES) if unknown else (),
         server=await store.server_info() if kind == "box" else {},
     )
@@ -83,6 +87,25 @@ async def _pause(store: Store, stats: Stats) -> PausedBy | None:
     known: Any = getattr(stats, "pause", None)
     if known is not None:
         return PausedBy(known.who, known.why, known.since, known.until)
-    for entry in await store.log_about("pause", 1):
-        return PausedBy(entry.fields.get("who", ""), entry.fields.get("why", ""), from_ms(entry.at))
+    for entry in await store.log(MOST_READ):
+        if entry.fields.get("action") == "pause":
+            return PausedBy(entry.fields.get("who", ""), entry.fields.get("why", ""), from_ms(entry.at))
     return PausedBy()
+
+
+async def _paused_keys(store: Store, located: Located) -> dict[str, PausedBy]:
+    """The pauses of the ordering keys of the events in question."""
+    ends = {line.key: line.paused_until for each in located.sightings if (line := each.line) is not None}
+    paused = {key: end for key, end in ends.items() if end is not None and end > located.now}
+    if not paused:
+        return {}
+    read: Any = getattr(store, "paused_keys", None)
+    known = {each.key: each for each in await read(MOST_PAUSED)} if read is not None else {}
+    return {key: _paused_key(known.get(key), end) for key, end in paused.items()}
+
+
+def _paused_key(known: Any, end: int) -> PausedBy:
+    until = None if end >= LAST_MS else from_ms(end)
+    if known is None:
+        return PausedBy(until=until)
+    return PausedBy(known.who, known.why, None if known.since is None else from_ms(known.since), until)
