@@ -9,10 +9,10 @@
 --
 -- Returns   {now, id of the suspect that is claimed or false, members of the line or unique key, event...}: the event,
 --           the head of the line, the first holders of the unique key, or for the box the first event of each index of
---           live events and the first dead head; and the heads of their lines, and that suspect. Each {id, event as in get or false,
---           {score or false in pending, waiting, suspect, claimed, published, dead, lost}, number of due events before
---           it, {ordering_key, length of the line, rank in it or false, when it was blocked or false, head or false,
---           end of the pause of the ordering_key or false} or false}
+--           live events and the first dead head; and the heads of their lines, and that suspect. Each {id, event as
+--           in get or false, {score or false in pending, waiting, suspect, claimed, published, dead, lost}, number of
+--           due events before it, {ordering_key, length of the line, rank in it or false, when it was blocked or false,
+--           head or false, end of the pause of the ordering_key or false} or false}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

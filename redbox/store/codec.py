@@ -29,7 +29,7 @@ from redbox.events import (
 )
 from redbox.payloads import BYTES, JSON, MSGPACK, TEXT
 from redbox.store.damage import mend_event, read_history, score_ms
-from redbox.store.replies import LinePlace, Sighting
+from redbox.store.replies import EventLine, Sighting
 
 BODY_VERSION: Final = 1
 
@@ -243,7 +243,7 @@ def decode_sighting(found: list[Any], now: int) -> Sighting:
     place = None
     if line is not None:
         key, length, rank, blocked_at, head, paused_until = line
-        place = LinePlace(
+        place = EventLine(
             key=key.decode(errors="replace"),
             length=length,
             rank=rank,

@@ -197,7 +197,7 @@ class StatsReply(NamedTuple):
     lost_ids: list[str]
 
 
-class LinePlace(NamedTuple):
+class EventLine(NamedTuple):
     """The line of an event: its length, the rank of the event in it (None if it left the line), when a dead head
     blocked it, its head, and when the pause of the ordering key ends (LAST_MS if it does not end by itself). Times are
     in ms."""
@@ -218,7 +218,7 @@ class Sighting(NamedTuple):
     record: Record | None
     scores: dict[str, int]
     before: int
-    line: LinePlace | None
+    line: EventLine | None
     exhausted: bool
 
 

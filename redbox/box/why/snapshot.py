@@ -12,7 +12,7 @@ from redbox.box.reports import RelayReport, Stats, decode_stats
 from redbox.box.why.words import Clock
 from redbox.events import from_ms
 from redbox.store.damage import LAST_MS
-from redbox.store.replies import LinePlace, Located, LoggedEntry, Sighting
+from redbox.store.replies import EventLine, Located, LoggedEntry, Sighting
 from redbox.store.store import Sought, Store
 
 MOST_ENTRIES: Final = 3
@@ -62,7 +62,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def sighting(self, event_id: str | None) -> Sighting | None:
         return next((each for each in self.located.sightings if each.event_id == event_id), None)
 
-    def head_of(self, line: LinePlace) -> Sighting | None:
+    def head_of(self, line: EventLine) -> Sighting | None:
         return self.sighting(line.head)
 
 

@@ -1,0 +1,269 @@
+"""The sentences of explanations, from snapshots that the test writes: RO-4."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from redbox import Event, Phase, Record, Settings, Situation, State, Stats
+from redbox.box.reports import RelayReport
+from redbox.box.why.box import explain_box
+from redbox.box.why.event import explain_event
+from redbox.box.why.explanation import Step
+from redbox.box.why.key import explain_line
+from redbox.box.why.snapshot import PausedBy, Snapshot
+from redbox.box.why.words import Clock, because, many, quoted, sentence
+from redbox.events import to_ms
+from redbox.relay.report import PublishRate
+from redbox.store.replies import EventLine, Located, Sighting
+
+pytestmark = pytest.mark.req("RO-4")
+NOW = datetime(2026, 1, 31, 3, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+FULL = {
+    "used_memory": str(120 * 1024 * 1024), "maxmemory": str(100 * 1024 * 1024), "maxmemory_policy": "noeviction",
+    "mem_not_counted_for_evict": "0",
+}  # fmt: skip
+
+
+def relay(name: str = "relay-1", **fields: Any) -> RelayReport:
+    return RelayReport(name=name, **{"seen": timedelta(seconds=1), "target": "https://pay.example/", **fields})
+
+
+def stats(**fields: Any) -> Stats:
+    phases = dict.fromkeys(Phase, 0) | fields.pop("phases", {})
+    ages = ("oldest_available", "next_due", "oldest_waiting", "first_lease_ends", "oldest_dead", "oldest_completed")
+    counts = ("waiting", "waiting_due", "suspects", "overdue", "blocked", "lost", "layout")
+    given = {
+        **dict.fromkeys(ages), **dict.fromkeys(counts, 0), "box": "orders", "at": NOW, "phases": phases,
+        "paused": False, "totals": {}, "settings": Settings(),
+    } | fields  # fmt: skip
+    return Stats(**given)
+
+
+def pending(**fields: Any) -> Sighting:
+    """A due event in its line, if it has one."""
+    key = fields.pop("ordering_key", None)
+    line = EventLine(key, 3, 0, None, "e", fields.pop("paused_until", None)) if key else None
+    index = fields.pop("index", "pending")
+    record = Record(
+        event=Event("order.paid", event_id="e", ordering_key=key), event_id="e", state=State.PENDING,
+        phase=Phase.AVAILABLE, created_at=NOW - 5 * MINUTE, available_at=NOW - 5 * MINUTE, **fields,
+    )  # fmt: skip
+    return Sighting("e", record, {index: to_ms(NOW - 5 * MINUTE)}, 7, line, False)
+
+
+def snapshot(*sightings: Sighting, **fields: Any) -> Snapshot:
+    at_hand = {"stats": stats(relays=[relay()], phases={Phase.AVAILABLE: len(sightings)}), **fields}
+    return Snapshot(located=Located(to_ms(NOW), None, 3, list(sightings)), **at_hand)
+
+
+def text(found: Any) -> str:
+    return "\n".join(found.sentences)
+
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+
+def test_times_are_relative_to_the_stores_clock():
+    clock = Clock(NOW)
+    assert clock.ago(NOW - 3 * MINUTE) == "3 min ago"
+    assert clock.ago(None) == "at an unknown time"
+    assert clock.ahead(NOW + timedelta(seconds=12)) == "in 12 s"
+    assert clock.age(NOW + MINUTE) == "0 ms"
+    assert clock.age(None) == "0 ms"
+
+
+def test_words():
+    assert quoted("a\x1bb") == "a\\x1bb"
+    assert quoted("x" * 300) == "x" * 200 + "..."
+    assert sentence("HTTP 503") == "HTTP 503."
+    assert sentence("Why?") == "Why?"
+    assert many(1, "event", "waits", "wait") == "1 event waits"
+    assert many(2000, "event", "waits", "wait") == "2,000 events wait"
+    assert because("ada", "it is down") == "by ada (it is down)"
+    assert because("ada", "") == "by ada"
+    assert because("", "") == "by an unknown operator"
+
+
+def test_a_command_is_quoted_for_a_shell():
+    step = Step("see it", ("list", "--key=it's; rm -rf"))
+    assert step.command(("--box", "a b")) == """redbox --box 'a b' list '--key=it'"'"'s; rm -rf'"""
+
+
+def test_a_publish_rate_is_measured_over_at_least_a_second():
+    now = 10.0
+    rate = PublishRate(lambda: now)
+    now = 10.5
+    assert rate.read(100) == 0
+    now = 12.0
+    assert rate.read(100) == 50
+    now = 12.5
+    assert rate.read(900) == 50
+    now = 13.0
+    assert rate.read(900) == 800
+
+
+# --- pauses and ramps --------------------------------------------------------------------------------------------
+
+
+def test_a_pause_that_ends_by_itself():
+    pause = PausedBy("ada", "the provider is down", NOW - 3 * MINUTE, NOW + 7 * MINUTE)
+    found = explain_event(snapshot(pending(), stats=stats(paused=True), pause=pause), "e")
+    assert found.situation is Situation.PAUSED
+    assert (
+        "The box was paused 3 min ago by ada (the provider is down): no event is claimed until the pause ends in 7 min."
+    ) in text(found)
+    assert [step.arguments for step in found.next_steps] == [("resume",)]
+
+
+def test_a_pause_by_an_older_redbox():
+    found = explain_box(snapshot(pending(), stats=stats(paused=True, phases={Phase.AVAILABLE: 1}), pause=PausedBy()))
+    assert "The box is paused, by an unknown operator: no event is claimed until it is resumed." in text(found)
+
+
+@pytest.mark.parametrize("index", ["pending", "waiting"])
+def test_a_paused_ordering_key(index: str):
+    """Its head is in the index `waiting`, unless it was claimed when the key was paused."""
+    paused = {"order-7": PausedBy("ada", "wrong amounts", NOW - 3 * MINUTE)}
+    seen = snapshot(pending(ordering_key="order-7", index=index), paused_keys=paused)
+    for found in (explain_event(seen, "e"), explain_line(seen, "order-7")):
+        assert found.situation is Situation.KEY_PAUSED
+        assert (
+            "The ordering key 'order-7' was paused 3 min ago by ada (wrong amounts): none of its events is claimed "
+            "until it is resumed."
+        ) in text(found)
+        assert [step.arguments for step in found.next_steps] == [("resume", "--key=order-7")]
+
+
+def test_the_pause_of_an_ordering_key_is_over_and_nobody_has_reaped():
+    found = explain_event(snapshot(pending(ordering_key="k", index="waiting")), "e")
+    assert found.situation is Situation.KEY_PAUSED
+    assert "the pause is over, and a relay makes it available within seconds" in text(found)
+
+
+# --- relays ------------------------------------------------------------------------------------------------------
+
+
+def test_all_breakers_are_open():
+    relays = [
+        relay("a", breaker="open", reason="HTTP 401", breaker_since=2 * MINUTE),
+        relay("b", breaker="probing", reason="HTTP 401", breaker_since=9 * MINUTE),
+        relay("gone", seen=timedelta(hours=1)),
+    ]
+    found = explain_event(snapshot(pending(), stats=stats(relays=relays)), "e")
+    assert found.situation is Situation.BREAKER_OPEN
+    assert "The breakers of all 2 relays have been open for 9 min: HTTP 401." in text(found)
+
+
+def test_one_closed_breaker_is_enough():
+    relays = [relay("a", breaker="open", reason="HTTP 401"), relay("b", rate=3.5)]
+    found = explain_event(snapshot(pending(), stats=stats(relays=relays)), "e")
+    assert found.situation is Situation.QUEUED
+    assert (
+        "2 relays are alive and published 3.5 events/s before the last heartbeat: a relay claims it in about 2 s."
+        in text(found)
+    )
+
+
+def test_a_breaker_that_has_not_opened_yet_is_not_open():
+    assert not relay(breaker="probing").breaker_open
+    assert relay(breaker="open").breaker_open  # of an older relay, which does not say since when
+
+
+def test_queued_while_the_relay_fails():
+    failing = relay(rate=0.0, failures_in_row=4, last_error="HTTP 500")
+    found = explain_event(snapshot(pending(), stats=stats(relays=[failing])), "e")
+    assert "1 relay is alive, but the last 4 attempts of relay relay-1 failed, the latest with: HTTP 500." in text(
+        found
+    )
+
+
+# --- the server --------------------------------------------------------------------------------------------------
+
+
+def test_a_full_server():
+    found = explain_box(snapshot(server=FULL))
+    assert found.situation is Situation.STORE_REFUSES_WRITES
+    assert "it uses 120.0 MiB of maxmemory 100.0 MiB, with the policy noeviction." in text(found)
+    assert "No event can be put or replayed. Relays go on" in text(found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"maxmemory": "0"}, {"maxmemory_policy": "allkeys-lru"}, {"mem_not_counted_for_evict": str(30 * 1024 * 1024)}],
+)
+def test_a_server_that_has_memory_left(change: dict[str, str]):
+    assert explain_box(snapshot(server=FULL | change)).situation is Situation.FLOWING
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ({"rdb_last_bgsave_status": "err", "stop-writes-on-bgsave-error": "yes"}, "its last snapshot failed"),
+        ({"aof_last_write_status": "err"}, "its last write to the append-only file failed"),
+        ({"role": "slave", "slave_read_only": "1"}, "This server is a read-only replica"),
+    ],
+)
+def test_a_server_that_refuses_all_writes(server: dict[str, str], words: str):
+    found = explain_box(snapshot(server=server))
+    assert found.situation is Situation.STORE_REFUSES_WRITES
+    assert words in text(found)
+
+
+@pytest.mark.parametrize("server", [{}, {"rdb_last_bgsave_status": "err"}, {"role": "master"}])
+def test_a_server_that_accepts_writes_or_does_not_say(server: dict[str, str]):
+    assert explain_box(snapshot(server=server)).situation is Situation.FLOWING
+
+
+# --- the order of the causes of a box ----------------------------------------------------------------------------
+
+#: Each adds a cause that comes before those of the earlier ones.
+WORSE: tuple[tuple[Situation, dict[str, Any], dict[str, Any]], ...] = (
+    (Situation.FLOWING, {}, {}),
+    (Situation.LOST, {"lost": 1, "lost_ids": ["x"]}, {}),
+    (Situation.BOX_FULL, {"settings": Settings(max_pending=1), "phases": {Phase.AVAILABLE: 1}}, {}),
+    (Situation.STALLED, {"oldest_available": MINUTE, "relays": [relay(rate=0.0)]}, {}),
+    (Situation.FAILING, {"relays": [relay(rate=0.0, failures_in_row=9, last_error="HTTP 500")]}, {}),
+    (Situation.BREAKER_OPEN, {"relays": [relay(breaker="open", reason="HTTP 500", failures_in_row=9)]}, {}),
+    (Situation.NO_RELAY, {"relays": []}, {}),
+    (Situation.PAUSED, {"paused": True}, {"pause": PausedBy("ada", "", NOW)}),
+    (Situation.STORE_REFUSES_WRITES, {}, {"server": FULL}),
+)
+
+
+def test_the_order_of_causes():
+    of_stats: dict[str, Any] = {"relays": [relay(rate=0.0)]}
+    others: dict[str, Any] = {}
+    for situation, more, beside in WORSE:
+        of_stats |= more
+        others |= beside
+        found = explain_box(snapshot(stats=stats(**{**of_stats, "phases": dict(of_stats.get("phases", {}))}), **others))
+        assert found.situation is situation, text(found)
+        assert ("1 event is lost, and never delivered: x." in text(found)) is ("lost" in of_stats)
+
+
+def test_dead_events_alone_are_a_second_sentence():
+    found = explain_box(snapshot(stats=stats(phases={Phase.DEAD: 2}, oldest_dead=3 * MINUTE, relays=[relay()])))
+    assert found.situation is Situation.FLOWING
+    assert found.sentences[0] == "Nothing is stuck: no event is pending or claimed."
+    assert found.sentences[-1] == "Besides, 2 events are DEAD, the oldest for 3 min."
+    assert [step.arguments for step in found.next_steps] == [("dead", "list")]
+
+
+def test_a_line_that_moves_is_not_stuck():
+    """Events wait behind a head that a relay publishes at the moment."""
+    claimed = msgspec.structs.replace(
+        pending(ordering_key="k").record, state=State.CLAIMED, claimed_by="relay-1", claimed_at=NOW,
+        lease_until=NOW + MINUTE, phase=Phase.IN_FLIGHT,
+    )  # fmt: skip
+    head = pending(ordering_key="k")._replace(record=claimed, scores={"claimed": to_ms(NOW + MINUTE)})
+    line = EventLine("k", 2, 1, None, "e", None)
+    behind = pending(ordering_key="k", index="waiting")._replace(event_id="f", line=line)
+    counts = {"phases": {Phase.AVAILABLE: 1, Phase.IN_FLIGHT: 1}, "waiting": 1, "waiting_due": 1, "relays": [relay()]}
+    for age, situation in ((timedelta(seconds=1), Situation.FLOWING), (MINUTE, Situation.WAITING)):
+        found = explain_box(snapshot(head, behind, stats=stats(**counts, oldest_waiting=age)))
+        assert found.situation is situation, text(found)
