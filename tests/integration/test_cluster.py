@@ -118,6 +118,7 @@ async def try_everything(box: Box, held: dict[str, Any]) -> list[str]:
         "sweep": lambda: box.sweep(keep_published=0),
         "configure": lambda: box.operate.configure(max_pending=0, **who),
         "stats": box.stats,
+        "why": lambda: box.why(claims[0].event_id),
         "get": lambda: box.get(claims[0].event_id),
         "page": box.page,
     }

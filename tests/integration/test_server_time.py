@@ -476,6 +476,15 @@ async def stats_with_many_relays(box: Box) -> Act:
     return box.stats
 
 
+@scene
+async def an_explanation_of_a_long_line(box: Box) -> Act:
+    key, body = "k" * WIDE, b"x" * 1_000_000
+    await box.put(Event("t" * WIDE, body, event_id="head", ordering_key=key))
+    await box.put_many([Event("t" * WIDE, ordering_key=key) for _ in range(BATCH_COUNT)])
+    await box.put(Event("t" * WIDE, body, event_id="last", ordering_key=key))
+    return lambda: box.why("last")
+
+
 # --- looking -----------------------------------------------------------------------------------------------------
 
 

@@ -189,7 +189,7 @@ def test_a_full_server():
     found = explain_box(snapshot(server=FULL))
     assert found.situation is Situation.STORE_REFUSES_WRITES
     assert "it uses 120.0 MiB of maxmemory 100.0 MiB, with the policy noeviction." in text(found)
-    assert "No event can be put or replayed. Relays go on" in text(found)
+    assert "Puts and replays that need more than is left are refused. Relays go on" in text(found)
 
 
 @pytest.mark.parametrize(

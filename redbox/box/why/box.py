@@ -15,6 +15,7 @@ from redbox.box.why.snapshot import Snapshot
 from redbox.box.why.words import are, many, quoted, sentence, wait
 from redbox.durations import format_duration
 from redbox.events import Phase
+from redbox.settings import MAX_PAYLOAD
 from redbox.store.replies import Sighting
 
 #: An event that is due for longer than this is late: relays that can keep up claim it within a second.
@@ -63,12 +64,14 @@ def _store_refuses(snapshot: Snapshot) -> Cause | None:
     info = snapshot.server
     limit, used = _number(info, "maxmemory"), _number(info, "used_memory") - _number(info, "mem_not_counted_for_evict")
     policy = info.get("maxmemory_policy", "")
-    if limit and used >= limit and not policy.startswith("allkeys"):
-        text = (
-            f"The server refuses writes that need memory: it uses {_megabytes(used)} of maxmemory "
-            f"{_megabytes(limit)}, with the policy {policy}."
+    # A write counts while it is made, so a server that refuses one may be below its limit again afterwards.
+    if limit and limit - used < MAX_PAYLOAD and not policy.startswith("allkeys"):
+        memory = f"{_megabytes(used)} of maxmemory {_megabytes(limit)}"
+        text = f"The server is full: it uses {memory}, with the policy {policy}."
+        after = (
+            "Puts and replays that need more than is left are refused. Relays go on: they claim and settle the events "
+            "that are stored."
         )
-        after = "No event can be put or replayed. Relays go on: they claim and settle the events that are stored."
         step = Step("see how many events a sweep would remove", ("sweep", "--dry-run"))
         return Cause(Situation.STORE_REFUSES_WRITES, (text, after), (step,))
     snapshots = info.get("rdb_last_bgsave_status") == "err" and info.get("stop-writes-on-bgsave-error") == "yes"
