@@ -9,6 +9,7 @@ SUITE = ("--pyargs", "redbox.testing.conformance", "tests/unit/test_exact_times.
 #: For defects that only a real server shows.
 FAULTS = ("tests/integration/test_server_faults.py", "-k", "full_server or read_only")
 LOOKS = ("redbox/testing/conformance/test_writing.py",)
+WHY = ("redbox/testing/conformance/operations/test_why.py",)
 PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 
 
@@ -334,6 +335,13 @@ MUTANTS = [
     Mutant("the checker takes an event to be in its line", "examine.lua", 'redis.call("ZSCORE", line, id)', '"1"'),
     Mutant("the checker takes an event to hold its key", "examine.lua", 'redis.call("ZSCORE", unique_key .. fields[field + 1], id)', '"1"'),
     Mutant("the checker takes every claim number to be given out", "examine.lua", "as_number(claims)", "2^53"),
+    # explanations
+    Mutant("an explanation counts the event itself among those before it", "locate.lua", "find_rank_after(index, score, id) - 1", "find_rank_after(index, score, id)", WHY),
+    Mutant("an explanation does not count suspects before an event", "locate.lua", ' + redis.call("ZCOUNT", key.suspect, "-inf", scores[1])', "", WHY),
+    Mutant("an explanation does not look at the head of the line", "locate.lua", "  look(line and line[5])\n", "", WHY),
+    Mutant("an explanation does not name the suspect that is claimed", "locate.lua", "look(reply[2])", "", WHY),
+    Mutant("an explanation overlooks a lost id", "locate.lua", '"dead", "lost" }', '"dead", "dead" }', WHY),
+    Mutant("an explanation overlooks a blocked line", "locate.lua", "look(blocked and redis", "look(false and redis", WHY),
     Mutant("the checker sees no blocked line", "examine_keys.lua", 'blocked = redis.call("ZSCORE", key.blocked, name)', "blocked = false"),
     Mutant("the checker sees the beginning of a line", "examine_keys.lua", '< redis.call("ZCARD", members) and 1 or 0', "< 0 and 1 or 0"),
     Mutant("the checker takes a member's own key for the one it is in", "examine_keys.lua", "event.state, event[named] }", "event.state, event.state and name }"),

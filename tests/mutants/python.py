@@ -20,6 +20,7 @@ SETTLER = ("tests/relay/test_settler.py",)
 LOST_DATA = ("tests/relay/test_lost_data.py",)
 CAPACITY = ("tests/relay/test_capacity.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
+WHY = ("tests/unit/test_why.py", "tests/contract/operations/test_why.py", *IN_MEMORY)
 HTTP_RESPONSES = ("tests/publishers/test_http_responses.py",)
 POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
@@ -348,4 +349,15 @@ PYTHON_MUTANTS = [
     Mutant("a secret that an answer repeats is kept", "redbox/publishers/http_responses.py", "_printable(redact(body.decode(errors=\"replace\")))", "_printable(body.decode(errors=\"replace\"))", (RESPONSES, "-k", "redacted")),
     Mutant("a password is no secret", "redbox/publishers/http.py", 'found += [login, login.partition(":")[2]] if ":" in login else []', "pass", (HTTP, "-k", "is_kept")),
     Mutant("a very long Retry-After means nothing", "redbox/publishers/http_responses.py", 'r"[0-9]+"', 'r"[0-9]{1,12}"', (RESPONSES, "-k", "retry_after")),
+    # explanations
+    Mutant("an explanation repeats control characters", "redbox/box/why/words.py", "shown = printable(text)", "shown = text", WHY),
+    Mutant("an id that looks like an option is not marked as an id", "redbox/box/why/explanation.py", '(("--",) if event_id.startswith("-") else ())', "()", WHY),
+    Mutant("one open breaker counts as all", "redbox/box/why/obstacles.py", "if all(relay.breaker_open for relay in alive):", "if any(relay.breaker_open for relay in alive):", WHY),
+    Mutant("a silent relay counts as alive", "redbox/box/reports.py", "return self.seen <= SILENT", "return True", WHY),
+    Mutant("a lost event counts as damaged", "redbox/box/why/event.py", "    if homeless:\n", "    if False:\n", WHY),
+    Mutant("a dead event behind the head of its line blocks it", "redbox/box/why/event.py", "if line is not None and line.rank == 0:", "if line is not None:", WHY),
+    Mutant("the breaker forgets when it opened first", "redbox/relay/breaker.py", "        if self._opened_at is None:\n", "        if True:\n", (*BREAKER, "-k", "since_it_opened")),
+    Mutant("a breaker that closed is open since then", "redbox/relay/breaker.py", "            self._opened_at = None\n", "", (*BREAKER, "-k", "since_it_opened")),
+    Mutant("a success does not end a row of failures", "redbox/relay/report.py", "            self.failures_in_row = 0\n", "", WHY),
+    Mutant("a URL with a password is printed", "redbox/cli/why.py", 'return "@" in url or "?" in url', "return False", ("tests/cli/test_why.py", "-k", "password")),
 ]  # fmt: skip

@@ -350,3 +350,20 @@ def test_an_error_without_a_readable_text_counts_too(breaker: Breaker):
 def test_what_cannot_be_right_is_refused(settings: Any):
     with pytest.raises(UsageError, match="breaker"):
         Breaker(**settings)
+
+
+@pytest.mark.req("RO-4")
+def test_the_time_since_it_opened_includes_its_probes(breaker: Breaker, clock: Clock):
+    doubting(breaker)
+    assert breaker.open_for is None
+    breaker.probe()
+    assert breaker.sample_failed(0)
+    assert breaker.open_for == 0
+    clock.now += 60
+    breaker.probe()
+    breaker.failed(DOWN, event())
+    assert breaker.sample_failed(1)
+    assert breaker.open_for == 60
+    breaker.probe()
+    breaker.succeeded()
+    assert breaker.open_for is None

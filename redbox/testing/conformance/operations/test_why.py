@@ -711,15 +711,42 @@ async def test_a_relay_reports_what_an_explanation_needs(box: Box):
 
 
 async def test_a_success_ends_a_row_of_failures(box: Box):
-    async def take(event: Event) -> None:
-        if event.event_id != "good":
+    async def take(published: Event) -> None:
+        if published.event_id != "good":
             raise Reject("no")
 
     async with Relay(box, take, beat_every=0.05):
-        await box.put_many([event("bad"), event("good")])
-        await seen(box, lambda relay: relay.published == 1 and relay.failed == 1 and relay.failures_in_row <= 1)
-        await box.put(event("bad-2"))
-        await seen(box, lambda relay: relay.failed == 2 and relay.failures_in_row >= 1)
+        await box.put(event("bad"))
+        await seen(box, lambda relay: relay.failures_in_row == 1)
+        await box.put(event("good"))
+        await seen(box, lambda relay: relay.published == 1)
+        (relay,) = (await box.stats()).relays
+    assert (relay.failed, relay.failures_in_row, relay.last_error) == (1, 0, "no")
+
+
+async def test_a_suspect_is_claimed_before_ordinary_events(box: Box):
+    await make_suspect(box, "suspect")
+    await advance(box, milliseconds=5)
+    await box.put_many([event("first"), event("second")])
+    before = {
+        each: (await box._store.locate("event", each)).sightings[0].before for each in ("suspect", "first", "second")
+    }
+    assert before == {"suspect": 0, "first": 1, "second": 2}
+
+
+async def test_a_dead_event_that_left_its_line_blocks_nothing(box: Box):
+    await box.put_many([event(each, ordering_key="k") for each in ("e", "f")])
+    await box.kill(await claim_one(box), reason="no")
+    assert "It blocks" not in "".join((await box.why("e")).sentences)
+
+
+async def test_a_part_of_an_event_that_is_in_no_index_is_lost(box: Box):
+    await box.put(event())
+    await box._store.exchange([("ZREM", keys.pending(box.name), "e")])
+    found = await box.why("e")
+    assert found.situation is Situation.LOST
+    assert found.sentences[0] == "Event e is lost: only a part of it is stored, in no index."
+    assert found.found
 
 
 def test_the_script_only_reads():
