@@ -537,6 +537,15 @@ async def box_with_blocked_lines(box: Box, _: AsyncExitStack) -> Expected:
 
 
 @scene
+async def box_with_a_blocked_line_that_nothing_waits_for(box: Box, _: AsyncExitStack) -> Expected:
+    await block_lines(box)
+    await make_dead(box, event(ordering_key="k"))
+    await alive(box)
+    words = ("Nothing is stuck", "Besides, 1 event is DEAD", "1 ordering key is blocked by a DEAD event.")
+    return of_box(Situation.FLOWING, *words, commands=("redbox dead list", "redbox why e"))
+
+
+@scene
 async def box_that_waits_for_a_retry_of_a_head(box: Box, _: AsyncExitStack) -> Expected:
     await alive(box)
     await box.put_many([event("head", ordering_key="k"), event(ordering_key="k")])
