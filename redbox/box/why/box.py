@@ -151,6 +151,9 @@ def _blocked(snapshot: Snapshot) -> Cause | None:
     cause = cause_of(snapshot, holder, f"Event {quoted(holder.event_id)}")
     if cause.situation is Situation.CLAIMED and (stats.oldest_waiting or timedelta(0)) < LATE:
         return None  # the line moves
+    if cause.situation is Situation.KEY_PAUSED:
+        keys = f"{are(due, 'due event')} in lines that are paused or behind their heads"
+        return Cause(Situation.KEY_PAUSED, (f"No event can be claimed: {keys}.", *cause.sentences), cause.steps)
     text = f"{behind}; the first of these heads is event {quoted(holder.event_id)}."
     return Cause(Situation.WAITING, (text, *cause.sentences), cause.steps)
 

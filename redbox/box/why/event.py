@@ -157,6 +157,8 @@ def _turn(snapshot: Snapshot, sighting: Sighting) -> str:
     alive = snapshot.alive
     relays = f"{are(len(alive), 'relay')} alive"
     rate = sum(relay.rate or 0.0 for relay in alive)
+    if rate > 0 and not sighting.before:
+        return f"{relays}: it is the next event that a relay claims."
     if rate > 0:
         wait = format_duration(timedelta(seconds=sighting.before / rate))
         pace = f"published {rate:,.3g} events/s before the last heartbeat"
