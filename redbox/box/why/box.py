@@ -211,7 +211,8 @@ def _suspects_only(snapshot: Snapshot) -> Cause | None:
     cause = cause_of(snapshot, first, f"Event {quoted(first.event_id)}")
     if cause.situation is not Situation.SUSPECT:
         return None
-    return Cause(Situation.SUSPECT, (f"All {counted(due, 'due event')} are suspects.", *cause.sentences), cause.steps)
+    text = "The only due event is a suspect." if due == 1 else f"All {due:,} due events are suspects."
+    return Cause(Situation.SUSPECT, (text, *cause.sentences), cause.steps)
 
 
 def _late(snapshot: Snapshot) -> Cause | None:
@@ -282,11 +283,11 @@ def _flowing(snapshot: Snapshot) -> Cause:
         oldest = f", the oldest for {format_duration(stats.oldest_available)}" if stats.oldest_available else ""
         text = f"Nothing is stuck: {are(due)} due{oldest}, and {held:,} in flight."
     rate = sum(relay.rate or 0.0 for relay in alive)
-    published = f"{stats.totals.get('published', 0):,} published so far"
+    published = f"{many(stats.totals.get('published', 0), 'event', 'was', 'were')} published so far"
     if not alive:
         return Cause(Situation.FLOWING, (text, f"{no_relay_sentence(snapshot)[:-1]}; {published}."), (START_RELAY,))
     pace = f", {rate:,.3g} events/s before the last heartbeat" if rate else ""
-    return Cause(Situation.FLOWING, (text, f"{counted(len(alive), 'relay')} alive{pace}; {published}."))
+    return Cause(Situation.FLOWING, (text, f"{are(len(alive), 'relay')} alive{pace}; {published}."))
 
 
 # --- beside the cause --------------------------------------------------------------------------------------------

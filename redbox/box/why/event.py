@@ -8,7 +8,7 @@ from typing import Any, Final
 from redbox.arguments import counted
 from redbox.box.reports import SILENT
 from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
-from redbox.box.why.obstacles import SEE_RELAYS, find_obstacle, relay_facts
+from redbox.box.why.obstacles import SEE_RELAYS, START_RELAY, find_obstacle, relay_facts
 from redbox.box.why.snapshot import Snapshot
 from redbox.box.why.words import are, because, quoted, sentence, wait
 from redbox.durations import format_duration
@@ -205,8 +205,8 @@ def _claimed(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
     over = f"{claimed}, and the lease ended {clock.ago(until)}."
     reap = Step("return expired claims to PENDING now", ("reap",))
     if not snapshot.alive:
-        nobody = f"Nobody reaps it, since no relay is alive. {_holder(snapshot, record)}"
-        return Cause(Situation.LEASE_EXPIRED, (over, nobody), (reap,))
+        nobody = "No relay is alive, so nobody reaps it: it stays claimed until a relay runs, or until a reap by hand."
+        return Cause(Situation.LEASE_EXPIRED, (over, nobody), (reap, START_RELAY))
     if clock.now - until > SILENT:
         idle = "Relays are alive, but none of them has reaped it: they run without a reaper, or cannot write."
         return Cause(Situation.LEASE_EXPIRED, (over, idle), (reap,))
@@ -230,8 +230,8 @@ def _holder(snapshot: Snapshot, record: Record) -> str:
 
 def _published(snapshot: Snapshot, record: Record, name: str) -> Cause:
     clock, settings = snapshot.clock, snapshot.stats.settings
-    by = quoted(record.published_by or "an unknown relay")
-    text = f"{name} was published {clock.ago(record.published_at)} by {by}, at attempt {record.attempts}."
+    by = quoted(record.published_by or "unknown")
+    text = f"{name} was published {clock.ago(record.published_at)} by relay {by}, at attempt {record.attempts}."
     kept = "Nothing more happens to it."
     if settings.keep_published is not None and record.published_at is not None:
         removed = record.published_at + timedelta(seconds=settings.keep_published)

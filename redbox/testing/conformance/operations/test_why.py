@@ -294,7 +294,7 @@ async def lease_expired_and_nobody_reaps(box: Box, _: AsyncExitStack) -> Expecte
     await alive(box)
     await put_and_claim(box, event(), lease=10)
     await advance(box, minutes=2)
-    words = ("and the lease ended 1 min 5", "Nobody reaps it, since no relay is alive", "silent for 2 min")
+    words = ("and the lease ended 1 min 5", "No relay is alive, so nobody reaps it")
     return Expected(Situation.LEASE_EXPIRED, words, ("redbox reap",))
 
 
@@ -321,7 +321,7 @@ async def lease_just_expired(box: Box, _: AsyncExitStack) -> Expected:
 async def published(box: Box, _: AsyncExitStack) -> Expected:
     await publish(box, event())
     await advance(box, hours=1, minutes=15)
-    words = ("It was published 1 h 15 min ago by publisher, at attempt 1.", "before it is removed in 22 h 4")
+    words = ("It was published 1 h 15 min ago by relay publisher, at attempt 1.", "before it is removed in 22 h 4")
     return Expected(Situation.PUBLISHED, words, ("redbox dead replay e",))
 
 
@@ -446,7 +446,9 @@ async def box_that_is_idle(box: Box, _: AsyncExitStack) -> Expected:
     await publish(box, event())
     await alive(box, rate="0")
     return of_box(
-        Situation.FLOWING, "Nothing is stuck: no event is pending or claimed.", "1 relay alive; 1 published so far."
+        Situation.FLOWING,
+        "Nothing is stuck: no event is pending or claimed.",
+        "1 relay is alive; 1 event was published so far.",
     )
 
 
@@ -462,7 +464,7 @@ async def box_with_a_running_relay(box: Box, stack: AsyncExitStack) -> Expected:
     async with asyncio.timeout(LIMIT):
         await done.wait()
     await seen(box, lambda relay: relay.published == 1)
-    return of_box(Situation.FLOWING, "Nothing is stuck", "1 relay alive")
+    return of_box(Situation.FLOWING, "Nothing is stuck", "1 relay is alive")
 
 
 @scene
