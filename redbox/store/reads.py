@@ -124,16 +124,16 @@ class Reads:
             newest = f"({found[-1][0].decode()}"
         return [LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields)) for raw_id, fields in entries]
 
-    async def log_about(self, event_id: str, limit: int) -> list[LoggedEntry]:
-        """The newest entries of the box's log that name an event, at most `limit`. Only these are decoded: a log may
-        have 10,000 entries."""
-        wanted, newest = event_id.encode(), "+"
+    async def log_about(self, name: str, limit: int, field: str = "ids") -> list[LoggedEntry]:
+        """The newest entries of the box's log with this id, or another word in a field; at most `limit`. Only these are
+        decoded: a log may have 10,000 entries."""
+        wanted, newest = name.encode(), "+"
         entries: list[LoggedEntry] = []
         while len(entries) < limit:
             command = ("XREVRANGE", keys.log(self.box), newest, "-", "COUNT", LOG_COUNT)
             (found,) = await self.exchange([command], repeat=True)
             for raw_id, fields in found:
-                named = as_fields(fields).get(b"ids", b"")
+                named = as_fields(fields).get(field.encode(), b"")
                 if wanted in named and wanted in named.split():
                     entries.append(LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields)))
             if len(found) < LOG_COUNT:

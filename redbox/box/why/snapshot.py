@@ -16,7 +16,6 @@ from redbox.store.replies import EventLine, Located, LoggedEntry, Sighting
 from redbox.store.store import Sought, Store
 
 MOST_ENTRIES: Final = 3
-MOST_READ: Final = 200  # entries of the log, to find who paused the box
 MOST_PAUSED: Final = 1000
 
 
@@ -87,9 +86,8 @@ async def _pause(store: Store, stats: Stats) -> PausedBy | None:
     known: Any = getattr(stats, "pause", None)
     if known is not None:
         return PausedBy(known.who, known.why, known.since, known.until)
-    for entry in await store.log(MOST_READ):
-        if entry.fields.get("action") == "pause":
-            return PausedBy(entry.fields.get("who", ""), entry.fields.get("why", ""), from_ms(entry.at))
+    for entry in await store.log_about("pause", 1, field="action"):
+        return PausedBy(entry.fields.get("who", ""), entry.fields.get("why", ""), from_ms(entry.at))
     return PausedBy()
 
 
