@@ -166,7 +166,9 @@ def parses(arguments: tuple[str, ...]) -> None:
     """Parses a command line as click would, without running it."""
     if arguments[0] not in COMMANDS:
         pytest.xfail(f"there is no command redbox {arguments[0]} yet")
-    context, command, name, rest = click.Context(cli, info_name="redbox"), cli, "redbox", list(arguments)
+    # With the settings of the application: click remembers the names of the help option that it sees first.
+    context = click.Context(cli, info_name="redbox", **cli.context_settings)
+    command, name, rest = cli, "redbox", list(arguments)
     while isinstance(command, click.Group):
         name, command, rest = command.resolve_command(context, rest)
         assert command is not None, name
