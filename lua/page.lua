@@ -16,10 +16,13 @@
 -- ARGV[9]   event_type    glob; "" for any
 -- ARGV[10]  key           ordering_key or unique_key; "" for any
 -- ARGV[11]  error         text in last_error, in lower case; "" for any
--- ARGV[12]  ids_only      1 for ids instead of events
--- ARGV[13]  claims        highest claim number; "" for any
+-- ARGV[12]  created_since lowest created_at, ms; "" for any
+-- ARGV[13]  created_until highest created_at, ms; "" for any
+-- ARGV[14]  what          events | ids | summaries
+-- ARGV[15]  claims        highest claim number; "" for any
 --
--- Returns   {now, 1 if there may be more, score, id, event...}: the next cursor, then events as in get, or ids
+-- Returns   {now, 1 if there may be more, score, id, event...}: the next cursor, then events as in get, ids, or
+--           summaries {id, event_type, last_error, score, claim number}, which need no body
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -28,20 +31,24 @@
 --- @include "find_first_rank"
 --- @include "compile_glob"
 --- @include "describe_event"
+--- @include "summarize_event"
 --- @include "as_number"
 --- @include "read_event"
 
 local index, limit, look, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local score, after, since, latest = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
-local pattern, wanted, text, ids_only, claims = ARGV[9], ARGV[10], ARGV[11], ARGV[12] == "1", ARGV[13]
+local pattern, wanted, text = ARGV[9], ARGV[10], ARGV[11]
+local created_since, created_until, what, claims = ARGV[12], ARGV[13], ARGV[14], ARGV[15]
 local DESCRIBING = 2
-local CLAIM_FIELDS, KEY_FIELDS = { "state", "claim" }, { "ordering_key", "unique_key" }
+local CLAIM_FIELDS, KEY_FIELDS = { "state", "claim", "created_at" }, { "ordering_key", "unique_key" }
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
 
-local filtered = pattern ~= "" or wanted ~= "" or text ~= "" or claims ~= ""
+local by_creation = created_since ~= "" or created_until ~= ""
+local earliest, newest = tonumber(created_since) or -math.huge, tonumber(created_until) or math.huge
+local filtered = pattern ~= "" or wanted ~= "" or text ~= "" or claims ~= "" or by_creation
 local type_matches, type_cost = compile_glob(pattern)
 local work = 0
 
@@ -55,6 +62,12 @@ local function matches(id)
   local event = read_event(id, CLAIM_FIELDS)
   if not event.state or (claims ~= "" and as_number(event.claim) > tonumber(claims)) then
     return false
+  end
+  if by_creation then
+    local created = tonumber(event.created_at or "")
+    if not created or created < earliest or created > newest then
+      return false
+    end
   end
   if wanted ~= "" then
     local keys = read_event(id, KEY_FIELDS)
@@ -77,13 +90,27 @@ local function matches(id)
   return true
 end
 
--- The size of an event in the reply, in bytes.
-local function bytes_of(event)
-  local size = #(event[3] or "")
-  for _, part in ipairs(event[2]) do
+local function bytes_of(parts)
+  local size = 0
+  for _, part in ipairs(parts) do
     size = size + #part
   end
   return size
+end
+
+-- An event for the reply, its size there in bytes, and the work of reading it.
+local function read(id, entered)
+  if what == "ids" then
+    return id, 0, 0
+  end
+  if what == "summaries" then
+    local summary = summarize_event(id, entered)
+    local size = summary and bytes_of(summary) or 0
+    return summary, size, size / 4096
+  end
+  local event = describe_event(id)
+  local size = event and #(event[3] or "") + bytes_of(event[2]) or 0
+  return event, size, DESCRIBING + size / 4096
 end
 
 local first = find_first_rank(index, since, score, after)
@@ -98,12 +125,9 @@ local found, more = redis.call("ZRANGE", index, first, last, "WITHSCORES"), last
 for at = 1, #found, 2 do
   local id = found[at]
   if matches(id) then
-    local event = ids_only and id or describe_event(id)
+    local event, size, cost = read(id, found[at + 1])
     if event then
-      if not ids_only then
-        local size = bytes_of(event)
-        bytes, work = bytes + size, work + DESCRIBING + size / 4096
-      end
+      bytes, work = bytes + size, work + cost
       if bytes > byte_limit and #reply > 4 then
         more = true
         break

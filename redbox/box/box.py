@@ -13,10 +13,11 @@ from msgspec import Struct
 from redbox.arguments import text, whole_number
 from redbox.box import inspect
 from redbox.box.claims import ClaimOptions, Claims, Reason
+from redbox.box.error_groups import error_groups
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.put import OnBatchConflict, OnConflict, Puts
 from redbox.box.replay import Progress, Replay, chosen
-from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
+from redbox.box.reports import ErrorGroup, Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
 from redbox.box.sweep import sweep
 from redbox.box.transaction import Transaction
@@ -31,6 +32,7 @@ from redbox.store.replies import Packed
 from redbox.store.store import Store
 from redbox.store.wire.base import BlockingWait
 
+Groups = list[ErrorGroup]  # named here: in the class, `list` is a method
 URL_VARIABLE: Final = "REDBOX_URL"
 _UNSET: Any = object()
 
@@ -259,6 +261,15 @@ class Box:
         self._store.ensure_open()
         return await inspect.page(self._store, select(**filters), limit, cursor)
 
+    async def error_groups(self, **filters: Any) -> Groups:
+        """The errors of DEAD events, or of those that the filters of `list` select, grouped by their fingerprints; the
+        largest group first.
+
+        Reads no payload. Beyond 10,000 groups, further errors are counted together in a last group, `other`.
+        """
+        self._store.ensure_open()
+        return await error_groups(self._store, select(**{"state": State.DEAD, **filters}))
+
     async def stats(self) -> Stats:
         """Counts by phase, ages and totals, at one moment."""
         self._store.ensure_open()
@@ -308,6 +319,9 @@ class Box:
         error: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        created_since: datetime | None = None,
+        created_until: datetime | None = None,
+        group: str | None = None,
         reset: bool = True,
         delay: Duration | None = None,
         force: bool = False,
@@ -327,6 +341,7 @@ class Box:
         self._store.ensure_open()
         filters = {
             "state": state, "event_type": event_type, "key": key, "error": error, "since": since, "until": until,
+            "created_since": created_since, "created_until": created_until, "group": group,
         }  # fmt: skip
         replay = Replay(
             reset=reset,
@@ -374,6 +389,9 @@ class Box:
         error: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        created_since: datetime | None = None,
+        created_until: datetime | None = None,
+        group: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Record]:
         """Records by state, and in order of time; `event_type` is a glob. Changes nothing.
@@ -384,6 +402,7 @@ class Box:
         """
         filters = {
             "state": state, "event_type": event_type, "key": key, "error": error, "since": since, "until": until,
+            "created_since": created_since, "created_until": created_until, "group": group,
         }  # fmt: skip
         left, cursor = None if limit is None else whole_number("limit", limit, 0), None
         while left is None or left > 0:

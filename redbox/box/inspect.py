@@ -1,8 +1,9 @@
-"""Reads the events that a selection names, in pages or as ids."""
+"""Reads the events that a selection names, in pages, as ids, or without their bodies."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Final
 
 import msgspec
 
@@ -10,9 +11,13 @@ from redbox.arguments import whole_number
 from redbox.box.reports import Page
 from redbox.box.selection import Selection, decode_cursor, encode_cursor
 from redbox.events import Record, from_ms
+from redbox.fingerprints import in_group
 from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES
-from redbox.store.replies import START
+from redbox.store.replies import START, EventSummary, Place, RecordPage
+from redbox.store.steps import batches
 from redbox.store.store import Store
+
+GET_COUNT: Final = 10  # events of one read by id, which is not bounded in bytes
 
 
 async def page(store: Store, selection: Selection, limit: int, cursor: str | None) -> Page:
@@ -24,10 +29,7 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
     for current in indexes[indexes.index(index) :]:
         more = True
         while more:
-            room = min(limit - len(records), PAGE_LIMIT)
-            found = await store.page(
-                current, limit=room, look=PAGE_LOOK, size=STEP_BYTES, after=after, **selection.filters()
-            )
+            found = await _step(store, selection, current, min(limit - len(records), PAGE_LIMIT), after)
             more, after = found.more, found.after
             records += found.records
             if len(records) >= limit:
@@ -37,8 +39,54 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
     return Page(records, None)
 
 
+async def _step(store: Store, selection: Selection, index: str, limit: int, after: Place) -> RecordPage:
+    if selection.group is None:
+        return await store.page(index, limit=limit, look=PAGE_LOOK, size=STEP_BYTES, after=after, **selection.filters())
+    found = await store.page_summaries(
+        index, limit=BATCH_COUNT, look=PAGE_LOOK, size=STEP_BYTES, after=after, **selection.filters()
+    )
+    members = [each for each in found.summaries if in_group(each.last_error, selection.group)]
+    records: list[Record] = []
+    for batch in batches(members, GET_COUNT):
+        for summary, record in zip(batch, await store.get([each.event_id for each in batch]), strict=True):
+            if record is not None and _still_in(record, selection):
+                records.append(record)
+            if len(records) == limit:
+                return RecordPage(records, True, (summary.score, summary.event_id.encode()))
+    return RecordPage(records, found.more, found.after)
+
+
+def _still_in(record: Record, selection: Selection) -> bool:
+    """Whether an event is still in the state and the error group that it was found in."""
+    same_state = selection.state is None or record.state is selection.state
+    return same_state and (selection.group is None or in_group(record.last_error, selection.group))
+
+
+async def summaries(store: Store, selection: Selection) -> AsyncIterator[list[EventSummary]]:
+    """The selected events without their bodies, some at a time."""
+    for index in selection.indexes:
+        after, more = START, True
+        while more:
+            found = await store.page_summaries(
+                index,
+                limit=BATCH_COUNT,
+                look=PAGE_LOOK,
+                size=STEP_BYTES,
+                after=after,
+                claims=selection.claims,
+                **selection.filters(),
+            )
+            more, after = found.more, found.after
+            group = selection.group
+            yield [each for each in found.summaries if group is None or in_group(each.last_error, group)]
+
+
 async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list[str]]:
     """The ids of the selected events, some at a time."""
+    if selection.group is not None:
+        async for found_in_group in summaries(store, selection):
+            yield [each.event_id for each in found_in_group]
+        return
     for index in selection.indexes:
         after, more = START, True
         while more:

@@ -20,6 +20,24 @@ class Page(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
+class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Events whose last errors have the same fingerprint.
+
+    `group` is the short id of the fingerprint, and the filter `group` takes either. `event_types` are the first few
+    types in order of appearance. `first_seen` and `last_seen` are when the first and the last of the events entered
+    their state: died_at for DEAD ones. `sample_id` is the id of the last one, and `example` its error.
+    """
+
+    group: str
+    fingerprint: str
+    count: int
+    event_types: tuple[str, ...]
+    first_seen: datetime
+    last_seen: datetime
+    sample_id: str
+    example: str
+
+
 class Replayed(msgspec.Struct):
     """The result of a replay: how many events matched, how many were returned to PENDING, and why the others were not.
     In a dry run nothing is replayed; `refused` lists the events that would be refused."""

@@ -8,7 +8,7 @@ import click
 
 from redbox.arguments import counted
 from redbox.cli.filters import NAMES, filter_options, resolved
-from redbox.cli.inspect import cursor_option, limit_option, note_cursor, print_json_lines, read_page
+from redbox.cli.inspect import TABLE_ROWS, cursor_option, limit_option, note_cursor, print_json_lines, read_page
 from redbox.cli.output import can_ask
 from redbox.cli.parameters import DURATION
 from redbox.cli.session import Session, pass_session
@@ -17,7 +17,7 @@ from redbox.errors import RedboxError
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from redbox import Box
+    from redbox import Box, ErrorGroup
     from redbox.box.reports import Replayed
 
 
@@ -37,24 +37,35 @@ def dead_command(ctx: click.Context) -> None:
 
 
 @dead_command.command("list")
+@click.option("--by-error", is_flag=True, help="List groups of similar errors instead of events.")
 @filter_options
 @limit_option
 @cursor_option
 @pass_session
-def list_dead(session: Session, /, limit: int | None, cursor: str | None, **filters: Any) -> None:
-    """List dead events, oldest first.
+def list_dead(session: Session, /, by_error: bool, limit: int | None, cursor: str | None, **filters: Any) -> None:
+    """List dead events, oldest first, or their errors.
 
     --since and --until compare died_at. Relative times: `1h` is an hour ago, `+1h` an hour from now.
 
     With --json each line is a whole event, payload included; all events are printed unless --limit is given.
 
+    With --by-error, errors that differ only in ids, times, numbers and quotations are one group; the largest comes
+    first. FIRST and LAST are the earliest and latest died_at, and SAMPLE is the event that died last.
+
     \b
     Examples:
       redbox dead list
+      redbox dead list --by-error --since 1d
+      redbox dead list --group 55242f13
       redbox dead list --type 'invoice.*' --error timeout --since 1d
       redbox --json dead list | jq -r .last_error | sort | uniq -c
     """
     selected = {"state": "DEAD", **filters}
+    if by_error:
+        if cursor is not None:
+            raise click.UsageError("--cursor cannot be combined with --by-error", click.get_current_context())
+        _print_groups(session, limit, selected)
+        return
     if session.output.as_json:
         print_json_lines(session, limit, cursor, selected)
         return
@@ -77,6 +88,39 @@ def list_dead(session: Session, /, limit: int | None, cursor: str | None, **filt
     else:
         session.output.note("no dead events match the filters" if any(filters.values()) else "there are no dead events")
     note_cursor(session, page)
+
+
+def _print_groups(session: Session, limit: int | None, filters: dict[str, Any]) -> None:
+    from redbox.cli.records import iso
+
+    async def read() -> list[ErrorGroup]:
+        async with session.existing() as box:
+            return await box.error_groups(**await resolved(box, filters))
+
+    groups = session.run(read())
+    shown = groups[: limit or (None if session.output.as_json else TABLE_ROWS)]
+    if session.output.as_json:
+        for group in shown:
+            session.output.json(group)
+    elif not groups:
+        session.output.note("no dead events match the filters")
+    else:
+        columns = ("GROUP", "COUNT", "TYPES", "FIRST", "LAST", "SAMPLE", "ERROR")
+        rows = [
+            (
+                group.group,
+                f"{group.count:,}",
+                ", ".join(group.event_types),
+                iso(group.first_seen, brief=True),
+                iso(group.last_seen, brief=True),
+                group.sample_id,
+                group.fingerprint,
+            )
+            for group in shown
+        ]
+        session.output.table(columns, rows, right=("COUNT",))
+    if len(shown) < len(groups):
+        session.output.note(f"{counted(len(groups) - len(shown), 'smaller group')} not shown; add --limit to see more")
 
 
 @dead_command.command("replay")

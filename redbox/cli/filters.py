@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from redbox import Box
 
 F = TypeVar("F", bound=Callable[..., Any])
-NAMES = ("event_type", "key", "error", "since", "until")
+NAMES = ("event_type", "key", "error", "group", "since", "until", "created_since", "created_until")
 
 
 def filter_options(function: F) -> F:
-    """Adds --type, --key, --error, --since and --until to a command."""
+    """Adds --type, --key, --error, --group, --since, --until, --created-since and --created-until to a command."""
     for option in reversed(
         (
             click.option("--type", "event_type", metavar="GLOB", help="Event type, or a pattern such as 'user.*'."),
             click.option("--key", metavar="KEY", help="Ordering key or unique key."),
             click.option("--error", metavar="TEXT", help="Text in the last error, ignoring case."),
+            click.option("--group", metavar="GROUP", help="Error group: its id, as in `dead list --by-error`."),
             click.option("--since", type=MOMENT, help="Earliest time, in ISO 8601 or relative, such as 1h."),
             click.option("--until", type=MOMENT, help="Latest time, in ISO 8601 or relative, such as 1h."),
+            click.option("--created-since", type=MOMENT, help="Earliest created_at, as for --since."),
+            click.option("--created-until", type=MOMENT, help="Latest created_at, as for --until."),
         )
     ):
         function = option(function)

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypedDict
 import msgspec
 
 from redbox.events import Outcome, Record
+from redbox.store.damage import score_ms
 
 CREATED: Final = b"CREATED"
 EXISTS: Final = b"EXISTS"
@@ -133,6 +134,8 @@ class Filters(TypedDict, total=False):
     event_type: str
     key: str
     error: str
+    created_since: int | None
+    created_until: int | None
 
 
 class RecordPage(NamedTuple):
@@ -149,6 +152,29 @@ class IdPage(NamedTuple):
     ids: list[bytes]
     more: bool
     after: Position
+
+
+class EventSummary(NamedTuple):
+    """An event without its body: `score` is that in its index, `number` its last claim number."""
+
+    event_id: str
+    event_type: str
+    last_error: str
+    score: bytes
+    number: int
+
+    @property
+    def entered(self) -> int:
+        """When the event entered its state, in ms."""
+        return score_ms(self.score)
+
+
+class SummaryPage(NamedTuple):
+    """Events of an index without their bodies, in order; `more`: continue after the place."""
+
+    summaries: list[EventSummary]
+    more: bool
+    after: FoundPlace
 
 
 class IndexRanges(msgspec.Struct, frozen=True):

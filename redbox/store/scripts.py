@@ -76,7 +76,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "page": Signature(
         (
             "index", "limit", "look", "bytes", "score", "id", "since", "until", "event_type", "key", "error",
-            "ids_only", "claims",
+            "created_since", "created_until", "what", "claims",
         ),
         flag=NO_WRITES,
     ),

@@ -17,7 +17,7 @@ from redbox.errors import DurabilityNotReached
 from redbox.events import Outcome, Record
 from redbox.store.codec import EncodedEvent, decode_record, decode_sighting, pairs, put_arguments
 from redbox.store.connect import Endpoint
-from redbox.store.damage import score_ms
+from redbox.store.damage import is_count, score_ms
 from redbox.store.durability import SERVER, Durability
 from redbox.store.exchanges import Exchanges
 from redbox.store.items import KillItem, MarkItem, RetryItem, SeenClaim, StreamBatch
@@ -28,6 +28,7 @@ from redbox.store.replies import (
     EXISTS,
     START,
     EventState,
+    EventSummary,
     Examined,
     ExaminedEvent,
     ExaminedKey,
@@ -47,6 +48,7 @@ from redbox.store.replies import (
     ReplayReply,
     StatsReply,
     StreamPosition,
+    SummaryPage,
     SweepStep,
     read_put_replies,
 )
@@ -283,7 +285,7 @@ class Store(Reads):
         self, index: str, *, limit: int, look: int, size: int, after: Position = START, **filters: Unpack[Filters]
     ) -> RecordPage:
         """Records of an index, at most `limit` and about `size` bytes, after looking at `look` events."""
-        arguments = (index, limit, look, size, *after, *_filters(filters), 0, "")
+        arguments = (index, limit, look, size, *after, *_filters(filters), "events", "")
         now, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
         return RecordPage([decode_record(described, now) for described in found], more == 1, Position(score, member))
 
@@ -299,9 +301,25 @@ class Store(Reads):
         **filters: Unpack[Filters],
     ) -> IdPage:
         """As `page`, but ids only, and only of events whose claim number is at most `claims`."""
-        arguments = (index, limit, look, size, *after, *_filters(filters), 1, _or_any(claims))
+        arguments = (index, limit, look, size, *after, *_filters(filters), "ids", _or_any(claims))
         _, more, score, member, *ids = await self.scripts.run("page", arguments, repeat=True)
         return IdPage(ids, more == 1, Position(score, member))
+
+    async def page_summaries(
+        self,
+        index: str,
+        *,
+        limit: int,
+        look: int,
+        size: int,
+        after: Place = START,
+        claims: int | None = None,
+        **filters: Unpack[Filters],
+    ) -> SummaryPage:
+        """As `page_ids`, but with the type, the last error, the time and the claim number of each event."""
+        arguments = (index, limit, look, size, *after, *_filters(filters), "summaries", _or_any(claims))
+        _, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
+        return SummaryPage([_summary(*each) for each in found], more == 1, (score, member))
 
     async def stats(self) -> StatsReply:
         now, meta, counts, oldest, totals, relays, lost_ids = await self.scripts.run("stats", (), repeat=True)
@@ -395,7 +413,19 @@ def _filters(filters: Filters) -> tuple[Any, ...]:
     """Filters in the order of the page script."""
     since, until = filters.get("since"), filters.get("until")
     texts = (filters.get("event_type", ""), filters.get("key", ""), filters.get("error", ""))
-    return (_or_any(since), _or_any(until), *texts)
+    created = (_or_any(filters.get("created_since")), _or_any(filters.get("created_until")))
+    return (_or_any(since), _or_any(until), *texts, *created)
+
+
+def _summary(event_id: bytes, event_type: bytes, last_error: bytes, score: bytes, number: bytes) -> EventSummary:
+    claims = number.decode(errors="replace")
+    return EventSummary(
+        event_id.decode(errors="replace"),
+        event_type.decode(errors="replace"),
+        last_error.decode(errors="replace"),
+        score,
+        int(claims) if is_count(claims) else 0,
+    )
 
 
 def _or_any(number: int | None) -> int | str:

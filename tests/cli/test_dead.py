@@ -9,6 +9,7 @@ import pytest
 from redbox import Box, Event, Phase
 from redbox.box.operate import operator_name
 from redbox.cli import dead
+from redbox.fingerprints import group_id
 from tests.cli.conftest import Redbox
 
 
@@ -176,3 +177,43 @@ def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize("rate", ["0", "-1", "fast"])
 def test_an_invalid_rate_is_refused(dead_events: Redbox, rate: str):
     assert "--rate" in dead_events.error("dead", "replay", "--all", "--yes", "--rate", rate, code=2)
+
+
+# --- groups ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("RO-1", "RF-3")
+def test_list_by_error(dead_events: Redbox):
+    header, *rows = dead_events("dead", "list", "--by-error").stdout.splitlines()
+    assert header.split() == ["GROUP", "COUNT", "TYPES", "FIRST", "LAST", "SAMPLE", "ERROR"]
+    assert [row.split()[:2] for row in rows] == [[group_id("http 500: boom"), "2"], [group_id("timeout"), "1"]]
+    assert "user.created, user.deleted" in rows[0]
+    assert rows[0].endswith("  d2      http 500: boom")
+    first, second = dead_events.lines("dead", "list", "--by-error")
+    assert (first["count"], first["sample_id"], first["example"]) == (2, "d2", "HTTP 500: boom")
+    assert (second["fingerprint"], second["event_types"]) == ("timeout", ["order.paid"])
+    limited = dead_events("dead", "list", "--by-error", "--limit", "1")
+    assert len(limited.stdout.splitlines()) == 2
+    assert "1 smaller group not shown; add --limit to see more" in limited.stderr
+    assert len(dead_events.lines("dead", "list", "--by-error", "--type", "user.*")) == 1
+    assert "no dead events match the filters" in dead_events("dead", "list", "--by-error", "--until", "1h").stderr
+    message = dead_events.error("dead", "list", "--by-error", "--cursor", "dead:1:x", code=2)
+    assert "--cursor cannot be combined with --by-error" in message
+
+
+@pytest.mark.req("RO-1", "RO-2")
+def test_a_group_is_listed_and_replayed_by_its_id_or_its_fingerprint(dead_events: Redbox):
+    (group,) = dead_events.lines("dead", "list", "--by-error", "--error", "boom")
+    for name in (group["group"], group["fingerprint"]):
+        assert [event["event_id"] for event in dead_events.lines("dead", "list", "--group", name)] == ["d1", "d2"]
+    assert len(dead_events("dead", "list", "--group", group["group"]).stdout.splitlines()) == 3
+    assert dead_events("dead", "replay", "--group", group["group"], "--yes").stdout == "2 events replayed\n"
+
+
+@pytest.mark.req("RO-6")
+def test_filters_by_time_of_creation(dead_events: Redbox):
+    assert "no dead events match" in dead_events("dead", "list", "--created-until", "1h").stderr
+    assert len(dead_events.lines("list", "--created-since", "1h")) == 3
+    assert "no events match" in dead_events("list", "--created-until", "2020-01-01T00:00:00Z").stderr
+    assert dead_events("dead", "replay", "--created-until", "1h", "--yes").stdout == "0 events replayed\n"
+    assert dead_events("dead", "replay", "--created-since", "1h", "--yes").stdout == "3 events replayed\n"

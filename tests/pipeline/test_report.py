@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from redbox import Event, keys
+from redbox import Event, fingerprints, keys
 from redbox.errors import UnknownBox, UsageError
 from redbox.pipeline import files
 from redbox.pipeline.report import tables as report_tables
@@ -24,6 +24,7 @@ from redbox.pipeline.report.tables import TABLES, fingerprint
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.spark_session import set_for
 from redbox.testing.conformance.steps import claim_one, claim_soon, make_dead, publish, store_time
+from tests.unit.test_fingerprints import PRINTS, corpus
 
 from .conftest import Command, Played
 from .test_archive import check_times
@@ -345,41 +346,12 @@ def test_invalid_arguments_of_a_report_are_refused(redis_played: Played, spark: 
         report(spark, address(redis_played), str(tmp_path), since=datetime(2026, 1, 1))
 
 
-LONG = "ValueError: " + "very " * 30 + "long text about ö and number 12345 that goes on " + "and on " * 100
-
-
-PRINTS = {
-    "HTTP 503 Service Unavailable": "http 503 service unavailable",
-    "HTTP 404 for order 404": "http 404 for order <n>",
-    "Client error '404 Not Found' for url 'https://u:p@a.example/x/17?q=1'":
-        "client error '404 not found' for url 'https://a.example/x/<n>?<query>'",
-    "got '503'": "got '503'",
-    "amount must be a number, not '102,50'": "amount must be a number, not <text>",
-    "amount must be a number, got '102,50'": "amount must be a number, got <text>",
-    'no "200 g" of it': "no <text> of it",
-    "[Errno 111] refused by 10.0.0.7:6379": "[errno 111] refused by <n>",
-    "no row for 'ada' in \"users\", can't go on": "no row for <text> in <text>, can't go on",
-    f"event {UUIDS[0]} is gone": "event <id> is gone",
-    "at 2026-01-31T12:00:00.123Z and 2026-01-31 12:00:00+01:00 and 2026-01-31": "at <time> and <time> and <time>",
-    "commit deadbeef01234567 at 0x7F00 of cafebabes": "commit <hex> at <hex> of cafebabes",
-    "took 1.5 s,  2 tries\n": "took <n> s, <n> tries",
-    '{"code": "E12", "message": "no room", "id": "x y"}': '{"code": "e<n>", "message": "no room", "id": <text>}',
-    "lease expired while held by relay-host7-1a2b": "lease expired while held by <relay>",
-    "  ": "(no text)",
-    None: None,
-}  # fmt: skip
-
-
-def test_a_fingerprint_keeps_what_went_wrong(spark: SparkSession):
-    assert dict(zip(PRINTS, prints(spark, *PRINTS), strict=True)) == PRINTS
-
-
-def test_a_fingerprint_is_the_same_for_what_a_history_keeps_of_a_text(spark: SparkSession):
-    kept = LONG.encode()[:200].decode(errors="replace")
-    long, cut, other = prints(spark, LONG, kept, LONG.replace("and on", "and off"))
-    assert long == cut == other
-    assert long is not None
-    assert long.endswith("…")
+@pytest.mark.req("RF-3")
+def test_spark_and_python_compute_the_same_fingerprints(spark: SparkSession):
+    texts = [text for text in (*PRINTS, *corpus()) if text is not None]
+    expected = [fingerprints.fingerprint(text) for text in texts]
+    assert list(zip(texts, prints(spark, *texts), strict=True)) == list(zip(texts, expected, strict=True))
+    assert prints(spark, None) == [None]
 
 
 def prints(spark: SparkSession, *texts: str | None) -> list[str | None]:

@@ -104,15 +104,19 @@ def test_filters():
         error="Time OUT",
         since=datetime(2030, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC),
         until=datetime(2030, 1, 2, 3, 4, 6, tzinfo=UTC),
+        created_since=datetime(2030, 1, 1, tzinfo=UTC),
     )
     assert chosen.filters() == {
         "since": 1_893_553_445_678,
         "until": 1_893_553_446_000,
+        "created_since": 1_893_456_000_000,
+        "created_until": None,
         "event_type": "user.*",
         "key": "user:42",
         "error": "time out",
     }
-    assert select().filters() == {"since": None, "until": None, "event_type": "", "key": "", "error": ""}
+    times = dict.fromkeys(("since", "until", "created_since", "created_until"))
+    assert select().filters() == {**times, "event_type": "", "key": "", "error": ""}
 
 
 @pytest.mark.parametrize("state", ["GONE", "", "AVAILABLE", 5])
@@ -121,7 +125,7 @@ def test_an_unknown_state_is_refused_and_the_known_ones_listed(state: Any):
         select(state=state)
 
 
-@pytest.mark.parametrize("bound", ["since", "until"])
+@pytest.mark.parametrize("bound", ["since", "until", "created_since", "created_until"])
 @pytest.mark.parametrize("moment", [datetime(2030, 1, 2), "2030-01-02", 5])
 def test_bounds_are_aware_datetimes(bound: str, moment: Any):
     with pytest.raises(InvalidEvent) as caught:

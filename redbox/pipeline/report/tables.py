@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from redbox.fingerprints import CUT_WORD, FINGERPRINTED, LONGEST_CHARACTER, LOWER, NO_TEXT, RULES, UPPER
 from redbox.pipeline.report.facts import HOUR, MIN_EVENTS_OF_A_KEY
 
 if TYPE_CHECKING:
@@ -24,33 +25,6 @@ PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 ACCURACY: Final = 100_000  # a percentile is off by at most one event in this many
 MOST_KEYS: Final = 200
 FAILURES: Final = ("retried", "expired", "died")  # outcomes in a history that are failures
-FINGERPRINTED: Final = 200  # bytes of an error that an entry of a history holds; last_error holds more
-
-_STATUS: Final = r"(?<=\b(?:http|status|code|error|answered|returned|got)[ :='\"(]{1,3})[1-5]\d\d\b(?![.,]\d)"
-_SAYS_WHY: Final = "error|errors|message|msg|detail|details|reason|title|description|error_description|code|type"
-_ERRNO: Final = r"(?<=\berrno[ :=]{1,2})\d+"
-
-#: Applied in this order. The words in angle brackets say what was replaced. A status or an errno says what went wrong,
-#: so it is kept.
-FINGERPRINT_RULES: Final = (
-    (r"\s+", " "),
-    (r"^ | $", ""),
-    (r"(://)[^\s/@'\"]+@", "$1"),  # a login is not part of an address
-    (r"(://[^\s?#'\"<>]*)[?#][^\s'\"<>)]*", "$1?<query>"),
-    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
-    (r"\b\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?(?:z\b|[+-]\d\d:?\d\d))?)?", "<time>"),
-    (r"\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b", "<time>"),
-    (r"\bheld by \S+", "held by <relay>"),
-    (rf"(?<!\w)'(?!{_STATUS})(?!\w+://)[^']*'(?!\w)", "<text>"),
-    (r'"(\w{1,40})" ?:', "‹$1›:"),  # names in JSON stay, and values that say what is wrong
-    (rf'‹({_SAYS_WHY})›: ?"([^"]*)"', "‹$1›: ‹$2›"),
-    (rf'"(?!{_STATUS})(?!\w+://)[^"]*"', "<text>"),
-    (r"[‹›]", '"'),
-    (r"`[^`]*`", "<text>"),
-    (r"\b0x[0-9a-f]+\b", "<hex>"),
-    (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}\b", "<hex>"),
-    (rf"(?<!\d)(?!{_STATUS})(?!{_ERRNO})\d+(?:[.,:]\d+)*", "<n>"),
-)
 
 
 def events(
@@ -322,19 +296,23 @@ def _percentiles(*names: str) -> list[Column]:
 
 
 def fingerprint(text: Column) -> Column:
-    """The text of an error in lower case, with ids, times, numbers, quotations and the like replaced by their kind.
-
-    Only the beginning counts, as much as a history holds, without a last word that may be truncated: so an error has
-    the same fingerprint in last_error and in a history.
-    """
+    """As `redbox.fingerprints.fingerprint`, computed by Spark; null for null."""
     from pyspark.sql import functions as f
 
     cut = f.substring(text.cast("binary"), 1, FINGERPRINTED).cast("string")
-    was_cut = f.octet_length(cut) >= FINGERPRINTED - 3  # the last character may be truncated, too
-    made = f.lower(f.when(was_cut, f.regexp_replace(cut, r"\s+\S*$", " …")).otherwise(cut))
-    for pattern, replacement in FINGERPRINT_RULES:
-        made = f.regexp_replace(made, pattern, replacement)
-    return f.when(made == "", f.lit("(no text)")).otherwise(made)
+    was_cut = f.octet_length(cut) > FINGERPRINTED - LONGEST_CHARACTER
+    made = f.when(was_cut, _replaced(cut, *CUT_WORD)).otherwise(cut)
+    made = f.translate(made, UPPER, LOWER)
+    for pattern, replacement in RULES:
+        made = _replaced(made, pattern, replacement)
+    return f.when(made == "", f.lit(NO_TEXT)).otherwise(made)
+
+
+def _replaced(text: Column, pattern: str, replacement: str) -> Column:
+    """As `re.sub`: Java writes `$1` for the groups of a replacement."""
+    from pyspark.sql import functions as f
+
+    return f.regexp_replace(text, pattern, replacement.replace("\\", "$"))
 
 
 TABLES: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
