@@ -14,8 +14,9 @@
 -- ARGV[4]   dry        1 to change nothing
 -- ARGV[5]   who        the operator; "" writes no log
 -- ARGV[6]   why        the operator's reason
--- ARGV[7]   id         then for each event the following
--- ARGV[8]   number     the claim number that it must still have; "" for any
+-- ARGV[7]   token      the same in all steps of one replay, which are one entry of the log; "" for a replay of one step
+-- ARGV[8]   id         then for each event the following
+-- ARGV[9]   number     the claim number that it must still have; "" for any
 --
 -- Returns   for each event {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state}, {"CHANGED", its claim number},
 --           {"SUPERSEDED", id of the event that superseded it} or {"CONFLICT", id of the holder}
@@ -32,7 +33,7 @@
 --- @include "join_line"
 --- @include "enqueue"
 --- @include "add_history"
---- @include "record_action"
+--- @include "record_step"
 --- @include "increase_total"
 --- @include "send_hint"
 --- @include "read_event"
@@ -40,7 +41,7 @@
 local FIELDS = { "state", "ordering_key", "unique_key", "unique_scope", "attempts", "published_at", "claimed_by",
   "claim", "superseded_by", "seq", "earlier_attempts" }
 local reset, available, force = ARGV[1] == "1", ARGV[2], ARGV[3] == "1"
-local dry, who, why = ARGV[4] == "1", ARGV[5], ARGV[6]
+local dry, who, why, token = ARGV[4] == "1", ARGV[5], ARGV[6], ARGV[7]
 local settings, refusal = open_box()
 if refusal then
   return refusal
@@ -76,7 +77,7 @@ local function judge(id, event, number)
   return { "OK" }
 end
 
-for at = 7, #ARGV, 2 do
+for at = 8, #ARGV, 2 do
   local id, number = ARGV[at], ARGV[at + 1]
   local event = read_event(id, FIELDS)
   local reply = judge(id, event, number)
@@ -133,7 +134,7 @@ for _, event in ipairs(blocking) do
   local tried = reset and 0 or count_attempts(event.attempts, event.earlier_attempts)
   enqueue(id, available_at, tried, 0, ordering, event.unique_key)
 end
-record_action("replay", who, why, ids)
+record_step("replay", who, why, ids, token)
 increase_total("replayed", #ids)
 send_hint()
 return replies

@@ -48,7 +48,7 @@ from redbox.errors import (
 if _typing.TYPE_CHECKING:
     from redbox.backoff import Backoff
     from redbox.box import Box
-    from redbox.box.reports import ErrorGroup, Page, Replayed, Stats, Swept
+    from redbox.box.reports import Canary, Dropped, ErrorGroup, Page, Replayed, Stats, Swept
     from redbox.box.why import Explanation, Situation
     from redbox.events import Claim, Event, Outcome, Phase, Receipt, Record, State, UniqueScope
     from redbox.publishers.base import Publisher
@@ -65,8 +65,10 @@ __all__ = [
     "BoxFull",
     "BoxPaused",
     "Breaker",
+    "Canary",
     "Claim",
     "Conflict",
+    "Dropped",
     "DurabilityNotReached",
     "DurabilityUnsupported",
     "EmbeddedServerFailed",
@@ -124,7 +126,7 @@ __all__ = [
 _HOMES = {
     "redbox.backoff": ("Backoff",),
     "redbox.box": ("Box",),
-    "redbox.box.reports": ("ErrorGroup", "Page", "Replayed", "Stats", "Swept"),
+    "redbox.box.reports": ("Canary", "Dropped", "ErrorGroup", "Page", "Replayed", "Stats", "Swept"),
     "redbox.box.why": ("Explanation", "Situation"),
     "redbox.events": ("Claim", "Event", "Outcome", "Phase", "Receipt", "Record", "State", "UniqueScope"),
     "redbox.publishers.base": ("Publisher",),

@@ -10,7 +10,7 @@ import hashlib
 import re
 from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
-from typing import Final
+from typing import Final, NamedTuple
 
 FINGERPRINTED: Final = 200  # bytes of an error that an entry of a history holds; last_error holds more
 LONGEST_CHARACTER: Final = 4  # bytes
@@ -30,6 +30,7 @@ _SAYS_STATUS: Final = (
 )
 _SAYS_WHY: Final = "error|errors|message|msg|detail|details|reason|title|description|error_description|code|type"
 _HEX: Final = "[0-9a-f]"
+_UUID: Final = f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 _DATE: Final = "[0-9]{4}-[0-9][0-9]-[0-9][0-9]"
 _TIME: Final = "[0-9][0-9]:[0-9][0-9]"
 _SECONDS: Final = ":[0-9][0-9](?:[.,][0-9]+)?"
@@ -38,34 +39,43 @@ _ZONE: Final = rf"(?:z{_NO_WORD_AFTER}|[+-][0-9][0-9]:?[0-9][0-9])"
 #: The last word of an error that was cut, which may be truncated.
 CUT_WORD: Final = (rf"[ \t\n\r\f\x0b]+[^ \t\n\r\f\x0b]*{_END}", " …")
 
+
+class Rule(NamedTuple):
+    """Replaces the matches of a pattern. A text without `needs` has none, which is found out faster."""
+
+    pattern: str
+    replacement: str
+    needs: str = ""
+
+
 #: Applied in this order to a text in lower case. The words in angle brackets say what was replaced. A status or an
 #: errno says what went wrong, so it is kept.
 RULES: Final = (
-    (rf"[ \t\n\r\f\x0b{_KEPT}]+", " "),
-    (rf"^ | {_END}", ""),
-    (r"(://)[^ /@'\"]+@", r"\1"),  # a login is not part of an address
-    (r"(://[^ ?#'\"<>]*)[?#][^ '\"<>)]*", r"\1?<query>"),
-    (rf"{_NO_WORD_BEFORE}{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}{_NO_WORD_AFTER}", "<id>"),
-    (rf"{_NO_WORD_BEFORE}{_DATE}(?:[t ]{_TIME}(?:{_SECONDS})?(?: ?{_ZONE})?)?", "<time>"),
-    (rf"{_NO_WORD_BEFORE}{_TIME}{_SECONDS}{_NO_WORD_AFTER}", "<time>"),
-    (rf"{_NO_WORD_BEFORE}held by [^ ]+", "held by <relay>"),
-    (rf"^{_STATUS}", rf"{_KEPT}\1"),
-    (rf"({_NO_WORD_BEFORE}{_SAYS_STATUS}[ :='\"(]{{1,4}}){_STATUS}", rf"\1{_KEPT}\2"),
-    (rf"({_NO_WORD_BEFORE}errno[ :=]{{1,2}})([0-9])", rf"\1{_KEPT}\2"),
-    (rf"{_NO_WORD_BEFORE}'(?!{_KEPT})(?![0-9a-z_]+://)[^']*'{_NO_WORD_AFTER}", "<text>"),
-    (r'"([0-9a-z_]{1,40})" ?:', r"‹\1›:"),  # names in JSON stay, and values that say what is wrong
-    (rf'‹({_SAYS_WHY})›: ?"([^"]*)"', r"‹\1›: ‹\2›"),
-    (rf'"(?!{_KEPT})(?![0-9a-z_]+://)[^"]*"', "<text>"),
-    (r"[‹›]", '"'),
-    (r"`[^`]*`", "<text>"),
-    (rf"{_NO_WORD_BEFORE}0x{_HEX}+{_NO_WORD_AFTER}", "<hex>"),
-    (rf"{_NO_WORD_BEFORE}(?=[a-f]*[0-9])(?=[0-9]*[a-f]){_HEX}{{8,}}{_NO_WORD_AFTER}", "<hex>"),
-    (rf"(?<![0-9{_KEPT}])[0-9]+(?:[.,:][0-9]+)*", "<n>"),
-    (_KEPT, ""),
+    Rule(rf"[ \t\n\r\f\x0b{_KEPT}]+", " "),
+    Rule(rf"^ | {_END}", ""),
+    Rule(r"(://)[^ /@'\"]+@", r"\1", "://"),  # a login is not part of an address
+    Rule(r"(://[^ ?#'\"<>]*)[?#][^ '\"<>)]*", r"\1?<query>", "://"),
+    Rule(rf"{_NO_WORD_BEFORE}{_UUID}{_NO_WORD_AFTER}", "<id>", "-"),
+    Rule(rf"{_NO_WORD_BEFORE}{_DATE}(?:[t ]{_TIME}(?:{_SECONDS})?(?: ?{_ZONE})?)?", "<time>", "-"),
+    Rule(rf"{_NO_WORD_BEFORE}{_TIME}{_SECONDS}{_NO_WORD_AFTER}", "<time>", ":"),
+    Rule(rf"{_NO_WORD_BEFORE}held by [^ ]+", "held by <relay>", "held by "),
+    Rule(rf"^{_STATUS}", rf"{_KEPT}\1"),
+    Rule(rf"({_NO_WORD_BEFORE}{_SAYS_STATUS}[ :='\"(]{{1,4}}){_STATUS}", rf"\1{_KEPT}\2"),
+    Rule(rf"({_NO_WORD_BEFORE}errno[ :=]{{1,2}})([0-9])", rf"\1{_KEPT}\2", "errno"),
+    Rule(rf"{_NO_WORD_BEFORE}'(?!{_KEPT})(?![0-9a-z_]+://)[^']*'{_NO_WORD_AFTER}", "<text>", "'"),
+    Rule(r'"([0-9a-z_]{1,40})" ?:', r"‹\1›:", '"'),  # names in JSON stay, and values that say what is wrong
+    Rule(rf'‹({_SAYS_WHY})›: ?"([^"]*)"', r"‹\1›: ‹\2›", "›"),
+    Rule(rf'"(?!{_KEPT})(?![0-9a-z_]+://)[^"]*"', "<text>", '"'),
+    Rule(r"[‹›]", '"'),
+    Rule(r"`[^`]*`", "<text>", "`"),
+    Rule(rf"{_NO_WORD_BEFORE}0x{_HEX}+{_NO_WORD_AFTER}", "<hex>", "0x"),
+    Rule(rf"{_NO_WORD_BEFORE}(?=[a-f]*[0-9])(?=[0-9]*[a-f]){_HEX}{{8,}}{_NO_WORD_AFTER}", "<hex>"),
+    Rule(rf"(?<![0-9{_KEPT}])[0-9]+(?:[.,:][0-9]+)*", "<n>"),
+    Rule(_KEPT, "", _KEPT),
 )
 
 _TO_LOWER: Final = str.maketrans(UPPER, LOWER)
-_RULES: Final = tuple((re.compile(pattern), replacement) for pattern, replacement in RULES)
+_RULES: Final = tuple((re.compile(rule.pattern).sub, rule.replacement, rule.needs) for rule in RULES)
 _CUT_WORD: Final = re.compile(CUT_WORD[0])
 
 
@@ -84,8 +94,9 @@ def _fingerprint(cut: bytes) -> str:
     if len(cut) > FINGERPRINTED - LONGEST_CHARACTER:  # the last character may be truncated, too
         text = _CUT_WORD.sub(CUT_WORD[1], text)
     text = text.translate(_TO_LOWER)
-    for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
+    for substitute, replacement, needs in _RULES:
+        if needs in text:
+            text = substitute(replacement, text)
     return text or NO_TEXT
 
 

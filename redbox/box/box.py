@@ -10,21 +10,22 @@ from typing import Any, Final, Self, Unpack
 
 from msgspec import Struct
 
-from redbox.arguments import text, whole_number
+from redbox.arguments import event_ids, text, whole_number
 from redbox.box import inspect
 from redbox.box.claims import ClaimOptions, Claims, Reason
+from redbox.box.drop import Drop, export
 from redbox.box.error_groups import error_groups
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.put import OnBatchConflict, OnConflict, Puts
-from redbox.box.replay import Progress, Replay, chosen
-from redbox.box.reports import ErrorGroup, Page, Replayed, Stats, Swept, decode_stats
+from redbox.box.replay import CANARY_WAIT, Progress, Replay, chosen
+from redbox.box.reports import Dropped, ErrorGroup, Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
 from redbox.box.sweep import sweep
 from redbox.box.transaction import Transaction
 from redbox.box.why import Explanation, explain
 from redbox.durations import Duration
 from redbox.errors import UsageError
-from redbox.events import Claim, Event, Receipt, Record, State, reason_text
+from redbox.events import Claim, Event, Receipt, Record, State, duration_ms, reason_text
 from redbox.settings import BATCH_BYTES, LEASE, MAX_PAYLOAD, PAGE_LIMIT, Settings
 from redbox.store import connect
 from redbox.store.durability import Durability
@@ -327,6 +328,9 @@ class Box:
         force: bool = False,
         dry_run: bool = False,
         rate: float | None = None,
+        ramp: Duration | None = None,
+        canary: int | None = None,
+        canary_wait: Duration = CANARY_WAIT,
         who: str | None = None,
         why: str = "",
         progress: Progress | None = None,
@@ -335,8 +339,12 @@ class Box:
 
         All DEAD events: `state="DEAD"` alone. Earlier attempts are excused and last_error is cleared unless
         `reset=False`. An event whose unique_key another event holds, or that another event supersedes, is refused
-        unless by `force`. `rate` is events per second. Recorded in the box's log, by default under the name of the
-        user of this process.
+        unless by `force`. `rate` is events per second, which the replay reaches after `ramp`.
+
+        `canary`: so many events are replayed first, at most 1,000. The others follow only if all of these are published
+        within `canary_wait`.
+
+        Recorded in the box's log as one entry, by default under the name of the user of this process.
         """
         self._store.ensure_open()
         filters = {
@@ -346,15 +354,62 @@ class Box:
         replay = Replay(
             reset=reset,
             available=available_argument(delay, None),
+            delay=0.0 if delay is None else duration_ms(delay, "delay") / 1000,
             force=force,
             dry_run=dry_run,
             rate=rate,
+            ramp=None if ramp is None else duration_ms(ramp, "ramp") / 1000,
+            canary=canary,
+            canary_wait=duration_ms(canary_wait, "canary_wait") / 1000,
             who=operator_name() if who is None else who,
             why=reason_text("why", why),
             durability=self._durability,
             progress=progress,
         )
         return await replay.run(self._store, chosen(ids, filters))
+
+    async def drop(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        exported: Iterable[bytes] | None = None,
+        dry_run: bool = False,
+        who: str | None = None,
+        why: str = "",
+        progress: Progress | None = None,
+        **filters: Any,
+    ) -> Dropped:
+        """Removes PUBLISHED or DEAD events for good: by ids, by the filters of `list` (DEAD unless `state` says
+        otherwise), or those in the lines of an `export`.
+
+        An event that changed after it was exported, or after the filter found it, is left. Recorded in the box's log
+        as one entry, by default under the name of the user of this process.
+        """
+        self._store.ensure_open()
+        drop = Drop(
+            dry_run=dry_run,
+            who=operator_name() if who is None else who,
+            why=reason_text("why", why),
+            progress=progress,
+        )
+        if exported is None:
+            return await drop.run(self._store, chosen(ids, filters, "drop"))
+        if ids is not None or filters:
+            raise UsageError("say what to drop in one way: ids, a filter, or the lines of an export")
+        return await drop.run_exported(self._store, exported)
+
+    async def export(self, ids: Sequence[str] | None = None, **filters: Any) -> AsyncIterator[bytes]:
+        """Events as lines of NDJSON, which `redbox put --many` puts back: by ids, or by the filters of `list` (DEAD
+        unless `state` says otherwise).
+
+        Ids without an event are left out. An event that cannot be read has a line with a `problem`.
+        """
+        self._store.ensure_open()
+        if ids is not None and filters:
+            raise UsageError("say what to export in one way: ids, or a filter")
+        events = event_ids(ids) if ids is not None else select(**{"state": State.DEAD, **filters})
+        async for line in export(self._store, events):
+            yield line
 
     async def sweep(
         self,

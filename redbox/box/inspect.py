@@ -17,6 +17,7 @@ from redbox.store.replies import START, EventSummary, Place, RecordPage
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
+SUMMARY_LOOK: Final = 400  # events that one step of a listing without bodies reads: each is returned, too
 GET_COUNT: Final = 10  # events of one read by id, which is not bounded in bytes
 
 
@@ -43,7 +44,7 @@ async def _step(store: Store, selection: Selection, index: str, limit: int, afte
     if selection.group is None:
         return await store.page(index, limit=limit, look=PAGE_LOOK, size=STEP_BYTES, after=after, **selection.filters())
     found = await store.page_summaries(
-        index, limit=BATCH_COUNT, look=PAGE_LOOK, size=STEP_BYTES, after=after, **selection.filters()
+        index, limit=SUMMARY_LOOK, look=SUMMARY_LOOK, size=STEP_BYTES, after=after, **selection.filters()
     )
     members = [each for each in found.summaries if in_group(each.last_error, selection.group)]
     records: list[Record] = []
@@ -62,6 +63,22 @@ def _still_in(record: Record, selection: Selection) -> bool:
     return same_state and (selection.group is None or in_group(record.last_error, selection.group))
 
 
+async def records(store: Store, selection: Selection) -> AsyncIterator[list[Record]]:
+    """The selected events, some at a time: at most about 1 MiB, or 10 events of an error group."""
+    if selection.group is not None:
+        async for found_in_group in summaries(store, selection):
+            for batch in batches(found_in_group, GET_COUNT):
+                found = await store.get([each.event_id for each in batch])
+                yield [record for record in found if record is not None and _still_in(record, selection)]
+        return
+    for index in selection.indexes:
+        after, more = START, True
+        while more:
+            step = await _step(store, selection, index, PAGE_LIMIT, after)
+            more, after = step.more, step.after
+            yield step.records
+
+
 async def summaries(store: Store, selection: Selection) -> AsyncIterator[list[EventSummary]]:
     """The selected events without their bodies, some at a time."""
     for index in selection.indexes:
@@ -69,8 +86,8 @@ async def summaries(store: Store, selection: Selection) -> AsyncIterator[list[Ev
         while more:
             found = await store.page_summaries(
                 index,
-                limit=BATCH_COUNT,
-                look=PAGE_LOOK,
+                limit=SUMMARY_LOOK,
+                look=SUMMARY_LOOK,
                 size=STEP_BYTES,
                 after=after,
                 claims=selection.claims,

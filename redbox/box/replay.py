@@ -2,57 +2,58 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from secrets import token_hex
 from typing import Any, Final
 
 import msgspec
 
-from redbox.arguments import event_ids, flag, number, shown
+from redbox.arguments import event_ids, flag, whole_number
+from redbox.box.canary import MOST_CANARIES, CanaryWatch
 from redbox.box.inspect import selected_ids, up_to_now
+from redbox.box.pace import Pace, check_rate
 from redbox.box.reports import Replayed
 from redbox.box.selection import Selection, select
 from redbox.errors import UsageError
 from redbox.events import Outcome, State, check_key
-from redbox.settings import BATCH_COUNT
 from redbox.store.durability import Durability
 from redbox.store.items import SeenClaim
-from redbox.store.steps import batches
 from redbox.store.store import Store
 
 Progress = Callable[[int], None]
-SLOWEST: Final = 0.001  # events per second of a replay
-FASTEST: Final = 1_000_000_000
+MOST_REFUSED: Final = 1000  # refused events that a report names
+CANARY_WAIT: Final = 60.0
 
 
-def check_rate(rate: Any) -> None:
-    """Events per second of a replay; None for no limit."""
-    if rate is not None and not SLOWEST <= number("rate", rate) <= FASTEST:
-        raise UsageError(f"rate must be between {SLOWEST} and {FASTEST:,} events per second, not {shown(rate)}")
-
-
-def chosen(ids: Sequence[str] | None, filters: dict[str, Any]) -> list[str] | Selection:
-    """The events to replay: ids, or a filter, by default of DEAD events."""
+def chosen(ids: Sequence[str] | None, filters: dict[str, Any], verb: str = "replay") -> list[str] | Selection:
+    """The events to replay or to drop: ids, or a filter, by default of DEAD events."""
     filtered = any(value is not None for value in filters.values())
     if (ids is None) == (not filtered):
-        raise UsageError("say what to replay: ids, or a filter; all dead events: state='DEAD'")
+        raise UsageError(f"say what to {verb}: ids, or a filter; all dead events: state='DEAD'")
     if ids is not None:
         return event_ids(ids)
-    selection = select(**{**filters, "state": State.DEAD if filters["state"] is None else filters["state"]})
+    selection = select(**{**filters, "state": State.DEAD if filters.get("state") is None else filters["state"]})
     if selection.state not in (State.PUBLISHED, State.DEAD):
-        raise UsageError("only PUBLISHED and DEAD events can be replayed")
+        raise UsageError(f"only PUBLISHED and DEAD events can be {_DONE[verb]}")
     return selection
 
 
+_DONE: Final = {"replay": "replayed", "drop": "dropped"}
+
+
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """How events are replayed: `available` is a delay or a time as scripts take it, `rate` is in events per second."""
+    """How events are replayed: `available` is a delay or a time as scripts take it, `rate` is in events per second,
+    `ramp`, `delay` and `canary_wait` in seconds."""
 
     reset: bool
     available: str
+    delay: float
     force: bool
     dry_run: bool
     rate: float | None
+    ramp: float | None
+    canary: int | None
+    canary_wait: float
     who: str
     why: str
     durability: Durability
@@ -60,6 +61,10 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_rate(self.rate)
+        if self.ramp is not None and self.rate is None:
+            raise UsageError("ramp: needs a rate to grow to, in events per second")
+        if self.canary is not None:
+            whole_number("canary", self.canary, 1, MOST_CANARIES)
         for name in ("reset", "force", "dry_run"):
             flag(name, getattr(self, name))
         if self.progress is not None and not callable(self.progress):
@@ -69,36 +74,82 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     async def run(self, store: Store, events: list[str] | Selection) -> Replayed:
         """Replays the events, or counts them in a dry run."""
-        report, started = Replayed(dry_run=self.dry_run), time.monotonic()
-        rate = None if self.dry_run else self.rate
-        size = BATCH_COUNT if rate is None else max(1, min(BATCH_COUNT, int(rate / 5)))
-        if isinstance(events, Selection):
-            async for found in selected_ids(store, await up_to_now(store, events)):
-                for batch in batches(found, size):
-                    await self._step(store, batch, report, started)
-        else:
-            for batch in batches(events, size):
-                await self._step(store, batch, report, started)
-        return report
+        steps = _Steps(self, store, f"{await store.time()}-{token_hex(6)}")
+        await steps.run(_ids(store, events))
+        return steps.report
 
-    async def _step(self, store: Store, batch: list[str], report: Replayed, started: float) -> None:
-        if self.rate is not None and not self.dry_run:
-            await asyncio.sleep(max(0.0, started + report.matched / self.rate - time.monotonic()))
-        report.matched += len(batch)
-        replies = await store.replay(
-            [SeenClaim(event_id) for event_id in batch],
-            reset=self.reset,
-            available=self.available,
-            force=self.force,
-            dry=self.dry_run,
-            who=self.who,
-            why=self.why,
-            durability=self.durability,
+
+async def _ids(store: Store, events: list[str] | Selection) -> AsyncIterator[list[str]]:
+    if isinstance(events, Selection):
+        async for found in selected_ids(store, await up_to_now(store, events)):
+            yield found
+    else:
+        yield events
+
+
+class _Steps:
+    """One replay: its steps share a token, so that they are one entry of the log."""
+
+    def __init__(self, replay: Replay, store: Store, token: str) -> None:
+        self.report = Replayed(dry_run=replay.dry_run)
+        self._replay = replay
+        self._store = store
+        self._token = token
+        self._pace = Pace(None) if replay.dry_run else Pace(replay.rate, replay.ramp or 0.0)
+        self._paced = 0  # events before those that the pace counts
+
+    async def run(self, found: AsyncIterator[list[str]]) -> None:
+        wanted = 0 if self._replay.dry_run else self._replay.canary or 0
+        watch = await CanaryWatch.begin(self._store) if wanted else None
+        canaries: list[str] = []
+        async for ids in found:
+            left = ids
+            while left:
+                if watch is not None:
+                    batch, left = left[: wanted - len(canaries)], left[wanted - len(canaries) :]
+                    canaries += await self._step(batch)
+                    if len(canaries) == wanted:
+                        if not await self._passed(watch, canaries):
+                            return
+                        watch = None
+                    continue
+                size = self._pace.size(self.report.matched - self._paced)
+                batch, left = left[:size], left[size:]
+                await self._pace.wait(self.report.matched - self._paced)
+                await self._step(batch)
+        if watch is not None and canaries:
+            await self._passed(watch, canaries)
+
+    async def _passed(self, watch: CanaryWatch, canaries: list[str]) -> bool:
+        self.report.canary = await watch.settled(canaries, self._replay.delay + self._replay.canary_wait)
+        self._paced = self.report.matched
+        self._pace.begin()
+        return self.report.canary.passed
+
+    async def _step(self, ids: list[str]) -> list[str]:
+        """Replays events; returns the ids of those that were not refused."""
+        replay, report, done = self._replay, self.report, list[str]()
+        report.matched += len(ids)
+        replies = await self._store.replay(
+            [SeenClaim(event_id) for event_id in ids],
+            reset=replay.reset,
+            available=replay.available,
+            force=replay.force,
+            dry=replay.dry_run,
+            who=replay.who,
+            why=replay.why,
+            token=self._token,
+            durability=replay.durability,
         )
-        for event_id, reply in zip(batch, replies, strict=True):
+        for event_id, reply in zip(ids, replies, strict=True):
             if reply.outcome is Outcome.OK:
-                report.replayed += 0 if self.dry_run else 1
-            else:
+                done.append(event_id)
+                continue
+            report.refused_count += 1
+            report.conflicts += reply.outcome is Outcome.CONFLICT
+            if len(report.refused) < MOST_REFUSED:
                 report.refused.append((event_id, reply.outcome, reply.detail))
-        if self.progress is not None:
-            self.progress(report.matched)
+        report.replayed += 0 if replay.dry_run else len(done)
+        if replay.progress is not None:
+            replay.progress(report.matched)
+        return done

@@ -38,14 +38,47 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     example: str
 
 
+class Canary(msgspec.Struct, frozen=True, kw_only=True):
+    """How the first events of a replay were settled: how many were published, the errors of those that died again by
+    id, those that are gone and may have died, and those that were not settled in time."""
+
+    published: int
+    died: dict[str, str]
+    gone: list[str]
+    unsettled: list[str]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all of them were published."""
+        return not (self.died or self.gone or self.unsettled)
+
+
 class Replayed(msgspec.Struct):
     """The result of a replay: how many events matched, how many were returned to PENDING, and why the others were not.
-    In a dry run nothing is replayed; `refused` lists the events that would be refused."""
+    In a dry run nothing is replayed; `refused` lists the events that would be refused.
+
+    `refused` names the first 1,000 of the `refused_count` refused events; `conflicts` of these have a unique key that
+    another live event holds. `canary` is None unless a canary was asked for; if it did not pass, the replay stopped.
+    """
 
     matched: int = 0
     replayed: int = 0
     refused: list[tuple[str, Outcome, str]] = []
     dry_run: bool = False
+    refused_count: int = 0
+    conflicts: int = 0
+    canary: Canary | None = None
+
+
+class Dropped(msgspec.Struct):
+    """The result of a drop: how many events matched, how many were removed, and why the others were not; `refused`
+    names the first 1,000 of the `refused_count` events, with the reasons. In a dry run nothing is removed."""
+
+    matched: int = 0
+    dropped: int = 0
+    refused: list[tuple[str, str]] = []
+    dry_run: bool = False
+    refused_count: int = 0
 
 
 class Swept(msgspec.Struct):

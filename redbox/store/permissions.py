@@ -25,7 +25,7 @@ ARGUMENTS: Final = {
     "TIME": 0,
     "DEL": 1, "EXISTS": 1, "GET": 1, "HGETALL": 1, "HLEN": 1, "LLEN": 1, "STRLEN": 1, "UNLINK": 1, "XLEN": 1,
     "ZCARD": 1,
-    "HDEL": 2, "HGET": 2, "HMGET": 2, "MSET": 2, "PEXPIRE": 2, "RPUSH": 2, "SET": 2, "ZMSCORE": 2, "ZREM": 2,
+    "HDEL": 2, "HGET": 2, "HMGET": 2, "MSET": 2, "PEXPIRE": 2, "RPUSH": 2, "SET": 2, "XDEL": 2, "ZMSCORE": 2, "ZREM": 2,
     "ZSCORE": 2,
     "GETRANGE": 3, "HINCRBY": 3, "HSET": 3, "HSETNX": 3, "LRANGE": 3, "LTRIM": 3, "PSETEX": 3, "XREVRANGE": 3,
     "ZADD": 3, "ZCOUNT": 3,

@@ -61,9 +61,11 @@ REGISTRY: Final[dict[str, Signature]] = {
     "kill": Signature(("relay", "who", "why", "drop"), ("id", "number", "error")),
     "release": Signature(("relay", "who", "why", "delay"), ("id", "number")),
     "reap": Signature(("limit", "delay")),
-    "replay": Signature(("reset", "available", "force", "dry", "who", "why"), ("id", "number"), flag=None),
+    "replay": Signature(
+        ("reset", "available", "force", "dry", "who", "why", "token"), ("id", "number"), flag=None
+    ),
     "reschedule": Signature(("available", "who", "why"), ("id",)),
-    "drop": Signature(("who", "why", "heads"), ("id", "number")),
+    "drop": Signature(("who", "why", "heads", "token"), ("id", "number")),
     "mark_event": Signature(("field",), ("id", "number", "value")),
     "write_log": Signature(("action", "who", "why", "count", "detail", "token"), ("id",)),
     "lock": Signature(("job", "action", "token", "holds")),

@@ -225,18 +225,21 @@ class Store(Reads):
         dry: bool,
         who: str,
         why: str,
+        token: str = "",
         durability: Durability = SERVER,
     ) -> list[ReplayReply]:
-        head = (int(reset), available, int(force), int(dry), who, why)
+        head = (int(reset), available, int(force), int(dry), who, why, token)
         replies = await self.scripts.run_in_steps("replay", head, batches(items), durability)
         return [ReplayReply(Outcome(word.decode()), b"".join(detail).decode()) for word, *detail in replies]
 
     async def reschedule(self, ids: Iterable[str], *, available: str, who: str, why: str) -> list[bytes]:
         return await self.scripts.run_in_steps("reschedule", (available, who, why), batches((each,) for each in ids))
 
-    async def drop(self, items: Iterable[SeenClaim], *, who: str, why: str, heads: bool = True) -> list[bytes]:
+    async def drop(
+        self, items: Iterable[SeenClaim], *, who: str, why: str, heads: bool = True, token: str = ""
+    ) -> list[bytes]:
         """`heads=False` leaves dead events that block their lines."""
-        return await self.scripts.run_in_steps("drop", (who, why, int(heads)), batches(items))
+        return await self.scripts.run_in_steps("drop", (who, why, int(heads), token), batches(items))
 
     async def mark_event(self, field: Mark, items: Iterable[MarkItem]) -> list[bytes]:
         return await self.scripts.run_in_steps("mark_event", (field,), batches(items, MARK_COUNT), repeat=True)

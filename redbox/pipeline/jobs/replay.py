@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from redbox.box.operate import operator_name
-from redbox.box.replay import check_rate
+from redbox.box.pace import check_rate
 from redbox.errors import UsageError
 from redbox.pipeline.archive.layout import READ_SETTINGS, read_archive
 from redbox.pipeline.jobs.condition import check_condition, select

@@ -303,8 +303,8 @@ def fingerprint(text: Column) -> Column:
     was_cut = f.octet_length(cut) > FINGERPRINTED - LONGEST_CHARACTER
     made = f.when(was_cut, _replaced(cut, *CUT_WORD)).otherwise(cut)
     made = f.translate(made, UPPER, LOWER)
-    for pattern, replacement in RULES:
-        made = _replaced(made, pattern, replacement)
+    for rule in RULES:
+        made = _replaced(made, rule.pattern, rule.replacement)
     return f.when(made == "", f.lit(NO_TEXT)).otherwise(made)
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
-from redbox import Box, Event, State
-from redbox.box import error_groups, inspect
-from redbox.errors import UsageError
+from redbox import Box, Event, Outcome, Replayed, State, keys
+from redbox.box import error_groups, inspect, pace, replay
+from redbox.errors import StoreUnavailable, UsageError
 from redbox.fingerprints import group_id
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA, listed, named
-from redbox.testing.conformance.steps import known, make_dead, publish, put_and_claim
+from redbox.testing.conformance.steps import claim_one, known, make_dead, publish, put_and_claim
 
 DOWN, DENIED = "http 503 after <n> s", "http 401 for user <n>"
 
@@ -127,7 +130,7 @@ async def test_the_number_of_groups_and_types_is_bounded(box: Box, monkeypatch: 
 
 @pytest.mark.req("RO-1")
 async def test_grouping_ends_beside_events_that_die_meanwhile(box: Box, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(inspect, "BATCH_COUNT", 2)
+    monkeypatch.setattr(inspect, "SUMMARY_LOOK", 2)
     await make_dead(box, *named("a", "b", "c"), reason="HTTP 500")
     page, extra = box._store.page_summaries, iter(range(100))
 
@@ -184,3 +187,287 @@ async def test_replay_by_error_group(box: Box):
     assert (report.matched, report.replayed) == (2, 2)
     assert await listed(box, state=State.DEAD) == ["a", "c", "e"]
     assert await check_invariants(box) == []
+
+
+# --- RO-2: replay with a canary, and its log --------------------------------------------------------------------------
+
+
+@pytest.mark.req("RO-2")
+async def test_a_replay_of_many_steps_is_one_entry_of_the_log(box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pace, "BATCH_COUNT", 2)
+    await make_dead(box, *named("a", "b", "c", "d", "e"))
+    await box.replay(state="DEAD", who="ada", why="a test")
+    (entry,) = await box.operate.log()
+    assert (entry.action, entry.who, entry.why, entry.count) == ("replay", "ada", "a test", 5)
+    assert sorted(entry.ids) == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.req("RO-2")
+async def test_the_entry_of_an_interrupted_replay_has_the_true_count(box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pace, "BATCH_COUNT", 2)
+    await make_dead(box, *named("a", "b", "c", "d", "e"))
+    step, calls = box._store.replay, iter(range(100))
+
+    async def fail_later(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == 2:
+            raise StoreUnavailable("gone")
+        made = await step(*arguments, **options)
+        await box.operate.reschedule(["a"], who="bob", why="in between")
+        return made
+
+    monkeypatch.setattr(box._store, "replay", fail_later)
+    with pytest.raises(StoreUnavailable):
+        await box.replay(state="DEAD", **ADA)
+    assert [entry.count for entry in await box.operate.log() if entry.action == "replay"] == [4]
+    monkeypatch.undo()
+    assert (await box.replay(state="DEAD", **ADA)).replayed == 1
+    assert [entry.count for entry in await box.operate.log() if entry.action == "replay"] == [1, 4]
+    assert await check_invariants(box) == []
+
+
+class Relay:
+    """Settles the replayed events of a box, as a test decides."""
+
+    def __init__(self, box: Box, bad: tuple[str, ...] = (), **options: Any) -> None:
+        self.box, self.bad, self.options = box, bad, options
+        self.seen: list[str] = []
+
+    async def run(self) -> None:
+        while True:
+            for claim in await self.box.claim("relay"):
+                self.seen.append(claim.event_id)
+                if claim.event_id in self.bad:
+                    await self.box.kill(claim, reason="HTTP 422", drop=self.options.get("drop", False))
+                else:
+                    await self.box.ack(claim, delete=self.options.get("delete", False))
+            await asyncio.sleep(0.01)
+
+    async def beside(self, work: Awaitable[Replayed]) -> Replayed:
+        running = asyncio.create_task(self.run())
+        try:
+            return await work
+        finally:
+            running.cancel()
+
+
+@pytest.mark.req("RO-2")
+@pytest.mark.parametrize("delete", [False, True])
+async def test_a_replay_goes_on_after_its_canaries_are_published(box: Box, delete: bool):
+    await make_dead(box, *named("a", "b", "c", "d", "e"))
+    relay = Relay(box, delete=delete)
+    report = await relay.beside(box.replay(state="DEAD", canary=2))
+    assert (report.matched, report.replayed) == (5, 5)
+    assert report.canary is not None
+    assert (report.canary.published, report.canary.passed) == (2, True)
+    assert len([entry for entry in await box.operate.log() if entry.action == "replay"]) == 1
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-2")
+@pytest.mark.parametrize("drop", [False, True])
+async def test_a_replay_stops_if_a_canary_dies_again(box: Box, drop: bool):
+    await make_dead(box, *named("a", "b", "c", "d", "e"))
+    report = await Relay(box, bad=("b",), drop=drop).beside(box.replay(state="DEAD", canary=2))
+    assert (report.matched, report.replayed) == (2, 2)
+    assert report.canary is not None
+    assert not report.canary.passed
+    assert report.canary.died == ({} if drop else {"b": "HTTP 422"})
+    assert report.canary.gone == (["b"] if drop else [])
+    assert await listed(box, state="DEAD") == (["c", "d", "e"] if drop else ["c", "d", "e", "b"])
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-2")
+async def test_a_replay_stops_if_no_relay_settles_its_canaries(box: Box):
+    await make_dead(box, *named("a", "b", "c"))
+    report = await box.replay(state="DEAD", canary=2, canary_wait=0.1)
+    assert (report.matched, report.replayed) == (2, 2)
+    assert report.canary is not None
+    assert (report.canary.published, report.canary.unsettled) == (0, ["a", "b"])
+    assert await listed(box, state="DEAD") == ["c"]
+
+
+@pytest.mark.req("RO-2")
+async def test_refused_events_are_no_canaries(box: Box):
+    await make_dead(box, *named("a", unique_key="u"), *named("b", "c", "d"))
+    await box.put(Event("n", event_id="holder", unique_key="u", delay=3600))
+    relay = Relay(box)
+    report = await relay.beside(box.replay(state="DEAD", canary=2))
+    assert (report.matched, report.replayed, report.refused_count, report.conflicts) == (4, 3, 1, 1)
+    assert report.refused == [("a", Outcome.CONFLICT, "holder")]
+    assert report.canary is not None
+    assert report.canary.published == 2
+    assert relay.seen[:2] == ["b", "c"]
+
+
+@pytest.mark.req("RO-2")
+async def test_a_canary_of_more_events_than_there_are_waits_for_all(box: Box):
+    await make_dead(box, *named("a", "b"))
+    report = await Relay(box).beside(box.replay(["a", "b"], canary=10))
+    assert report.canary is not None
+    assert report.canary.published == 2
+    report = await box.replay(state="DEAD", canary=10)
+    assert (report.matched, report.canary) == (0, None)
+
+
+@pytest.mark.req("RO-2")
+async def test_a_dry_run_has_no_canary(box: Box):
+    await make_dead(box, *named("a", "b"))
+    report = await box.replay(state="DEAD", canary=1, dry_run=True)
+    assert (report.matched, report.replayed, report.canary) == (2, 0, None)
+
+
+@pytest.mark.req("RO-2")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"canary": 0}, "canary"),
+        ({"canary": 1001}, "canary"),
+        ({"ramp": 60}, "ramp: needs a rate"),
+        ({"ramp": -1, "rate": 5}, "ramp"),
+        ({"canary": 1, "canary_wait": -1}, "canary_wait"),
+    ],
+)
+async def test_wrong_canaries_and_ramps_are_refused(box: Box, options: dict[str, Any], message: str):
+    await make_dead(box, *named("a"))
+    with pytest.raises(UsageError, match=message):
+        await box.replay(state="DEAD", **options)
+    assert await listed(box, state="DEAD") == ["a"]
+
+
+@pytest.mark.req("RO-2")
+async def test_a_report_names_a_bounded_number_of_refused_events(box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replay, "MOST_REFUSED", 2)
+    report = await box.replay(["x", "y", "z"])
+    assert (report.refused_count, report.conflicts) == (3, 0)
+    assert report.refused == [("x", Outcome.UNKNOWN, ""), ("y", Outcome.UNKNOWN, "")]
+
+
+# --- RF-3: export and drop --------------------------------------------------------------------------------------------
+
+
+async def exported(box: Box, *arguments: Any, **filters: Any) -> list[bytes]:
+    return [line async for line in box.export(*arguments, **filters)]
+
+
+def ids_of(lines: list[bytes]) -> list[str]:
+    return [msgspec.json.decode(line)["event_id"] for line in lines]
+
+
+@pytest.mark.req("RF-3")
+async def test_an_export_has_a_line_for_each_selected_event(box: Box):
+    await two_groups(box)
+    await box.put(Event("n", event_id="pending"))
+    assert sorted(ids_of(await exported(box))) == ["a", "b", "c", "d", "e"]
+    assert ids_of(await exported(box, group=DOWN)) == ["a", "c", "e"]
+    assert ids_of(await exported(box, event_type="order.sent")) == ["c"]
+    assert ids_of(await exported(box, ["e", "nothing", "e", "pending"])) == ["e", "pending"]
+    assert ids_of(await exported(box, state="PENDING")) == ["pending"]
+    (line,) = await exported(box, ["a"])
+    fields = msgspec.json.decode(line)
+    assert line.endswith(b"}\n")
+    assert (fields["event_type"], fields["state"], fields["last_error"]) == ("order.paid", "DEAD", "HTTP 503 after 7 s")
+    with pytest.raises(UsageError, match="in one way"):
+        await exported(box, ["a"], group=DOWN)
+
+
+@pytest.mark.req("RF-3")
+async def test_an_export_ends_beside_events_that_die_meanwhile(box: Box):
+    await make_dead(box, *named("a", "b"))
+    await advance(box, seconds=1)
+    lines = []
+    async for line in box.export():
+        lines.append(line)
+        await died(box, f"later-{len(lines)}", "HTTP 500")
+    assert ids_of(lines) == ["a", "b"]
+
+
+@pytest.mark.req("RF-3")
+async def test_drop_by_ids_filter_and_group(box: Box):
+    await two_groups(box)
+    await box.put(Event("n", event_id="pending"))
+    report = await box.drop(group=DENIED, dry_run=True)
+    assert (report.matched, report.dropped, report.dry_run) == (2, 0, True)
+    report = await box.drop(group=DENIED, **ADA)
+    assert (report.matched, report.dropped, report.refused_count) == (2, 2, 0)
+    assert (await box.drop(event_type="order.sent", **ADA)).dropped == 1
+    report = await box.drop(["a", "pending", "nothing"], **ADA)
+    assert (report.matched, report.dropped, report.refused_count) == (3, 1, 2)
+    assert [event_id for event_id, _ in report.refused] == ["pending", "nothing"]
+    assert await listed(box) == ["pending", "e"]
+    assert [(entry.action, entry.who, entry.count) for entry in await box.operate.log()] == [("drop", "ada", 1)] * 2 + [
+        ("drop", "ada", 2)
+    ]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RF-3")
+async def test_drops_without_a_selection_or_with_several_are_refused(box: Box):
+    await two_groups(box)
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"ids": ["a"], "state": "DEAD"}, {"exported": [b"{}"], "ids": ["a"]}, {"exported": [b"{}"], "state": "DEAD"},
+        {"state": "PENDING"}, {"exported": "a"}, {"exported": [b"nothing\n"]}, {"state": "DEAD", "who": ""},
+    ]  # fmt: skip
+    for options in wrong:
+        with pytest.raises(UsageError):
+            await box.drop(**options)
+    assert len(await listed(box)) == 5
+
+
+@pytest.mark.req("RF-3")
+async def test_only_what_was_exported_is_dropped(box: Box):
+    """One event was replayed after the export, one died again, one was dropped, and one died later."""
+    await make_dead(box, *named("same", "pending", "again", "gone"))
+    lines = await exported(box)
+    await box.replay(["again"])
+    await box.kill(await claim_one(box))
+    await box.replay(["pending"])
+    await box.operate.drop(["gone"], **ADA)
+    await box.operate.kill([(await box.put(Event("n", event_id="later"))).event_id], **ADA)
+    report = await box.drop(exported=lines, **ADA)
+    assert (report.matched, report.dropped, report.refused_count) == (4, 1, 3)
+    assert dict(report.refused) == {
+        "again": Outcome.CHANGED.reason, "gone": Outcome.UNKNOWN.reason, "pending": Outcome.NOTTERMINAL.reason,
+    }  # fmt: skip
+    assert sorted(await listed(box)) == ["again", "later", "pending"]
+    assert (await box.drop(exported=lines, **ADA)).dropped == 0
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RF-3")
+async def test_an_event_that_changes_between_being_found_and_dropped_is_left(box: Box, monkeypatch: pytest.MonkeyPatch):
+    await make_dead(box, *named("a", "b"))
+    drop = box._store.drop
+
+    async def change_and_drop(*arguments: Any, **options: Any) -> Any:
+        await box.replay(["a"])
+        await box.kill(await claim_one(box))
+        return await drop(*arguments, **options)
+
+    monkeypatch.setattr(box._store, "drop", change_and_drop)
+    report = await box.drop(state="DEAD", **ADA)
+    assert (report.dropped, report.refused) == (1, [("a", Outcome.CHANGED.reason)])
+    assert await listed(box) == ["a"]
+
+
+@pytest.mark.req("RF-3")
+async def test_an_unreadable_event_is_not_dropped_after_an_export(box: Box):
+    await make_dead(box, *named("a", "b"))
+    await box._store.exchange([("SET", keys.body(box.name, "a"), "x")])
+    report = await box.drop(exported=await exported(box), **ADA)
+    assert (report.matched, report.dropped, report.refused_count) == (2, 1, 1)
+    assert "event a cannot be read" in report.refused[0][1]
+    assert (await box.drop(state="DEAD", **ADA)).dropped == 1
+
+
+@pytest.mark.req("RF-3")
+async def test_a_drop_of_many_steps_is_one_entry_of_the_log(box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(inspect, "SUMMARY_LOOK", 2)
+    await make_dead(box, *named("a", "b", "c", "d", "e"))
+    done: list[int] = []
+    assert (await box.drop(state="DEAD", progress=done.append, **ADA)).dropped == 5
+    assert done[-1] == 5
+    assert len(done) == 3
+    (entry,) = await box.operate.log()
+    assert (entry.action, entry.count, sorted(entry.ids)) == ("drop", 5, ["a", "b", "c", "d", "e"])

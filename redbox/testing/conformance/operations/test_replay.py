@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Outcome, Phase, State, keys
-from redbox.box import inspect, replay
+from redbox.box import inspect, pace
 from redbox.errors import UsageError
 from redbox.store.items import MarkItem, SeenClaim
 from redbox.testing import advance, check_invariants
@@ -191,7 +191,7 @@ async def test_replay_all_in_bounded_steps(
     box: Box, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], state: str
 ):
     monkeypatch.setattr(inspect, "BATCH_COUNT", 3)
-    monkeypatch.setattr(replay, "BATCH_COUNT", 3)
+    monkeypatch.setattr(pace, "BATCH_COUNT", 3)
     ids = await make(box, *named(*(f"e{n}" for n in range(8))))
     progress: list[int] = []
     report = await box.replay(state=state, progress=progress.append)
@@ -290,7 +290,7 @@ async def test_a_replay_covers_only_events_that_were_there_at_its_start(box: Box
 @pytest.mark.req("RO-2")
 async def test_a_replay_ends_although_relays_kill_the_events_at_once(box: Box, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(inspect, "BATCH_COUNT", 2)
-    monkeypatch.setattr(replay, "BATCH_COUNT", 2)
+    monkeypatch.setattr(pace, "BATCH_COUNT", 2)
     await make_dead(box, *named(*(f"e{n}" for n in range(6))))
     await advance(box, seconds=1)
     send, killed = box._store.replay, 0
@@ -312,7 +312,7 @@ async def test_an_event_that_dies_again_in_the_millisecond_of_the_start_is_not_r
     box: Box, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(inspect, "BATCH_COUNT", 2)
-    monkeypatch.setattr(replay, "BATCH_COUNT", 2)
+    monkeypatch.setattr(pace, "BATCH_COUNT", 2)
     await make_dead(box, *named(*(f"e{n}" for n in range(6))))
     await advance(box, seconds=1)
     send, start, killed = box._store.replay, await box._store.time(), 0

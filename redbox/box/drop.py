@@ -1,0 +1,138 @@
+"""Export and drop: events as lines of NDJSON, and the removal of DEAD and PUBLISHED events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from secrets import token_hex
+from typing import Any, Final
+
+import msgspec
+
+from redbox.arguments import flag
+from redbox.box.inspect import GET_COUNT, records, summaries, up_to_now
+from redbox.box.record_json import line_of
+from redbox.box.reports import Dropped
+from redbox.box.selection import Selection
+from redbox.errors import UsageError
+from redbox.events import Outcome, State, check_key
+from redbox.settings import BATCH_COUNT
+from redbox.store.steps import batches
+from redbox.store.store import SeenClaim, Store
+
+Progress = Callable[[int], None]
+MOST_REFUSED: Final = 1000  # refused events that a report names
+
+
+async def export(store: Store, events: list[str] | Selection) -> AsyncIterator[bytes]:
+    """The events, each as a line that `redbox put --many` accepts, or refuses if the event cannot be read."""
+    if isinstance(events, Selection):
+        if events.state in (State.PUBLISHED, State.DEAD):  # whose indexes grow at the end
+            events = await up_to_now(store, events)
+        async for found in records(store, events):
+            for record in found:
+                yield line_of(record)
+        return
+    for batch in batches(dict.fromkeys(events), GET_COUNT):
+        for known in await store.get(batch):
+            if known is not None:
+                yield line_of(known)
+
+
+class Drop(msgspec.Struct, frozen=True, kw_only=True):
+    """How events are dropped."""
+
+    dry_run: bool
+    who: str
+    why: str
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        flag("dry_run", self.dry_run)
+        if self.progress is not None and not callable(self.progress):
+            raise UsageError("progress must be a function of the number of events done")
+        if not self.who:
+            raise UsageError("who: say who does this; every action of an operator is recorded")
+        check_key("who", self.who)
+
+    async def run(self, store: Store, events: list[str] | Selection) -> Dropped:
+        """Drops events by id, or those that a filter selects, if they do not change meanwhile."""
+        return await _Steps(self, store, await _token(store)).run(_seen(store, events))
+
+    async def run_exported(self, store: Store, lines: Any) -> Dropped:
+        """Drops the events of exported lines, if they have not changed since then.
+
+        An event that could not be read is left: its line is no copy of it.
+        """
+        if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
+            raise UsageError("exported: give the lines of an export, such as a file that was opened in binary mode")
+        steps = _Steps(self, store, await _token(store))
+        return await steps.run(steps.exported(lines))
+
+
+async def _token(store: Store) -> str:
+    return f"{await store.time()}-{token_hex(6)}"
+
+
+async def _seen(store: Store, events: list[str] | Selection) -> AsyncIterator[list[SeenClaim]]:
+    if isinstance(events, Selection):
+        async for found in summaries(store, await up_to_now(store, events)):
+            yield [(each.event_id, each.number) for each in found]
+    else:
+        for batch in batches(dict.fromkeys(events), BATCH_COUNT):
+            yield [(event_id, "") for event_id in batch]
+
+
+class _Exported(msgspec.Struct):
+    """What a drop reads of an exported line."""
+
+    event_id: str
+    number: int
+    problem: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Exported).decode
+
+
+class _Steps:
+    """One drop: its steps share a token, so that they are one entry of the log."""
+
+    def __init__(self, drop: Drop, store: Store, token: str) -> None:
+        self._drop = drop
+        self._store = store
+        self._token = token
+        self._report = Dropped(dry_run=drop.dry_run)
+
+    async def run(self, found: AsyncIterator[list[SeenClaim]]) -> Dropped:
+        drop, report = self._drop, self._report
+        async for items in found:
+            report.matched += len(items)
+            if not drop.dry_run:
+                words = await self._store.drop(items, who=drop.who, why=drop.why, token=self._token)
+                for (event_id, _), word in zip(items, words, strict=True):
+                    outcome = Outcome(word.decode())
+                    report.dropped += outcome is Outcome.OK
+                    if outcome is not Outcome.OK:
+                        self._refuse(event_id, outcome.reason)
+            if drop.progress is not None:
+                drop.progress(report.matched)
+        return report
+
+    async def exported(self, lines: Iterable[bytes]) -> AsyncIterator[list[SeenClaim]]:
+        for batch in batches(enumerate(lines, 1), BATCH_COUNT):
+            items: list[SeenClaim] = []
+            for number, text in batch:
+                try:
+                    line = _decode(text)
+                except (msgspec.DecodeError, TypeError) as error:
+                    raise UsageError(f"line {number} is not that of an exported event ({error})") from None
+                if line.problem is None:
+                    items.append((line.event_id, line.number))
+                else:
+                    self._report.matched += 1
+                    self._refuse(line.event_id, line.problem)
+            yield items
+
+    def _refuse(self, event_id: str, reason: str) -> None:
+        self._report.refused_count += 1
+        if len(self._report.refused) < MOST_REFUSED:
+            self._report.refused.append((event_id, reason))
