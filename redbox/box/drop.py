@@ -16,8 +16,9 @@ from redbox.box.selection import Selection
 from redbox.errors import UsageError
 from redbox.events import Outcome, State, check_key
 from redbox.settings import BATCH_COUNT
+from redbox.store.items import SeenClaim
 from redbox.store.steps import batches
-from redbox.store.store import SeenClaim, Store
+from redbox.store.store import Store
 
 Progress = Callable[[int], None]
 MOST_REFUSED: Final = 1000  # refused events that a report names
@@ -76,10 +77,10 @@ async def _token(store: Store) -> str:
 async def _seen(store: Store, events: list[str] | Selection) -> AsyncIterator[list[SeenClaim]]:
     if isinstance(events, Selection):
         async for found in summaries(store, await up_to_now(store, events)):
-            yield [(each.event_id, each.number) for each in found]
+            yield [SeenClaim(each.event_id, each.number) for each in found]
     else:
         for batch in batches(dict.fromkeys(events), BATCH_COUNT):
-            yield [(event_id, "") for event_id in batch]
+            yield [SeenClaim(event_id) for event_id in batch]
 
 
 class _Exported(msgspec.Struct):
@@ -108,11 +109,11 @@ class _Steps:
             report.matched += len(items)
             if not drop.dry_run:
                 words = await self._store.drop(items, who=drop.who, why=drop.why, token=self._token)
-                for (event_id, _), word in zip(items, words, strict=True):
+                for item, word in zip(items, words, strict=True):
                     outcome = Outcome(word.decode())
                     report.dropped += outcome is Outcome.OK
                     if outcome is not Outcome.OK:
-                        self._refuse(event_id, outcome.reason)
+                        self._refuse(item.event_id, outcome.reason)
             if drop.progress is not None:
                 drop.progress(report.matched)
         return report
@@ -126,7 +127,7 @@ class _Steps:
                 except (msgspec.DecodeError, TypeError) as error:
                     raise UsageError(f"line {number} is not that of an exported event ({error})") from None
                 if line.problem is None:
-                    items.append((line.event_id, line.number))
+                    items.append(SeenClaim(line.event_id, line.number))
                 else:
                     self._report.matched += 1
                     self._refuse(line.event_id, line.problem)

@@ -13,7 +13,7 @@ from redbox.box.selection import Selection, decode_cursor, encode_cursor
 from redbox.events import Record, from_ms
 from redbox.fingerprints import in_group
 from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES
-from redbox.store.replies import START, EventSummary, Place, RecordPage
+from redbox.store.replies import START, EventSummary, Position, RecordPage
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
@@ -40,7 +40,7 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
     return Page(records, None)
 
 
-async def _step(store: Store, selection: Selection, index: str, limit: int, after: Place) -> RecordPage:
+async def _step(store: Store, selection: Selection, index: str, limit: int, after: Position) -> RecordPage:
     if selection.group is None:
         return await store.page(index, limit=limit, look=PAGE_LOOK, size=STEP_BYTES, after=after, **selection.filters())
     found = await store.page_summaries(
@@ -53,7 +53,7 @@ async def _step(store: Store, selection: Selection, index: str, limit: int, afte
             if record is not None and _still_in(record, selection):
                 records.append(record)
             if len(records) == limit:
-                return RecordPage(records, True, (summary.score, summary.event_id.encode()))
+                return RecordPage(records, True, summary.position)
     return RecordPage(records, found.more, found.after)
 
 

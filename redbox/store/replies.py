@@ -155,26 +155,26 @@ class IdPage(NamedTuple):
 
 
 class EventSummary(NamedTuple):
-    """An event without its body: `score` is that in its index, `number` its last claim number."""
+    """An event without its body: its position in its index, and its last claim number."""
 
+    position: Position
     event_id: str
     event_type: str
     last_error: str
-    score: bytes
     number: int
 
     @property
     def entered(self) -> int:
         """When the event entered its state, in ms."""
-        return score_ms(self.score)
+        return score_ms(self.position.score)
 
 
 class SummaryPage(NamedTuple):
-    """Events of an index without their bodies, in order; `more`: continue after the place."""
+    """Events of an index without their bodies, in order; `more`: continue after the position."""
 
     summaries: list[EventSummary]
     more: bool
-    after: FoundPlace
+    after: Position
 
 
 class IndexRanges(msgspec.Struct, frozen=True):

@@ -315,14 +315,14 @@ class Store(Reads):
         limit: int,
         look: int,
         size: int,
-        after: Place = START,
+        after: Position = START,
         claims: int | None = None,
         **filters: Unpack[Filters],
     ) -> SummaryPage:
         """As `page_ids`, but with the type, the last error, the time and the claim number of each event."""
         arguments = (index, limit, look, size, *after, *_filters(filters), "summaries", _or_any(claims))
         _, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
-        return SummaryPage([_summary(*each) for each in found], more == 1, (score, member))
+        return SummaryPage([_summary(*each) for each in found], more == 1, Position(score, member))
 
     async def stats(self) -> StatsReply:
         now, meta, counts, oldest, totals, relays, lost_ids = await self.scripts.run("stats", (), repeat=True)
@@ -423,10 +423,10 @@ def _filters(filters: Filters) -> tuple[Any, ...]:
 def _summary(event_id: bytes, event_type: bytes, last_error: bytes, score: bytes, number: bytes) -> EventSummary:
     claims = number.decode(errors="replace")
     return EventSummary(
+        Position(score, event_id),
         event_id.decode(errors="replace"),
         event_type.decode(errors="replace"),
         last_error.decode(errors="replace"),
-        score,
         int(claims) if is_count(claims) else 0,
     )
 
