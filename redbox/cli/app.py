@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "why": "why",
     "stats": "stats",
     "boxes": "stats",
-    "dead": "dead",
+    "dead": "dead.group",
     "pipeline": "pipeline.group",
     "conform": "conform",
     "demo": "demo.command",

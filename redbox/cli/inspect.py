@@ -128,6 +128,11 @@ def show_command(session: Session, /, event_id: str, payload_only: bool) -> None
       redbox show 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49 --payload > payload.bin
       redbox --json show 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49 | jq .history
     """
+    show_event(session, event_id, payload_only=payload_only)
+
+
+def show_event(session: Session, event_id: str, *, payload_only: bool, state: str | None = None) -> None:
+    """Prints one event, which must be in the given state, if any."""
     if not event_id:
         raise click.UsageError("ID must not be empty", click.get_current_context())
 
@@ -140,6 +145,8 @@ def show_command(session: Session, /, event_id: str, payload_only: bool) -> None
     record, now, paused = session.run(read())
     if record is None:
         raise RedboxError(f"there is no event {event_id} in box {session.box_name!r}; `redbox list` shows its events")
+    if state is not None and record.state != state:
+        raise RedboxError(f"event {event_id} is {record.state}, not {state}; `redbox show {event_id}` shows it")
     if payload_only and record.problem:
         raise RedboxError(record.problem)
     if payload_only:

@@ -1,15 +1,23 @@
-"""`redbox dead list` and `redbox dead replay`."""
+"""`redbox dead list`, `show`, `replay`, `export` and `drop`."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from redbox import Box, Event, Phase
+from redbox import Box, Event, Phase, StoreUnavailable, UniqueScope
+from redbox.box import drop as drop_events
 from redbox.box.operate import operator_name
-from redbox.cli import dead
+from redbox.cli import changes
 from redbox.fingerprints import group_id
+from redbox.store.store import Store
 from tests.cli.conftest import Redbox
 
 
@@ -56,7 +64,7 @@ def test_replay_by_filter(dead_events: Redbox):
 
 def test_replay_all(dead_events: Redbox):
     assert dead_events.json("dead", "replay", "--all", "--yes") == {
-        "matched": 3, "replayed": 3, "dry_run": False, "refused": [],
+        "matched": 3, "replayed": 3, "dry_run": False, "refused_count": 0, "conflicts": 0, "refused": [],
     }  # fmt: skip
     assert count(dead_events, Phase.AVAILABLE) == 3
 
@@ -92,24 +100,24 @@ def test_without_a_terminal_replay_requires_yes_or_dry_run(dead_events: Redbox, 
 def test_on_a_terminal_replay_asks_for_any_number_of_selected_events(
     dead_events: Redbox, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(dead, "can_ask", lambda: True)
+    monkeypatch.setattr(changes, "can_ask", lambda: True)
     events = "3 events" if arguments == ("--all",) else "1 event"
     declined = dead_events("dead", "replay", *arguments, input="n\n", code=1)
     assert f"Replay {events} of box 'default'?" in declined.stderr
-    assert "nothing was replayed" in declined.stderr
+    assert "nothing was changed" in declined.stderr
     assert count(dead_events, Phase.DEAD) == 3
     assert dead_events("dead", "replay", *arguments, input="y\n").stdout == f"{events} replayed\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_replay_by_id_never_asks(dead_events: Redbox, terminal: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dead, "can_ask", lambda: terminal)
+    monkeypatch.setattr(changes, "can_ask", lambda: terminal)
     replayed = dead_events("dead", "replay", "d1", "d2")
     assert (replayed.stdout, "Replay" in replayed.stderr) == ("2 events replayed\n", False)
 
 
 def test_replay_does_not_ask_when_nothing_is_selected(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dead, "can_ask", lambda: True)
+    monkeypatch.setattr(changes, "can_ask", lambda: True)
     assert dead_events("dead", "replay", "--type", "nothing").stdout == "0 events replayed\n"
 
 
@@ -217,3 +225,230 @@ def test_filters_by_time_of_creation(dead_events: Redbox):
     assert "no events match" in dead_events("list", "--created-until", "2020-01-01T00:00:00Z").stderr
     assert dead_events("dead", "replay", "--created-until", "1h", "--yes").stdout == "0 events replayed\n"
     assert dead_events("dead", "replay", "--created-since", "1h", "--yes").stdout == "3 events replayed\n"
+
+
+# --- show --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("RO-1")
+def test_show_a_dead_event_only(dead_events: Redbox):
+    dead_events.put(Event("a", event_id="pending"))
+    assert "HTTP 500: boom" in dead_events("dead", "show", "d1").stdout
+    assert dead_events.json("dead", "show", "d1") == dead_events.json("show", "d1")
+    assert dead_events("dead", "show", "d1", "--payload").stdout_bytes == b"null"
+    message = dead_events.error("dead", "show", "pending", code=1)
+    assert message == "event pending is PENDING, not DEAD; `redbox show pending` shows it"
+    assert "there is no event nope" in dead_events.error("dead", "show", "nope", code=1)
+
+
+# --- canary, ramp, collisions ------------------------------------------------------------------------------------
+
+
+class Settling:
+    """Stands in for a relay: settles the canary events when the replay first looks at them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: str | None) -> None:
+        look = Store.read_states
+
+        async def settle_and_look(store: Store, ids: list[str]) -> Any:
+            box = Box(store, "server", 1000)
+            claims = await box.claim("relay-1")
+            await (box.ack(claims) if error is None else box.kill(claims, reason=error))
+            return await look(store, ids)
+
+        monkeypatch.setattr(Store, "read_states", settle_and_look)
+
+
+@pytest.mark.req("RO-2")
+def test_a_canary_that_is_published(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
+    Settling(monkeypatch, None)
+    result = dead_events("dead", "replay", "--all", "--yes", "--canary", "2")
+    assert result.stdout == "3 events replayed\n"
+    assert "canary: 2 events published" in result.stderr
+    assert (count(dead_events, Phase.COMPLETED), count(dead_events, Phase.AVAILABLE)) == (2, 1)
+
+
+@pytest.mark.req("RO-2")
+def test_a_canary_that_dies_again_stops_the_replay(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
+    Settling(monkeypatch, "HTTP 422 still wrong")
+    result = dead_events("dead", "replay", "--all", "--yes", "--canary", "2", code=1)
+    assert result.stdout.splitlines() == [
+        "2 events replayed",
+        "DIED AGAIN  ERROR",
+        "d1          HTTP 422 still wrong",
+        "d2          HTTP 422 still wrong",
+    ]
+    words = "stopped after the canary: 2 of 2 canary events died again. The other events are still dead"
+    assert words in result.stderr
+    assert count(dead_events, Phase.DEAD) == 3
+    report = dead_events.json("dead", "replay", "--all", "--yes", "--canary", "1", code=1)
+    assert report["canary"] == {
+        "passed": False, "published": 0, "died": {"d3": "HTTP 422 still wrong"}, "gone": [], "unsettled": [],
+    }  # fmt: skip
+
+
+@pytest.mark.req("RO-2")
+def test_a_canary_without_a_relay(dead_events: Redbox):
+    result = dead_events("dead", "replay", "--all", "--yes", "--canary", "1", "--canary-wait", "100ms", code=1)
+    assert "1 of 1 canary event not settled in time" in result.stderr
+    assert "`redbox stats` shows whether a relay is running" in result.stderr
+    assert "`redbox show d1`" in result.stderr
+    assert (count(dead_events, Phase.DEAD), count(dead_events, Phase.AVAILABLE)) == (2, 1)
+
+
+@pytest.mark.req("RO-2")
+def test_a_ramp_needs_a_rate(dead_events: Redbox):
+    assert "--ramp needs --rate" in dead_events.error("dead", "replay", "--all", "--yes", "--ramp", "5m", code=2)
+    done = dead_events("dead", "replay", "--all", "--yes", "--rate", "1000", "--ramp", "100ms")
+    assert done.stdout == "3 events replayed\n"
+    assert "if this is interrupted, continue with --until 20" in done.stderr
+
+
+@pytest.mark.req("RO-2")
+def test_collisions_are_listed_before_the_question(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
+    redbox.kill(*(Event("a", event_id=f"d{n:02}", unique_key=f"u{n}") for n in range(12)), Event("a", event_id="free"))
+    redbox.put(*(Event("a", event_id=f"h{n}", unique_key=f"u{n}") for n in range(12)))
+    monkeypatch.setattr(changes, "can_ask", lambda: True)
+    asked = redbox("dead", "replay", "--all", input="n\n", code=1).stderr
+    assert "12 events of 13 will be refused:" in asked
+    assert "  d00: another live event holds its unique_key: h0; --force replays it anyway\n" in asked
+    assert "  d09: " in asked
+    assert "  d10: " not in asked
+    assert "  ... and 2 more\n" in asked
+    assert "Replay 1 event of box 'default'?" in asked
+    dry = redbox("dead", "replay", "--all", "--dry-run", code=1).stdout.splitlines()
+    assert dry[0] == "1 event would be replayed"
+    assert "12 events would be refused, since another live event holds the unique key; --force" in dry[1]
+    assert (len(dry), dry[-1]) == (14, "... and 2 more")
+    assert redbox.json("dead", "replay", "--all", "--dry-run", code=1)["conflicts"] == 12
+
+
+# --- export ------------------------------------------------------------------------------------------------------
+
+
+EVENTS = (
+    Event("a", {"n": 1}, event_id="json", headers={"x": "1"}, metadata={"m": "2"}, ordering_key="o"),
+    Event("b", b"\x00\xff", event_id="bytes", partition_key="p", content_type="application/octet-stream"),
+    Event("c", b'{ "n":  1.0 }', event_id="spaces", content_type="application/json"),
+    Event("d", "größe", event_id="text", content_type="text/plain", unique_key="u", unique_scope=UniqueScope.UNTOUCHED),
+)
+
+
+def content(event: Event) -> dict[str, Any]:
+    fields = {name: getattr(event, name) for name in Event.__struct_fields__ if name not in ("available_at", "delay")}
+    return {**fields, "payload": event.encode()}
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("to", [None, "dead.ndjson"])
+def test_exported_events_can_be_put_back(redbox: Redbox, to: str | None):
+    redbox.kill(*EVENTS)
+    before = {event["event_id"]: event for event in redbox.lines("dead", "list")}
+    if to is None:
+        result = redbox("dead", "export")
+        Path("dead.ndjson").write_bytes(result.stdout_bytes)
+        assert "4 events exported" in result.stderr
+    else:
+        assert redbox("dead", "export", "--to", to).stdout == "4 events exported to dead.ndjson\n"
+        assert stat.S_IMODE(os.stat(to).st_mode) == 0o600
+    assert "4 already stored" in redbox("put", "--many", "@dead.ndjson").stderr
+    assert count(redbox, Phase.DEAD) == 4
+    assert "4 put" in redbox("--box", "other", "put", "--many", "@dead.ndjson").stderr
+    for event in EVENTS:
+        here, there = (redbox.within(lambda box: box.get(event.event_id), name) for name in ("default", "other"))  # noqa: B023
+        assert here is not None
+        assert there is not None
+        assert content(here.event) == content(there.event)
+        assert there.state == "PENDING"
+    assert before["bytes"]["payload_base64"] == "AP8="
+
+
+@pytest.mark.req("RF-3")
+def test_export_some(dead_events: Redbox, tmp_path: Path):
+    def ids(*arguments: str) -> list[str]:
+        return [json.loads(line)["event_id"] for line in dead_events("dead", "export", *arguments).stdout.splitlines()]
+
+    assert ids() == ["d1", "d2", "d3"]
+    assert ids("--group", group_id("timeout")) == ["d3"]
+    assert ids("--created-until", "1h") == []
+    assert ids("d2") == ["d2"]
+    assert "not both" in dead_events.error("dead", "export", "d1", "--type", "x", code=2)
+    assert "event nope cannot be exported: there is no such event" in dead_events.error(
+        "dead", "export", "nope", code=1
+    )
+    assert dead_events.json("dead", "export", "--to", "x", "--type", "y") == {"exported": 0, "file": None}
+    assert list(tmp_path.iterdir()) == []
+    message = dead_events.error("dead", "export", "--to", "no/x", code=1)
+    assert message == "cannot write no/x: there is no directory no"
+
+
+@pytest.mark.req("RF-3")
+def test_an_export_that_fails_leaves_the_earlier_file(
+    dead_events: Redbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    dead_events("dead", "export", "--to", "x")
+    before = Path("x").read_bytes()
+    monkeypatch.setattr(drop_events, "line_of", Mock(side_effect=[b"{}\n", StoreUnavailable("gone")]))
+    assert "gone" in dead_events.error("dead", "export", "--to", "x", code=3)
+    assert Path("x").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+# --- drop --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("RF-3")
+def test_drop_exports_first(dead_events: Redbox, tmp_path: Path):
+    result = dead_events("dead", "drop", "--type", "user.*", "--yes", "--who", "ada", "--why", "refunded").stdout
+    (file,) = tmp_path.iterdir()
+    assert re.fullmatch(r"dead-default-\d{8}T\d{6}Z\.ndjson", file.name)
+    assert result == f"2 events dropped; exported to {file.name}\n"
+    assert [event["event_id"] for event in dead_events.lines("dead", "list")] == ["d3"]
+    (entry, *_) = dead_events.within(lambda box: box.operate.log())
+    assert (entry.action, entry.who, entry.why, entry.count) == ("drop", "ada", "refunded", 2)
+    dead_events("put", "--many", f"@{file.name}")
+    assert count(dead_events, Phase.AVAILABLE) == 2
+
+
+@pytest.mark.req("RF-3")
+def test_drop_to_a_file_of_a_name_or_to_none(dead_events: Redbox, tmp_path: Path):
+    Path("old").write_text("precious")
+    message = dead_events.error("dead", "drop", "d1", "--yes", "--export", "old", code=1)
+    assert "old exists; choose another file" in message
+    assert (Path("old").read_text(), count(dead_events, Phase.DEAD)) == ("precious", 3)
+    dropped = dead_events.json("dead", "drop", "d1", "--yes", "--export", "new")
+    assert dropped == {
+        "matched": 1, "dropped": 1, "dry_run": False, "file": "new", "refused_count": 0, "refused": [],
+    }  # fmt: skip
+    dropped = dead_events("dead", "drop", "--group", group_id("timeout"), "--no-export", "--yes")
+    assert dropped.stdout == "1 event dropped\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
+    message = dead_events.error("dead", "drop", "--all", "--no-export", "--export", "x", "--yes", code=2)
+    assert "give either --export or --no-export" in message
+
+
+@pytest.mark.req("RF-3")
+def test_a_drop_asks_and_names_the_file(dead_events: Redbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for selection in (("d1",), ("--all",)):
+        assert "add --yes or --dry-run" in dead_events.error("dead", "drop", *selection, code=2)
+    monkeypatch.setattr(changes, "can_ask", lambda: True)
+    asked = dead_events("dead", "drop", "--all", "--export", "x", input="n\n", code=1).stderr
+    assert "Remove 3 events of box 'default' for good? They are exported to x first." in asked
+    assert "They are not exported." in dead_events("dead", "drop", "d1", "--no-export", input="n\n", code=1).stderr
+    assert (list(tmp_path.iterdir()), count(dead_events, Phase.DEAD)) == ([], 3)
+    assert dead_events("dead", "drop", "--all", "--dry-run").stdout == "3 events would be dropped\n"
+    assert dead_events("dead", "drop", "--type", "x", "--yes").stdout == "0 events dropped\n"
+    assert (list(tmp_path.iterdir()), count(dead_events, Phase.DEAD)) == ([], 3)
+
+
+@pytest.mark.req("RF-3")
+def test_events_that_are_not_dead_are_left(dead_events: Redbox):
+    dead_events.put(Event("a", event_id="pending"))
+    result = dead_events("dead", "drop", "pending", "d1", "nope", "--no-export", "--yes", code=1)
+    assert result.stdout.splitlines() == [
+        "1 event dropped, 2 left",
+        "LEFT     REASON",
+        "pending  the event is PENDING, not DEAD",
+        "nope     there is no such event",
+    ]
+    assert dead_events("dead", "drop", "nope", "--yes", code=1).stdout.startswith("0 events dropped, 1 left\n")

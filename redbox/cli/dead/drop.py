@@ -1,0 +1,144 @@
+"""`redbox dead drop`: removes dead events, and exports them first."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from redbox.arguments import counted
+from redbox.cli.changes import change_options, confirm, require_answer
+from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, split_dead, take_choice
+from redbox.cli.filters import filter_options, resolved
+from redbox.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from redbox import Box
+    from redbox.box.reports import Dropped
+
+
+@click.command("drop")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Drop all dead events.")
+@filter_options
+@click.option("--export", "to", metavar="FILE", help="New file for the events.  [default: dead-BOX-TIME.ndjson]")
+@click.option("--no-export", is_flag=True, help="Do not export the events before they are removed.")
+@change_options
+@pass_session
+def drop_dead(
+    session: Session,
+    /,
+    ids: tuple[str, ...],
+    everything: bool,
+    to: str | None,
+    no_export: bool,
+    dry_run: bool,
+    yes: bool,
+    why: str,
+    who: str | None,
+    **filters: Any,
+) -> None:
+    """Remove dead events for good, after exporting them.
+
+    Select them by ID, by filters, or with --all. They are first exported to a file in the current directory, which
+    `redbox put --many` reads. Then exactly the exported events are removed: one that was replayed or died again
+    meanwhile is left. The operations log records who dropped them, in one entry. The exit code is 1 if an event was
+    left.
+
+    If the box is configured with dead_head=block, removing a dead event at the head of a line unblocks the line.
+
+    \b
+    Examples:
+      redbox dead drop --group 55242f13 --dry-run
+      redbox dead drop --type 'invoice.*' --created-until 30d --why 'customers were refunded'
+      redbox dead drop --all --export old.ndjson --yes
+    """
+    choice = take_choice(ids, everything, filters)
+    if no_export and to is not None:
+        raise click.UsageError("give either --export or --no-export", click.get_current_context())
+    require_answer(yes=yes, dry_run=dry_run)
+    drop = _Drop(session, choice, to, no_export, {"who": who, "why": why})
+    report, refused = session.run(drop.run(dry_run, yes))
+    _print_report(session, report, refused, drop.file)
+    if report.refused_count:
+        click.get_current_context().exit(1)
+
+
+class _Drop:
+    """One drop: counts the selected events, asks, exports them, and removes those that were exported."""
+
+    def __init__(self, session: Session, choice: Choice, to: str | None, no_export: bool, log: dict[str, Any]) -> None:
+        self.file: str | None = None  # that was written
+        self._session = session
+        self._choice = choice
+        self._to = to
+        self._no_export = no_export
+        self._log = log
+
+    async def run(self, dry_run: bool, yes: bool) -> tuple[Dropped, list[Refusal]]:
+        from redbox import Dropped
+
+        async with self._session.existing() as box:
+            now, refused = (await box.stats()).at, list[Refusal]()
+            if self._choice.ids:
+                dead, refused = await split_dead(box, self._choice.ids)
+                selection: dict[str, Any] = {"ids": dead}
+            else:
+                selection = {"state": "DEAD", "until": now, **await resolved(box, self._choice.filters)}
+            report = Dropped()
+            if selection.get("ids") != []:
+                report = await self._preview(box, selection)
+            report.dry_run = dry_run
+            if report.matched and not dry_run:
+                to = self._to or f"dead-{box.name}-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.ndjson"
+                self._ask(report.matched, to, yes)
+                report = await self._drop(box, selection, report.matched, to)
+            refused += [Refusal(event_id, "", reason) for event_id, reason in report.refused]
+            report.refused_count += len(refused) - len(report.refused)
+            report.matched += len(refused) - len(report.refused)
+            return report, refused
+
+    def _ask(self, count: int, to: str, yes: bool) -> None:
+        events = f"{counted(count, 'event')} of box {self._session.box_name!r}"
+        saved = "They are not exported" if self._no_export else f"They are exported to {to} first"
+        confirm(f"Remove {events} for good? {saved}.", yes=yes)
+
+    async def _preview(self, box: Box, selection: dict[str, Any]) -> Dropped:
+        with self._session.output.progress("counting") as progress:
+            return await box.drop(**selection, dry_run=True, progress=progress)
+
+    async def _drop(self, box: Box, selection: dict[str, Any], count: int, to: str) -> Dropped:
+        from redbox import Dropped
+        from redbox.box.export_file import read_lines, write_export
+
+        output = self._session.output
+        if self._no_export:
+            with output.progress("dropping", count) as progress:
+                return await box.drop(**selection, **self._log, progress=progress)
+        with output.progress("exporting", count) as progress:
+            written = await write_export(box.export(**selection), to, progress=progress)
+        if not written:  # they were replayed or dropped meanwhile
+            return Dropped()
+        self.file = to
+        with output.progress("dropping", written) as progress:
+            return await box.drop(exported=read_lines(to), **self._log, progress=progress)
+
+
+def _print_report(session: Session, report: Dropped, refused: list[Refusal], file: str | None) -> None:
+    output = session.output
+    if output.as_json:
+        data = {"matched": report.matched, "dropped": report.dropped, "dry_run": report.dry_run, "file": file}
+        reasons = [{"event_id": each.event_id, "reason": each.reason} for each in refused]
+        output.json({**data, "refused_count": report.refused_count, "refused": reasons})
+        return
+    if report.dry_run:
+        output.text(f"{counted(report.matched - report.refused_count, 'event')} would be dropped")
+    else:
+        left = f", {report.refused_count:,} left" if report.refused_count else ""
+        saved = f"; exported to {file}" if file is not None else ""
+        output.text(f"{counted(report.dropped, 'event')} dropped{left}{saved}")
+    if refused:
+        output.table(("LEFT", "REASON"), [(each.event_id, each.reason) for each in refused[:SHOWN]])
+        if report.refused_count > SHOWN:
+            output.text(f"... and {report.refused_count - SHOWN:,} more")

@@ -1,0 +1,82 @@
+"""`redbox dead export`: dead events as NDJSON."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from redbox.arguments import counted
+from redbox.cli.dead.selecting import split_dead
+from redbox.cli.filters import filter_options, resolved
+from redbox.cli.output import echo_json
+from redbox.cli.session import Session, pass_session
+from redbox.errors import RedboxError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from redbox import Box
+
+
+@click.command("export")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@filter_options
+@click.option("--to", metavar="FILE", help="File to write; one that exists is replaced.  [default: stdout]")
+@pass_session
+def export_dead(session: Session, /, ids: tuple[str, ...], to: str | None, **filters: Any) -> None:
+    """Write dead events as NDJSON, one per line.
+
+    Without ID or filters, all dead events are written. `redbox put --many` puts them back: id, payload, headers, keys
+    and metadata are the same, and the state is not copied. The box is not changed.
+
+    A file exists only when it is complete, and only its owner can read it.
+
+    \b
+    Examples:
+      redbox dead export > dead.ndjson
+      redbox dead export --group 55242f13 --to dead.ndjson
+      redbox --box repaired put --many @dead.ndjson
+    """
+    if ids and any(value is not None for value in filters.values()):
+        raise click.UsageError("select events by ID or with filters, not both", click.get_current_context())
+    count = session.run(_export(session, list(dict.fromkeys(ids)), filters, to))
+    if to is None:
+        session.output.note(f"{counted(count, 'event')} exported", exported=count)
+    elif session.output.as_json:
+        session.output.json({"exported": count, "file": to if count else None})
+    else:
+        session.output.text(f"{counted(count, 'event')} exported{f' to {to}' if count else '; no file was written'}")
+
+
+async def _export(session: Session, ids: list[str], filters: dict[str, Any], to: str | None) -> int:
+    from redbox.box.export_file import write_export
+
+    async with session.existing() as box:
+        lines = await _lines(box, ids, filters)
+        if to is None:
+            return await _print(lines)
+        with session.output.progress("exporting") as progress:
+            return await write_export(lines, to, replace=True, progress=progress)
+
+
+async def _lines(box: Box, ids: list[str], filters: dict[str, Any]) -> AsyncIterator[bytes]:
+    if not ids:
+        return box.export(**await resolved(box, filters))
+    dead, refused = await split_dead(box, ids)
+    if refused:
+        raise RedboxError(f"event {refused[0].event_id} cannot be exported: {refused[0].reason}")
+    return box.export(dead)
+
+
+async def _print(lines: AsyncIterator[bytes]) -> int:
+    count = 0
+    async for line in lines:
+        if sys.stdout.isatty():
+            echo_json(line.decode().rstrip("\n"))
+        else:
+            sys.stdout.buffer.write(line)
+        count += 1
+    sys.stdout.flush()
+    return count

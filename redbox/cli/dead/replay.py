@@ -1,0 +1,220 @@
+"""`redbox dead replay`: returns dead events to PENDING."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from redbox.arguments import counted
+from redbox.cli.changes import change_options, confirm, require_answer
+from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, split_dead, take_choice
+from redbox.cli.filters import filter_options, resolved
+from redbox.cli.parameters import DURATION
+from redbox.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from redbox import Box, Canary
+    from redbox.box.reports import Replayed
+
+LONG = 1000  # events of a replay that may be interrupted
+
+
+@click.command("replay")
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Replay all dead events.")
+@filter_options
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Maximum events per second.")
+@click.option("--ramp", type=DURATION, help="Time in which the rate grows from a trickle to --rate, such as 5m.")
+@click.option("--delay", type=DURATION, help="Delay before the events are due, such as 10m.")
+@click.option(
+    "--canary", type=click.IntRange(1, 1000), metavar="N",
+    help="Replay N events first, and the others only if all N are published.",
+)  # fmt: skip
+@click.option(
+    "--canary-wait", type=DURATION, default="1m", show_default=True,
+    help="How long to wait until the canary events are settled.",
+)  # fmt: skip
+@click.option(
+    "--keep-attempts", is_flag=True, help="Keep the last error, and count earlier attempts against the limit."
+)
+@click.option("--force", is_flag=True, help="Also replay events whose unique key is held, or that were superseded.")
+@change_options
+@pass_session
+def replay_dead(
+    session: Session,
+    /,
+    ids: tuple[str, ...],
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    **options: Any,
+) -> None:
+    """Return dead events to PENDING, to be delivered again.
+
+    Select them by ID, by filters, or with --all. Only events that are dead at the start are replayed, so the command
+    ends even while relays are running. The operations log records who replayed them, in one entry. The exit code is 1
+    if an event was refused, or if a canary event was not published.
+
+    Replays by --all or by filters ask for confirmation; without a terminal they require --yes. Replays by ID do not
+    ask. Before the question, events are listed whose unique key another live event holds. They are refused; with
+    --force they are replayed, and then two live events have the same key.
+
+    An interrupted replay can be repeated: events that were replayed are no longer dead. To leave out those that died
+    again, repeat it with --until and the time at which the first replay began.
+
+    --since and --until compare died_at. Relative times: `1h` is an hour ago, `+1h` an hour from now.
+
+    \b
+    Examples:
+      redbox dead replay 01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49
+      redbox dead replay --type 'invoice.*' --since 1d --dry-run
+      redbox dead replay --group 55242f13 --canary 10
+      redbox dead replay --all --rate 50 --ramp 5m --why 'provider is back' --yes
+    """
+    choice = take_choice(ids, everything, options)
+    if options["ramp"] is not None and options["rate"] is None:
+        raise click.UsageError("--ramp needs --rate", click.get_current_context())
+    require_answer(yes=yes or bool(ids), dry_run=dry_run)
+    replay = _Replay(session, choice, **options)
+    report, refused = session.run(replay.run(dry_run, yes))
+    _print_report(session, report, refused)
+    if report.refused_count or not (report.canary is None or report.canary.passed):
+        click.get_current_context().exit(1)
+
+
+class _Replay:
+    """One replay: counts the selected events, then replays them."""
+
+    def __init__(
+        self,
+        session: Session,
+        choice: Choice,
+        *,
+        keep_attempts: bool,
+        canary_wait: timedelta,
+        **options: Any,
+    ) -> None:
+        self._session = session
+        self._choice = choice
+        self._options: dict[str, Any] = {"reset": not keep_attempts, "canary_wait": canary_wait, **options}
+
+    async def run(self, dry_run: bool, yes: bool) -> tuple[Replayed, list[Refusal]]:
+        async with self._session.existing() as box:
+            if self._choice.ids:
+                return await self._by_ids(box, dry_run)
+            now = (await box.stats()).at
+            selection = {"state": "DEAD", "until": now, **await resolved(box, self._choice.filters)}
+            report = await self._preview(box, selection)
+            report.dry_run = dry_run
+            if dry_run or not report.matched:
+                return report, _refusals(report)
+            if report.refused_count:
+                _list_refused(self._session, report, _refusals(report))
+            confirm(f"Replay {counted(report.matched - report.refused_count, 'event')} of {self._where}?", yes=yes)
+            if report.matched > LONG or self._options["rate"] is not None:
+                self._session.output.note(
+                    f"if this is interrupted, continue with --until {selection['until'].isoformat()}: "
+                    "events that died again are then left out"
+                )
+            report = await self._replay(box, report.matched, selection)
+            return report, _refusals(report)
+
+    @property
+    def _where(self) -> str:
+        return f"box {self._session.box_name!r}"
+
+    async def _by_ids(self, box: Box, dry_run: bool) -> tuple[Replayed, list[Refusal]]:
+        from redbox import Replayed
+
+        dead, refused = await split_dead(box, self._choice.ids)
+        report = Replayed(dry_run=dry_run)
+        if dead:
+            selection = {"ids": dead}
+            report = await (self._preview(box, selection) if dry_run else self._replay(box, len(dead), selection))
+        refused += _refusals(report)
+        report.matched = len(self._choice.ids)
+        report.refused_count += len(refused) - len(report.refused)
+        return report, refused
+
+    async def _preview(self, box: Box, selection: dict[str, Any]) -> Replayed:
+        with self._session.output.progress("counting") as progress:
+            return await box.replay(**selection, force=self._options["force"], dry_run=True, progress=progress)
+
+    async def _replay(self, box: Box, count: int, selection: dict[str, Any]) -> Replayed:
+        with self._session.output.progress("replaying", count) as progress:
+            return await box.replay(**selection, **self._options, progress=progress)
+
+
+def _refusals(report: Replayed) -> list[Refusal]:
+    return [
+        Refusal(
+            event_id, outcome, f"{outcome.reason}: {detail}; --force replays it anyway" if detail else outcome.reason
+        )
+        for event_id, outcome, detail in report.refused
+    ]
+
+
+def _list_refused(session: Session, report: Replayed, refused: list[Refusal]) -> None:
+    """Lists events that will be refused, before the question."""
+    output = session.output
+    output.note(f"{counted(report.refused_count, 'event')} of {report.matched:,} will be refused:")
+    for each in refused[:SHOWN]:
+        output.note(f"  {each.event_id}: {each.reason}")
+    if report.refused_count > SHOWN:
+        output.note(f"  ... and {report.refused_count - SHOWN:,} more")
+
+
+def _print_report(session: Session, report: Replayed, refused: list[Refusal]) -> None:
+    output, canary = session.output, report.canary
+    if output.as_json:
+        data: dict[str, Any] = {"matched": report.matched, "replayed": report.replayed, "dry_run": report.dry_run}
+        data |= {"refused_count": report.refused_count, "conflicts": report.conflicts, "refused": refused}
+        if canary is not None:
+            data["canary"] = {"passed": canary.passed, **{name: getattr(canary, name) for name in _CANARY}}
+        output.json(data)
+        return
+    if report.dry_run:
+        output.text(f"{counted(report.matched - report.refused_count, 'event')} would be replayed")
+    else:
+        left = f", {report.refused_count:,} refused" if report.refused_count else ""
+        output.text(f"{counted(report.replayed, 'event')} replayed{left}")
+    if report.conflicts and report.dry_run:
+        output.text(
+            f"{counted(report.conflicts, 'event')} would be refused, since another live event holds the unique key; "
+            "--force replays them anyway, and then two live events have the same key"
+        )
+    if refused:
+        output.table(("REFUSED", "REASON"), [(each.event_id, each.reason) for each in refused[:SHOWN]])
+        if report.refused_count > SHOWN:
+            output.text(f"... and {report.refused_count - SHOWN:,} more")
+    if canary is not None:
+        _print_canary(session, canary)
+
+
+_CANARY = ("published", "died", "gone", "unsettled")
+
+
+def _print_canary(session: Session, canary: Canary) -> None:
+    output = session.output
+    if canary.passed:
+        output.note(f"canary: {counted(canary.published, 'event')} published")
+        return
+    total = canary.published + len(canary.died) + len(canary.gone) + len(canary.unsettled)
+    if canary.died:
+        output.table(("DIED AGAIN", "ERROR"), list(canary.died.items()))
+        words = f"{len(canary.died)} of {counted(total, 'canary event')} died again"
+    elif canary.gone:
+        words = (
+            f"{len(canary.gone)} of {counted(total, 'canary event')} cannot be found, and events died or were dropped "
+            "meanwhile; a relay with --on-dead drop may have removed them"
+        )
+    else:
+        words = (
+            f"{len(canary.unsettled)} of {counted(total, 'canary event')} not settled in time. `redbox stats` shows "
+            "whether a relay is running and whether the box is paused; start one with `redbox relay`, or wait longer "
+            f"with --canary-wait. `redbox show {canary.unsettled[0]}` shows such an event"
+        )
+    output.note(f"stopped after the canary: {words}. The other events are still dead")

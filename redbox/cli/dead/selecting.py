@@ -1,0 +1,58 @@
+"""Which dead events a command takes: by id, by filters, or all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from redbox.cli.filters import NAMES
+
+if TYPE_CHECKING:
+    from redbox import Box
+
+SHOWN = 10  # refused events of a table
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The ids that were given, without repetitions, or the filters; neither for all dead events."""
+
+    ids: list[str]
+    filters: dict[str, Any]
+
+
+def take_choice(ids: tuple[str, ...], everything: bool, options: dict[str, Any]) -> Choice:
+    """Takes the filters out of the options of a command, which must select events in exactly one way."""
+    filters = {name: options.pop(name) for name in NAMES}
+    ways = sum((bool(ids), everything, any(value is not None for value in filters.values())))
+    if ways != 1:
+        ctx = click.get_current_context()
+        raise click.UsageError("select events in one way: by ID, with --all, or with filters such as --type", ctx)
+    return Choice(list(dict.fromkeys(ids)), filters)
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An event that a command leaves, with the reason."""
+
+    event_id: str
+    outcome: str
+    reason: str
+
+
+async def split_dead(box: Box, ids: list[str]) -> tuple[list[str], list[Refusal]]:
+    """The ids of dead events, and refusals of the others: a command for dead events leaves published ones alone."""
+    from redbox import Outcome, State
+
+    dead: list[str] = []
+    refused: list[Refusal] = []
+    for event_id in ids:
+        record = await box.get(event_id)
+        if record is None:
+            refused.append(Refusal(event_id, Outcome.UNKNOWN, Outcome.UNKNOWN.reason))
+        elif record.state is not State.DEAD:
+            reason = f"the event is {record.state.value}, not DEAD"
+            refused.append(Refusal(event_id, Outcome.NOTTERMINAL, reason))
+        else:
+            dead.append(event_id)
+    return dead, refused
