@@ -31,7 +31,6 @@
 --- @include "find_first_rank"
 --- @include "compile_glob"
 --- @include "describe_event"
---- @include "summarize_event"
 --- @include "as_number"
 --- @include "read_event"
 
@@ -40,7 +39,8 @@ local score, after, since, latest = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local pattern, wanted, text = ARGV[9], ARGV[10], ARGV[11]
 local created_since, created_until, what, claims = ARGV[12], ARGV[13], ARGV[14], ARGV[15]
 local DESCRIBING = 2
-local CLAIM_FIELDS, KEY_FIELDS = { "state", "claim", "created_at" }, { "ordering_key", "unique_key" }
+local FIELDS, KEY_FIELDS = { "state", "claim", "created_at" }, { "ordering_key", "unique_key" }
+local SUMMARY_FIELDS = { "state", "claim", "created_at", "event_type", "last_error" }
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -52,22 +52,26 @@ local filtered = pattern ~= "" or wanted ~= "" or text ~= "" or claims ~= "" or 
 local type_matches, type_cost = compile_glob(pattern)
 local work = 0
 
--- Reads only the fields that a filter needs: they may be long.
-local function matches(id)
+-- Reads only the fields that a filter or the reply needs: they may be long.
+local function read_fields(id)
+  if what == "summaries" then
+    return read_event(id, SUMMARY_FIELDS)
+  end
+  return filtered and read_event(id, FIELDS)
+end
+
+local function matches(id, event)
   work = work + 1
   if not filtered then
     return true
   end
   local hash = event_key .. id
-  local event = read_event(id, CLAIM_FIELDS)
   if not event.state or (claims ~= "" and as_number(event.claim) > tonumber(claims)) then
     return false
   end
-  if by_creation then
-    local created = tonumber(event.created_at or "")
-    if not created or created < earliest or created > newest then
-      return false
-    end
+  local created = by_creation and tonumber(event.created_at or "")
+  if by_creation and (not created or created < earliest or created > newest) then
+    return false
   end
   if wanted ~= "" then
     local keys = read_event(id, KEY_FIELDS)
@@ -99,18 +103,18 @@ local function bytes_of(parts)
 end
 
 -- An event for the reply, its size there in bytes, and the work of reading it.
-local function read(id, entered)
+local function describe(id, event, entered)
   if what == "ids" then
     return id, 0, 0
   end
   if what == "summaries" then
-    local summary = summarize_event(id, entered)
-    local size = summary and bytes_of(summary) or 0
-    return summary, size, size / 4096
+    local summary = { id, event.event_type or "", event.last_error or "", entered, event.claim or "0" }
+    local size = bytes_of(summary)
+    return event.state and summary, size, size / 4096
   end
-  local event = describe_event(id)
-  local size = event and #(event[3] or "") + bytes_of(event[2]) or 0
-  return event, size, DESCRIBING + size / 4096
+  local whole = describe_event(id)
+  local size = whole and #(whole[3] or "") + bytes_of(whole[2]) or 0
+  return whole, size, DESCRIBING + size / 4096
 end
 
 local first = find_first_rank(index, since, score, after)
@@ -124,8 +128,9 @@ end
 local found, more = redis.call("ZRANGE", index, first, last, "WITHSCORES"), last < final
 for at = 1, #found, 2 do
   local id = found[at]
-  if matches(id) then
-    local event, size, cost = read(id, found[at + 1])
+  local fields = read_fields(id)
+  if matches(id, fields) then
+    local event, size, cost = describe(id, fields, found[at + 1])
     if event then
       bytes, work = bytes + size, work + cost
       if bytes > byte_limit and #reply > 4 then

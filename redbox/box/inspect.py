@@ -17,7 +17,7 @@ from redbox.store.replies import START, EventSummary, Position, RecordPage
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
-SUMMARY_LOOK: Final = 400  # events that one step of a listing without bodies reads: each is returned, too
+SUMMARY_LOOK: Final = 250  # events that one step of a listing without bodies reads: each is returned, too
 GET_COUNT: Final = 10  # events of one read by id, which is not bounded in bytes
 
 

@@ -270,7 +270,7 @@ MUTANTS = [
     Mutant("pages ignore created_since", "page.lua", "created < earliest or ", ""),
     Mutant("pages ignore created_until", "page.lua", " or created > newest", ""),
     Mutant("the bound of created_at is left out", "page.lua", "created > newest", "created >= newest"),
-    Mutant("a summary has no claim number", "include/summarize_event.lua", 'event.claim or "0"', '"0"'),
+    Mutant("a summary has no claim number", "page.lua", 'entered, event.claim or "0"', 'entered, "0"'),
     Mutant("pages ignore since", "page.lua", 'find_first_rank(index, since,', 'find_first_rank(index, "",'),
     Mutant("waiting events are not reported", "stats.lua", '"waiting", waiting_due + waiting_ahead', '"waiting", 0'),
     Mutant("waiting events count as due before their time", "stats.lua", '"waiting_due", waiting_due', '"waiting_due", waiting_due + waiting_ahead'),
