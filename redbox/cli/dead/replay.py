@@ -115,9 +115,11 @@ class _Replay:
                 _list_refused(self._session, report, _refusals(report))
             confirm(f"Replay {counted(report.matched - report.refused_count, 'event')} of {self._where}?", yes=yes)
             if report.matched > LONG or self._options["rate"] is not None:
+                moment, instead = selection["until"].isoformat(), " instead of --all" if self._choice.everything else ""
                 self._session.output.note(
-                    f"if this is interrupted, continue with --until {selection['until'].isoformat()}: "
-                    "events that died again are then left out"
+                    f"if this is interrupted, continue with --until {moment}{instead}, which leaves out events that "
+                    "died again",
+                    until=moment,
                 )
             report = await self._replay(box, report.matched, selection)
             return report, _refusals(report)

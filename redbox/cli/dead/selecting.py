@@ -20,6 +20,7 @@ class Choice(msgspec.Struct, frozen=True):
 
     ids: list[str]
     filters: dict[str, Any]
+    everything: bool
 
 
 def take_choice(ids: tuple[str, ...], everything: bool, options: dict[str, Any]) -> Choice:
@@ -29,7 +30,7 @@ def take_choice(ids: tuple[str, ...], everything: bool, options: dict[str, Any])
     if ways != 1:
         ctx = click.get_current_context()
         raise click.UsageError("select events in one way: by ID, with --all, or with filters such as --type", ctx)
-    return Choice(list(dict.fromkeys(ids)), filters)
+    return Choice(list(dict.fromkeys(ids)), filters, everything)
 
 
 class Refusal(msgspec.Struct, frozen=True):
