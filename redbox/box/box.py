@@ -341,8 +341,8 @@ class Box:
         `reset=False`. An event whose unique_key another event holds, or that another event supersedes, is refused
         unless by `force`. `rate` is events per second, which the replay reaches after `ramp`.
 
-        `canary`: so many events are replayed first, at most 1,000. The others follow only if all of these are published
-        within `canary_wait`.
+        `canary` is the number of events that are replayed first, at most 1,000. The others follow only if all of these
+        are published within `canary_wait`.
 
         Recorded in the box's log as one entry, by default under the name of the user of this process.
         """

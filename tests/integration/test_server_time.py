@@ -145,6 +145,27 @@ async def a_page_of_long_errors(box: Box) -> Act:
 
 
 @scene
+async def groups_of_long_errors(box: Box) -> Act:
+    await dead(box, reason=SMILE * ERROR)
+    return box.error_groups
+
+
+@scene
+async def a_listing_by_creation_of_events_that_are_too_old(box: Box) -> Act:
+    await dead(box)
+    return lambda: box.page(created_since=datetime(2100, 1, 1, tzinfo=UTC))
+
+
+@scene
+async def a_replay_of_many_steps_in_a_long_log(box: Box) -> Act:
+    await dead(box)
+    about: dict[str, Any] = {"who": "w" * WIDE, "why": SMILE * ERROR, "count": 1, "ids": ["i" * 128] * 20}
+    for n in range(30):
+        await box._store.write_log("patch", **about, token=str(n))
+    return lambda: box.replay(state="DEAD", **ADA)
+
+
+@scene
 async def a_page_of_large_events(box: Box) -> Act:
     for _ in range(8):
         await box.put(Event("large", b"x" * MAX_PAYLOAD))

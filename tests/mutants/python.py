@@ -44,6 +44,9 @@ OPERATIONS = (
     "tests/contract/operations/test_log.py",
     *IN_MEMORY,
 )
+DEAD_LETTERS = ("tests/contract/operations/test_dead_letters.py", *IN_MEMORY)
+FINGERPRINTS = ("tests/unit/test_fingerprints.py",)
+PACE = ("tests/unit/test_pace.py",)
 UNIQUENESS = (
     "tests/contract/states/test_phases.py",
     "tests/contract/states/test_unique_keys.py",
@@ -242,6 +245,24 @@ PYTHON_MUTANTS = [
     # settling through the box
     Mutant("settled for several relays, answered in another order", "redbox/box/claims.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
     Mutant("a renewal answers for its neighbour", "redbox/store/store.py", "            _, *words = await self.scripts.run(\"renew\"", "            *words, _ = await self.scripts.run(\"renew\"", LEASES),
+    Mutant("a status is a number like others", "redbox/fingerprints.py", 'rf"{_KEPT}\\1"),', 'r"\\1"),', FINGERPRINTS),
+    Mutant("a fingerprint depends on text that a history does not hold", "redbox/fingerprints.py", ".encode(errors=\"replace\")[:FINGERPRINTED]", ".encode(errors=\"replace\")", FINGERPRINTS),
+    Mutant("the number of groups is not bounded", "redbox/box/error_groups.py", "elif len(groups) < MOST_GROUPS:", "elif True:", DEAD_LETTERS),
+    Mutant("grouping does not end while events die", "redbox/box/error_groups.py", "selection = await up_to_now(store, selection)", "pass", DEAD_LETTERS),
+    Mutant("an event that left its group is listed", "redbox/box/inspect.py", "return same_state and (", "return True or (", DEAD_LETTERS),
+    Mutant("a replay by group replays all", "redbox/box/inspect.py", "if group is None or in_group(each.last_error, group)]", "]", DEAD_LETTERS),
+    Mutant("a replay goes on although its canary died", "redbox/box/replay.py", "                            return\n", "                            pass\n", DEAD_LETTERS),
+    Mutant("a canary that was dropped counts as published", "redbox/box/canary.py", "await _count_ends(self._store) == self._ended", "True", DEAD_LETTERS),
+    Mutant("a canary that was deleted on success counts as gone", "redbox/box/canary.py", "await _count_ends(self._store) == self._ended", "False", DEAD_LETTERS),
+    Mutant("a refused event counts as a canary", "redbox/box/replay.py", "canaries += await self._step(batch)", "canaries += await self._step(batch) and batch", DEAD_LETTERS),
+    Mutant("a drop is not fenced by what was exported", "redbox/box/drop.py", "SeenClaim(line.event_id, line.number)", "SeenClaim(line.event_id)", DEAD_LETTERS),
+    Mutant("a drop by filter is not fenced", "redbox/box/drop.py", "SeenClaim(each.event_id, each.number)", "SeenClaim(each.event_id)", DEAD_LETTERS),
+    Mutant("an event without a readable copy is dropped", "redbox/box/drop.py", "if line.problem is None:", "if True:", DEAD_LETTERS),
+    Mutant("a dry run drops", "redbox/box/drop.py", "if not drop.dry_run:", "if True:", DEAD_LETTERS),
+    Mutant("an export replaces the only copy", "redbox/box/export_file.py", "if not replace and path.exists():", "if False:", ("tests/cli/test_dead.py", "-k", "file_of_a_name")),
+    Mutant("half an export looks like a whole one", "redbox/box/export_file.py", 'tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)', "(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), str(path))", ("tests/cli/test_dead.py", "-k", "leaves_the_earlier_file")),
+    Mutant("a ramp is no ramp", "redbox/box/pace.py", "if done <= in_ramp:", "if False:", PACE),
+    Mutant("the time of the canary is made up for", "redbox/box/pace.py", "        self._started = time.monotonic()\n\n    def moment", "        pass\n\n    def moment", PACE),
     Mutant("operators need no name", "redbox/box/operate.py", "        self._check(who)\n        replies: ", "        replies: ", OPERATIONS),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
