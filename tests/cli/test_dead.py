@@ -245,7 +245,7 @@ def test_show_a_dead_event_only(dead_events: Redbox):
 
 
 class Settling:
-    """Stands in for a relay: settles the canary events when the replay first looks at them."""
+    """Settles, like a relay, the canary events when the replay first looks at them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: str | None) -> None:
         look = Store.read_states

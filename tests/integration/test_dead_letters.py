@@ -31,7 +31,7 @@ def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 async def until_replayed(box: Box, least: int) -> None:
-    """Waits until so many events are no longer dead."""
+    """Waits until at least `least` events are no longer dead."""
     deadline = time.monotonic() + 30
     while COUNT - (await box.stats()).phases[Phase.DEAD] < least:
         assert time.monotonic() < deadline
