@@ -47,6 +47,7 @@ OPERATIONS = (
 DEAD_LETTERS = ("tests/contract/operations/test_dead_letters.py", *IN_MEMORY)
 FINGERPRINTS = ("tests/unit/test_fingerprints.py",)
 PACE = ("tests/unit/test_pace.py",)
+EXPORT_FILE = ("tests/unit/test_export_file.py",)
 UNIQUENESS = (
     "tests/contract/states/test_phases.py",
     "tests/contract/states/test_unique_keys.py",
@@ -259,7 +260,8 @@ PYTHON_MUTANTS = [
     Mutant("a drop by filter is not fenced", "redbox/box/drop.py", "SeenClaim(each.event_id, each.number)", "SeenClaim(each.event_id)", DEAD_LETTERS),
     Mutant("an event without a readable copy is dropped", "redbox/box/drop.py", "if line.problem is None:", "if True:", DEAD_LETTERS),
     Mutant("a dry run drops", "redbox/box/drop.py", "if not drop.dry_run:", "if True:", DEAD_LETTERS),
-    Mutant("an export replaces the only copy", "redbox/box/export_file.py", "if not replace and path.exists():", "if False:", ("tests/cli/test_dead.py", "-k", "file_of_a_name")),
+    Mutant("an export replaces the only copy", "redbox/box/export_file.py", "os.link(temporary, path)", "os.replace(temporary, path)", EXPORT_FILE),
+    Mutant("a file that exists is noticed after the export", "redbox/box/export_file.py", "if not replace and path.exists():", "if False:", EXPORT_FILE),
     Mutant("half an export looks like a whole one", "redbox/box/export_file.py", 'tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)', "(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), str(path))", ("tests/cli/test_dead.py", "-k", "leaves_the_earlier_file")),
     Mutant("a ramp is no ramp", "redbox/box/pace.py", "if done <= in_ramp:", "if False:", PACE),
     Mutant("the time of the canary is made up for", "redbox/box/pace.py", "        self._started = time.monotonic()\n\n    def moment", "        pass\n\n    def moment", PACE),
