@@ -124,7 +124,7 @@ class _Steps:
             for number, text in batch:
                 try:
                     line = _decode(text)
-                except (msgspec.DecodeError, TypeError) as error:
+                except (msgspec.DecodeError, TypeError, UnicodeError) as error:
                     raise UsageError(f"line {number} is not that of an exported event ({error})") from None
                 if line.problem is None:
                     items.append(SeenClaim(line.event_id, line.number))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from redbox.cli.filters import NAMES
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 SHOWN = 10  # refused events of a table
 
 
-class Choice(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Choice:
     """The ids that were given, without repetitions, or the filters; neither for all dead events."""
 
     ids: list[str]
@@ -33,7 +34,8 @@ def take_choice(ids: tuple[str, ...], everything: bool, options: dict[str, Any])
     return Choice(list(dict.fromkeys(ids)), filters, everything)
 
 
-class Refusal(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Refusal:
     """An event that a command leaves, with the reason."""
 
     event_id: str
