@@ -8,8 +8,9 @@
 -- ARGV[1]   who      the operator; "" writes no log
 -- ARGV[2]   why      the operator's reason
 -- ARGV[3]   heads    1 to drop dead heads that block their lines too
--- ARGV[4]   id       then for each event the following
--- ARGV[5]   number   the claim number that it must still have; "" for any
+-- ARGV[4]   token    the same in all steps of one action, for the log; "" for an action of one step
+-- ARGV[5]   id       then for each event the following
+-- ARGV[6]   number   the claim number that it must still have; "" for any
 --
 -- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number), BLOCKING or UNKNOWN
 -- Errors    NEWERLAYOUT
@@ -29,7 +30,7 @@
 --- @include "read_event"
 
 local FIELDS = { "state", "claim", "ordering_key" }
-local who, why, heads = ARGV[1], ARGV[2], ARGV[3] == "1"
+local who, why, heads, token = ARGV[1], ARGV[2], ARGV[3] == "1", ARGV[4]
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -51,7 +52,7 @@ local function judge(id, event, number)
 end
 
 local replies, ids, seen, in_line, from = {}, {}, {}, {}, { PUBLISHED = {}, DEAD = {} }
-for at = 4, #ARGV, 2 do
+for at = 5, #ARGV, 2 do
   local id, number = ARGV[at], ARGV[at + 1]
   local event = read_event(id, FIELDS)
   local word = seen[id] and "UNKNOWN" or judge(id, event, number)
@@ -76,7 +77,7 @@ for _, item in ipairs(in_line) do
   leave_line(item[1], item[2], now)
 end
 erase_events(ids)
-record_action("drop", who, why, ids)
+record_action("drop", who, why, ids, nil, nil, token)
 increase_total("dropped", #ids)
 send_hint()
 return replies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -89,12 +90,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 FOREVER: Final = "forever"
 
 
-def to_meta(changes: dict[str, Any]) -> dict[str, str]:
-    """Validates changes of settings and returns them as the meta hash stores them."""
-    for name, value in changes.items():
+def check_names(names: Iterable[str]) -> list[str]:
+    """The names; raises InvalidSetting if there is no such setting."""
+    found = list(names)
+    for name in found:
         if name not in Settings.__struct_fields__:
             known = ", ".join(Settings.__struct_fields__)
             raise InvalidSetting(f"{name}: there is no such setting; the settings are {known}")
+    return found
+
+
+def to_meta(changes: dict[str, Any]) -> dict[str, str]:
+    """Validates changes of settings and returns them as the meta hash stores them."""
+    check_names(changes)
+    for name, value in changes.items():
         if isinstance(value, timedelta):
             changes = {**changes, name: value.total_seconds()}
     written = {}

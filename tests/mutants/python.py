@@ -242,7 +242,13 @@ PYTHON_MUTANTS = [
     # settling through the box
     Mutant("settled for several relays, answered in another order", "redbox/box/claims.py", "return [results[position] for position in range(len(held))]", "return list(results.values())", STORE),
     Mutant("a renewal answers for its neighbour", "redbox/store/store.py", "            _, *words = await self.scripts.run(\"renew\"", "            *words, _ = await self.scripts.run(\"renew\"", LEASES),
-    Mutant("operators need no name", "redbox/box/operate.py", "        self._check(who)\n        replies: ", "        replies: ", OPERATIONS),
+    Mutant("operators need no name", "redbox/box/operate.py", "        self._check(who)\n        known = ", "        known = ", OPERATIONS),
+    Mutant("a dry run acts", "redbox/box/operate.py", '        if flag("dry_run", dry_run):\n', "        if False:\n", OPERATIONS),
+    Mutant("steps of one action have no common token", "redbox/box/operate.py", "if len(known) > STEP_COUNT else", "if False else", OPERATIONS),
+    Mutant("a sweep by hand is recorded at its end only", "redbox/box/operate.py", "        await self._store.write_log(action, who=who, why=why, count=0,", "        0 and await self._store.write_log(action, who=who, why=why, count=0,", OPERATIONS),
+    Mutant("an entry at the limit counts only its last steps", "redbox/box/operations_log.py", "        if over and all(", "        if over or all(", OPERATIONS),
+    Mutant("the log forgets the first ids of an action", "redbox/box/operations_log.py", "last, steps = self._steps[0], self._steps[::-1]", "last, steps = self._steps[0], self._steps", OPERATIONS),
+    Mutant("the log is not filtered by its earliest time", "redbox/box/operations_log.py", "(since is None or entry.at >= since)", "True", OPERATIONS),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
     Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),

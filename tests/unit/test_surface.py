@@ -153,7 +153,9 @@ def test_box():
 
 
 def test_operate():
-    assert public(Operate) == ["configure", "drop", "kill", "log", "pause", "release", "reschedule", "resume"]
+    assert public(Operate) == [
+        "configure", "drop", "kill", "log", "pause", "reap", "release", "reschedule", "resume", "sweep",
+    ]  # fmt: skip
 
 
 def test_the_box_for_code_that_is_not_async():
