@@ -72,6 +72,8 @@ COMMANDS = (
     ("reap", "--yes", "--limit", "{}"),
     ("sweep", "--yes", "--keep-published", "{}"),
     ("sweep", "--yes", "--keep-dead-count", "{}"),
+    ("stats", "--fail-if", "{}"),
+    ("stats", "--fail-if", "oldest>{}"),
     ("log", "--action", "{}"),
     ("log", "--who", "{}"),
     ("log", "--since", "{}"),
