@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "reap": "upkeep",
     "sweep": "upkeep",
     "log": "upkeep",
+    "exporter": "exporter",
     "pipeline": "pipeline.group",
     "conform": "conform",
     "demo": "demo.command",

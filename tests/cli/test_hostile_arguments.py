@@ -74,6 +74,8 @@ COMMANDS = (
     ("sweep", "--yes", "--keep-dead-count", "{}"),
     ("stats", "--fail-if", "{}"),
     ("stats", "--fail-if", "oldest>{}"),
+    ("exporter", "--port", "{}", "--host", "-"),
+    ("exporter", "--port", "0", "--host", "{}."),
     ("log", "--action", "{}"),
     ("log", "--who", "{}"),
     ("log", "--since", "{}"),
