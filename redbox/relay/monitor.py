@@ -64,15 +64,19 @@ class HttpServer(ABC):
     async def __aenter__(self) -> Self:
         try:
             self._server = await asyncio.start_server(self._accept, self._host, self.port, limit=MAX_REQUEST)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             number = getattr(error, "errno", None)
-            if isinstance(error, socket.gaierror):
+            if isinstance(error, UnicodeError):
+                reason = "it is not the name of a host"
+            elif isinstance(error, socket.gaierror):
                 reason = str(error.strerror).lower()
             else:
                 reason = os.strerror(number).lower() if number is not None and number > 0 else str(error)
             # From Python 3.13 on, asyncio skips addresses that are not available, and reports without a number.
             nothing_bound = isinstance(error, OSError) and number is None
-            wrong_host = isinstance(error, socket.gaierror) or number == errno.EADDRNOTAVAIL or nothing_bound
+            wrong_host = (
+                isinstance(error, socket.gaierror | UnicodeError) or number == errno.EADDRNOTAVAIL or nothing_bound
+            )
             advice = self.host_option if wrong_host else f"{self.port_option}, 0 for any that is free"
             raise RedboxError(
                 f"metrics cannot be served on {self._host} port {self.port}: {reason}; choose another {advice}"
