@@ -15,6 +15,7 @@ from redbox.box import inspect
 from redbox.box.claims import ClaimOptions, Claims, Reason
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.put import OnBatchConflict, OnConflict, Puts
+from redbox.box.recent_errors import RecentError, recent_errors
 from redbox.box.replay import Progress, Replay, chosen
 from redbox.box.reports import Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
@@ -24,7 +25,7 @@ from redbox.box.why import Explanation, explain
 from redbox.durations import Duration
 from redbox.errors import UsageError
 from redbox.events import Claim, Event, Receipt, Record, State, reason_text
-from redbox.settings import BATCH_BYTES, LEASE, MAX_PAYLOAD, PAGE_LIMIT, Settings
+from redbox.settings import BATCH_BYTES, BATCH_COUNT, LEASE, MAX_PAYLOAD, PAGE_LIMIT, Settings
 from redbox.store import connect
 from redbox.store.durability import Durability
 from redbox.store.replies import Packed
@@ -281,6 +282,11 @@ class Box:
             if not text(name, given[name]):
                 raise UsageError(f"{name} must not be empty")
         return await explain(self._store, event_id, key=key, unique_key=unique_key)
+
+    async def recent_errors(self, limit: int = 200) -> tuple[RecentError, ...]:
+        """The errors of the newest `limit` DEAD events, at most 1,000, the most frequent first."""
+        self._store.ensure_open()
+        return tuple(await recent_errors(self._store, whole_number("limit", limit, 1, BATCH_COUNT)))
 
     async def settings(self) -> Settings:
         self._store.ensure_open()

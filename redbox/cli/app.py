@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "show": "inspect",
     "why": "why",
     "stats": "stats",
+    "top": "top.command",
     "boxes": "stats",
     "dead": "dead",
     "kill": "operate",

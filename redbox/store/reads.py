@@ -77,6 +77,11 @@ class Reads:
         read = replies.pop() if bodies else [None] * len(ids)
         return [StoredEvent(as_fields(reply), body) for reply, body in zip(replies, read, strict=True)]
 
+    async def newest_dead(self, count: int) -> list[str]:
+        """The ids of the events that died last, the newest first."""
+        (reply,) = await self.exchange([("ZREVRANGE", keys.dead(self.box), 0, count - 1)], repeat=True)
+        return [raw.decode(errors="replace") for raw in reply]
+
     async def members(self, stream: str, batch: int, first: int, last: int) -> list[Fence]:
         """Members of a stream's batch by rank, with their claim numbers."""
         where = keys.batch(self.box, stream, batch)

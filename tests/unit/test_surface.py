@@ -137,6 +137,7 @@ def test_box():
         "put",
         "put_many",
         "reap",
+        "recent_errors",
         "release",
         "renew",
         "replay",
