@@ -25,7 +25,7 @@ _DIGITS: Final = 15
 
 
 class _Quantity(msgspec.Struct, frozen=True):
-    """A value of a box. `words` says it for people, with the value in place of {}."""
+    """A value of a box. `words` follow the number and the noun, or precede the duration."""
 
     read: Callable[[Stats], float]
     words: str
@@ -47,20 +47,20 @@ def _relays(stats: Stats, *, silent: bool) -> int:
 
 #: Name → value. `paused` is 1 for a paused box, and 1 for each paused ordering key.
 QUANTITIES: Final = {
-    "oldest": _Quantity(_oldest, "the oldest available event has waited for {}", is_duration=True),
-    "dead": _Quantity(_phase(Phase.DEAD), "{} DEAD"),
-    "available": _Quantity(_phase(Phase.AVAILABLE), "{} AVAILABLE"),
-    "scheduled": _Quantity(_phase(Phase.SCHEDULED), "{} SCHEDULED"),
-    "retrying": _Quantity(_phase(Phase.RETRY_SCHEDULED), "{} RETRY_SCHEDULED"),
-    "in_flight": _Quantity(_phase(Phase.IN_FLIGHT), "{} IN_FLIGHT"),
-    "pending": _Quantity(_phase(Phase.AVAILABLE, Phase.SCHEDULED, Phase.RETRY_SCHEDULED), "{} PENDING"),
-    "waiting": _Quantity(lambda stats: stats.waiting, "{} waiting behind another of the same ordering key"),
-    "blocked": _Quantity(lambda stats: stats.blocked, "{} blocked by a dead event", "ordering key"),
-    "paused": _Quantity(lambda stats: stats.paused + stats.paused_keys, "{} in force", "pause"),
-    "lost": _Quantity(lambda stats: stats.lost, "{} lost"),
-    "overdue": _Quantity(lambda stats: stats.overdue, "{} overdue", "claim"),
-    "relays": _Quantity(lambda stats: _relays(stats, silent=False), "{} alive", "relay"),
-    "silent": _Quantity(lambda stats: _relays(stats, silent=True), "{} silent", "relay"),
+    "oldest": _Quantity(_oldest, "the oldest available event has waited for", is_duration=True),
+    "dead": _Quantity(_phase(Phase.DEAD), "DEAD"),
+    "available": _Quantity(_phase(Phase.AVAILABLE), "AVAILABLE"),
+    "scheduled": _Quantity(_phase(Phase.SCHEDULED), "SCHEDULED"),
+    "retrying": _Quantity(_phase(Phase.RETRY_SCHEDULED), "RETRY_SCHEDULED"),
+    "in_flight": _Quantity(_phase(Phase.IN_FLIGHT), "IN_FLIGHT"),
+    "pending": _Quantity(_phase(Phase.AVAILABLE, Phase.SCHEDULED, Phase.RETRY_SCHEDULED), "PENDING"),
+    "waiting": _Quantity(lambda stats: stats.waiting, "waiting behind another of the same ordering key"),
+    "blocked": _Quantity(lambda stats: stats.blocked, "blocked by a dead event", "ordering key"),
+    "paused": _Quantity(lambda stats: stats.paused + stats.paused_keys, "in force", "pause"),
+    "lost": _Quantity(lambda stats: stats.lost, "lost"),
+    "overdue": _Quantity(lambda stats: stats.overdue, "overdue", "claim"),
+    "relays": _Quantity(lambda stats: _relays(stats, silent=False), "alive", "relay"),
+    "silent": _Quantity(lambda stats: _relays(stats, silent=True), "silent", "relay"),
 }  # fmt: skip
 
 
@@ -79,10 +79,10 @@ class Condition(msgspec.Struct, frozen=True):
         """The value that the box has, as a sentence."""
         quantity = QUANTITIES[self.name]
         value = quantity.read(stats)
-        shown_value = format_duration(value) if quantity.is_duration else counted(int(value), quantity.noun)
-        if not quantity.is_duration:
-            shown_value = f"there {'is' if value == 1 else 'are'} {shown_value}"
-        return f"{self.text}: {quantity.words.format(shown_value)}"
+        if quantity.is_duration:
+            return f"{self.text}: {quantity.words} {format_duration(value)}"
+        verb = "is" if value == 1 else "are"
+        return f"{self.text}: {counted(int(value), quantity.noun)} {verb} {quantity.words}"
 
 
 def parse_condition(text: str) -> Condition:

@@ -204,7 +204,9 @@ def _show(session: Session) -> None:
         }
         session.output.json(values)
         return
-    rows = [(each.name, each.value, "" if each.is_default else each.default, each.meaning) for each in texts]
+    rows = [
+        (each.name, each.value, "yes" if each.is_default else f"no, {each.default}", each.meaning) for each in texts
+    ]
     session.output.table(("SETTING", "VALUE", "DEFAULT", "MEANING"), rows)
     for name in unreadable:
         if name.startswith("the setting "):

@@ -136,7 +136,7 @@ def test_all_settings_are_shown_with_what_they_mean(redbox: Redbox):
     assert header.split() == ["SETTING", "VALUE", "DEFAULT", "MEANING"]
     assert [row.split()[0] for row in rows] == list(Settings.__struct_fields__)
     (row,) = [row for row in rows if row.startswith("keep_dead ")]
-    assert row.split(maxsplit=3) == ["keep_dead", "90d", "forever", "how long DEAD events are kept"]
+    assert row.split(maxsplit=4) == ["keep_dead", "90d", "no,", "forever", "how long DEAD events are kept"]
     shown = redbox.json("configure")
     assert shown["keep_dead"] == {
         "value": 7776000.0, "text": "90d", "default": "forever", "is_default": False,

@@ -184,9 +184,9 @@ def test_conditions_that_hold_fail(redbox: Redbox):
     assert "failed" not in passed.stdout
     failed = redbox("stats", "--fail-if", "dead>0", "--fail-if", "dead>5", "--fail-if", "relays<1", code=1)
     assert failed.stdout.splitlines()[-2:] == [
-        "failed: dead>0: there is 1 event DEAD", "failed: relays<1: there are 0 relays alive",
+        "failed: dead>0: 1 event is DEAD", "failed: relays<1: 0 relays are alive",
     ]  # fmt: skip
-    assert redbox.json("stats", "--fail-if", "dead>0", code=1)["failed"] == ["dead>0: there is 1 event DEAD"]
+    assert redbox.json("stats", "--fail-if", "dead>0", code=1)["failed"] == ["dead>0: 1 event is DEAD"]
     assert redbox.json("stats", "--fail-if", "dead>9")["failed"] == []
 
 
@@ -224,7 +224,7 @@ def test_watch_ends_when_a_condition_holds(redbox: Redbox, monkeypatch: pytest.M
     assert [line["phases"]["AVAILABLE"] for line in lines] == [1, 11, 21, 31]
     assert lines[0]["rates"]["put"] is None
     assert lines[1]["rates"]["put"] > 0
-    assert lines[-1]["failed"] == ["available>25: there are 31 events AVAILABLE"]
+    assert lines[-1]["failed"] == ["available>25: 31 events are AVAILABLE"]
     blocks = redbox("stats", "--watch", "--fail-if", "available>35", code=1).stdout.split("\n\n")
     assert blocks[0].startswith("box default")
     assert "rates   put " in blocks[-2]
