@@ -72,6 +72,27 @@ class Condition(msgspec.Struct, frozen=True):
     limit: float
     text: str
 
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """A condition from NAME OP VALUE, where OP is one of > >= < <= = !=. Raises UsageError, with what it accepts."""
+        found = _GRAMMAR.fullmatch(text) if len(text) <= _LONGEST else None
+        if found is None:
+            raise UsageError(f"{shown(text)} is not a condition; write NAME>VALUE, such as oldest>60s or dead>0")
+        name, comparison, value = found.groups()
+        quantity = QUANTITIES.get(name.lower())
+        if quantity is None:
+            raise UsageError(f"{shown(name)}: there is no such value; there are {', '.join(QUANTITIES)}")
+        if quantity.is_duration:
+            try:
+                limit = parse_duration(value).total_seconds()
+            except ValueError as error:
+                raise UsageError(f"{name}: {error}") from None
+        elif value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+            limit = float(value)
+        else:
+            raise UsageError(f"{name}: must be compared with a whole number, not {shown(value)}")
+        return cls(name.lower(), comparison, limit, f"{name.lower()}{comparison}{value}")
+
     def holds(self, stats: Stats) -> bool:
         return _OPERATORS[self.comparison](QUANTITIES[self.name].read(stats), self.limit)
 
@@ -83,27 +104,6 @@ class Condition(msgspec.Struct, frozen=True):
             return f"{self.text}: {quantity.words} {format_duration(value)}"
         verb = "is" if value == 1 else "are"
         return f"{self.text}: {counted(int(value), quantity.noun)} {verb} {quantity.words}"
-
-
-def parse_condition(text: str) -> Condition:
-    """A condition from NAME OP VALUE, where OP is one of > >= < <= = !=. Raises UsageError with what is accepted."""
-    found = _GRAMMAR.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None:
-        raise UsageError(f"{shown(text)} is not a condition; write NAME>VALUE, such as oldest>60s or dead>0")
-    name, comparison, value = found.groups()
-    quantity = QUANTITIES.get(name.lower())
-    if quantity is None:
-        raise UsageError(f"{shown(name)}: there is no such value; there are {', '.join(QUANTITIES)}")
-    if quantity.is_duration:
-        try:
-            limit = parse_duration(value).total_seconds()
-        except ValueError as error:
-            raise UsageError(f"{name}: {error}") from None
-    elif value.isascii() and value.isdigit() and len(value) <= _DIGITS:
-        limit = float(value)
-    else:
-        raise UsageError(f"{name}: must be compared with a whole number, not {shown(value)}")
-    return Condition(name.lower(), comparison, limit, f"{name.lower()}{comparison}{value}")
 
 
 def held(conditions: list[Condition], stats: Stats) -> list[str]:

@@ -59,7 +59,7 @@ def pause_command(
     async def pause() -> str:
         async with _box(session, yes=yes or dry_run) as box:
             options = _given(duration=duration, key=key, **await resolved(box, {"until": until}))
-            words = f"no event of {_what(session, key)} is claimed until {_end(duration, options.get('until'))}"
+            words = f"no event of {_what(session, key)} is claimed {_end(duration, options.get('until'))}"
             if not dry_run:
                 confirm(f"Pause {_what(session, key)}? Then {words}. Puts go on.", yes=yes)
                 await box.operate.pause(who=operator(who), why=why, **options)
@@ -103,8 +103,10 @@ def resume_command(
     async def resume() -> str:
         async with session.existing() as box:
             slowly = "" if ramp is None else f", slowly at first, and at full rate after {format_duration(ramp)}"
-            available = (await box.stats()).phases
-            pending = next(count for phase, count in available.items() if phase.value == "AVAILABLE")
+            stats = await box.stats()
+            pending = next(count for phase, count in stats.phases.items() if phase.value == "AVAILABLE")
+            if key is None and not stats.paused:
+                session.output.note(f"{_what(session, key)} is not paused")
             words = f"relays claim events of {_what(session, key)} again{slowly}"
             if not dry_run:
                 due = "" if key is not None else f" {pending:,} {'is' if pending == 1 else 'are'} available."
@@ -239,5 +241,5 @@ def _end(duration: timedelta | None, until: datetime | None) -> str:
     from redbox.cli.records import iso
 
     if duration is not None:
-        return f"{format_duration(duration)} from now"
-    return "it is resumed" if until is None else iso(until, brief=True)
+        return f"for {format_duration(duration)}"
+    return "until it is resumed" if until is None else f"until {iso(until, brief=True)}"

@@ -57,9 +57,9 @@ def stats_command(session: Session, /, watch: timedelta | None, conditions: tupl
       redbox --json stats | jq '.relays[] | select(.breaker != "closed") | .reason'
       redbox --box orders --json stats | jq .phases.DEAD
     """
-    from redbox.box.conditions import parse_condition
+    from redbox.box.conditions import Condition
 
-    checks = [parse_condition(text) for text in conditions]
+    checks = [Condition.parse(text) for text in conditions]
     if watch is None:
         code = session.run(_read_once(session, checks))
     else:

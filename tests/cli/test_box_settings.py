@@ -32,6 +32,7 @@ def test_pause_and_resume(redbox: Redbox):
         "effect": "relays claim events of box 'default' again",
     }  # fmt: skip
     assert not is_paused(redbox)
+    assert "box 'default' is not paused" in redbox("resume", "--dry-run").stderr
     entries = redbox.within(lambda box: box.operate.log())
     assert [(entry.action, entry.who, entry.why) for entry in entries] == [
         ("resume", "ada", ""),
@@ -50,7 +51,7 @@ def test_the_end_the_key_and_the_ramp_are_passed_on(redbox: Redbox, monkeypatch:
     monkeypatch.setattr(Operate, "pause", record)
     monkeypatch.setattr(Operate, "resume", record)
     before = redbox.within(lambda box: box.stats()).at
-    assert redbox("pause", "--for", "10m", "--yes").stdout.endswith("is claimed until 10 min from now\n")
+    assert redbox("pause", "--for", "10m", "--yes").stdout.endswith("is claimed for 10 min\n")
     assert redbox("pause", "--until", "2030-01-31T12:00:00Z", "--key", "k", "--yes").stdout == (
         "paused: no event of ordering key 'k' in box 'default' is claimed until 2030-01-31T12:00:00Z\n"
     )

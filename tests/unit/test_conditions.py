@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redbox import Phase, Settings, Stats, UsageError
-from redbox.box.conditions import QUANTITIES, held, parse_condition
+from redbox.box.conditions import QUANTITIES, Condition, held
 from redbox.box.rates import Rates, rates_between, reported_rates
 from redbox.box.reports import RelayReport
 
@@ -58,17 +58,17 @@ def relay(seconds: float, **fields: Any) -> RelayReport:
     ],
 )  # fmt: skip
 def test_a_condition_that_holds_is_explained(text: str, box: dict[str, Any], sentence: str):
-    assert held([parse_condition(text)], stats(**box)) == [sentence]
+    assert held([Condition.parse(text)], stats(**box)) == [sentence]
 
 
 @pytest.mark.parametrize("text", ["dead>0", "oldest>0s", "relays>0", "paused=1", "silent>0"])
 def test_a_condition_that_does_not_hold(text: str):
-    assert held([parse_condition(text)], stats()) == []
+    assert held([Condition.parse(text)], stats()) == []
 
 
 def test_every_value_can_be_compared():
     for name, quantity in QUANTITIES.items():
-        held([parse_condition(f"{name}>{'1s' if quantity.is_duration else '1'}")], stats())
+        held([Condition.parse(f"{name}>{'1s' if quantity.is_duration else '1'}")], stats())
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_every_value_can_be_compared():
 )
 def test_an_invalid_condition(text: str, message: str):
     with pytest.raises(UsageError) as raised:
-        parse_condition(text)
+        Condition.parse(text)
     assert message in str(raised.value)
 
 

@@ -25,6 +25,7 @@ def test_the_exports_of_redbox():
         "BoxPaused",
         "Breaker",
         "Claim",
+        "Condition",
         "Conflict",
         "DurabilityNotReached",
         "DurabilityUnsupported",
