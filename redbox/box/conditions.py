@@ -74,7 +74,7 @@ class Condition(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """A condition from NAME OP VALUE, where OP is one of > >= < <= = !=. Raises UsageError, with what it accepts."""
+        """A condition from NAME OP VALUE, where OP is one of > >= < <= = !=. Raises UsageError."""
         found = _GRAMMAR.fullmatch(text) if len(text) <= _LONGEST else None
         if found is None:
             raise UsageError(f"{shown(text)} is not a condition; write NAME>VALUE, such as oldest>60s or dead>0")

@@ -10,6 +10,7 @@ import re
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -331,6 +332,42 @@ def test_it_can_be_stopped_and_continued(embedded: str):
         assert shell.exit_code() == 0
     finally:
         shell.close()
+
+
+@pytest.mark.req("RO-5")
+def test_stats_are_redrawn_in_place_until_ctrl_c(embedded: str):
+    watch = Screen([*TOP[:-1], "stats", "--watch", "0.2"])
+    try:
+        watch.wait_for("\x1b[2J\x1b[H")
+        watch.wait_for("AVAILABLE")
+        watch.wait_for("\x1b[H")
+        watch.wait_for("rates")
+        watch.type("\x03")
+        assert watch.exit_code() == 0
+    finally:
+        watch.close()
+
+
+def test_a_kill_asks_on_a_terminal(embedded: str, redbox: Redbox):
+    for answer, code, state in (("n", 1, "PENDING"), ("y", 0, "DEAD")):
+        asking = Screen([*TOP[:-1], "kill", "e1", "--why", "test"])
+        try:
+            asking.wait_for("Kill 1 event of box 'default'? [y/N]")
+            asking.type(f"{answer}\n")
+            asking.wait_for("nothing was changed" if code else "1 event killed")
+            assert asking.exit_code() == code
+        finally:
+            asking.close()
+        record = redbox.within(lambda box: box.get("e1"))
+        assert record is not None
+        assert record.state.value == state
+
+
+def test_a_listing_is_piped_into_a_command(embedded: str):
+    redbox = " ".join(TOP[:-1])
+    pipe = f"{redbox} --json list | {redbox} kill - --yes && {redbox} --json dead list | {redbox} drop - --yes"
+    done = subprocess.run(pipe, shell=True, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "1 event killed\n1 event dropped\n"
 
 
 def test_without_a_terminal_it_names_the_other_command(redbox: Redbox):
