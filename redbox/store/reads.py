@@ -79,7 +79,7 @@ class Reads:
 
     async def newest_dead(self, count: int) -> list[str]:
         """The ids of the events that died last, the newest first."""
-        (reply,) = await self.exchange([("ZREVRANGE", keys.dead(self.box), 0, count - 1)], repeat=True)
+        (reply,) = await self.exchange([("ZRANGE", keys.dead(self.box), 0, count - 1, "REV")], repeat=True)
         return [raw.decode(errors="replace") for raw in reply]
 
     async def members(self, stream: str, batch: int, first: int, last: int) -> list[Fence]:
