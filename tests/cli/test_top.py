@@ -70,7 +70,7 @@ def test_the_screen_of_80_by_24():
     assert "silent 1 min" in shown
     assert "\\x1b[31m" in shown
     assert "more errors" in shown
-    assert lines[-1].split() == ["p", "pause", "r", "resume", "i", "event", "?", "help", "q", "quit"]
+    assert lines[-1].split() == [*["p", "pause", "r", "resume", "i", "event", "w", "why", "?", "help", "q", "quit"]]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (10, 3), (40, 10), (80, 24), (132, 43), (250, 70)])
@@ -173,12 +173,17 @@ async def test_an_event_and_the_help(redbox_box: Box):
     assert "Event id: e1" in keyboard.type(top, "\ne1")
     keyboard.type(top, "\n")
     await settled(top)
-    assert "event e1" in keyboard.lines[1]
-    assert any(line.startswith("phase") and "AVAILABLE" in line for line in keyboard.lines)
+    assert keyboard.lines[1].startswith("event e1 of type a: no relay")
+    assert any(line.startswith("attempts") for line in keyboard.lines)
     keyboard.type(top, "x")
     keyboard.type(top, "inope\n")
     await settled(top)
-    assert "there is no event nope in box 'test'" in keyboard.lines[1]
+    assert keyboard.lines[1].startswith("event nope: unknown")
+    keyboard.type(top, "\x1bw")
+    await settled(top)
+    assert keyboard.lines[1].startswith("box test: no relay")
+    assert any("redbox --box test relay" in line for line in keyboard.lines)
+    keyboard.type(top, "\x1b")
     assert not top._ended.is_set()
     keyboard.type(top, "q")
     assert top._ended.is_set()
@@ -288,7 +293,7 @@ def test_keys_on_a_terminal(shown: Screen, redbox: Redbox):
     shown.type("\x1b")
     shown.wait_for("AVAILABLE")
     shown.type("ie1\n")
-    shown.wait_for("event e1")
+    shown.wait_for("event e1 of type a")
     shown.type(" p")
     shown.wait_for("Why?")
     shown.type("a test\n")

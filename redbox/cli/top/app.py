@@ -13,6 +13,7 @@ from redbox.box.operate import operator_name
 from redbox.box.rates import Rates, rates_between
 from redbox.cli.output import printable
 from redbox.cli.top import screen
+from redbox.cli.top.explain import explain_box, explain_event
 from redbox.cli.top.terminal import Terminal
 from redbox.cli.top.view import View
 from redbox.errors import RedboxError
@@ -144,6 +145,8 @@ class Top:
             self._ask("ask why", f"{self._action.capitalize()} box {self._box.name!r}. Why?")
         elif key in "i\r\n":
             self._ask("ask id", "Event id:")
+        elif key == "w":
+            self._start(self._explain())
         elif key == "?":
             view.mode = "help"
 
@@ -154,7 +157,7 @@ class Top:
                 event_id = view.typed.strip()
                 self._back()
                 if event_id:
-                    self._start(self._look_up(event_id))
+                    self._start(self._explain(event_id))
             else:
                 self._why = view.typed.strip()
                 words = _WORDS[self._action].format(box=self._box.name)
@@ -188,12 +191,14 @@ class Top:
             await self._read()
             await self._report(f"{action}d" if action.endswith("e") else f"{action}ed")
 
-    async def _look_up(self, event_id: str) -> None:
-        from redbox.cli.top.event import describe
-
-        view = self._view
+    async def _explain(self, event_id: str = "") -> None:
+        """Explains an event, or the box."""
+        view, (width, _) = self._view, self._terminal.size
         try:
-            lines = await describe(self._box, event_id)
+            if event_id:
+                lines = await explain_event(self._box, event_id, width)
+            else:
+                lines = await explain_box(self._box, width)
         except RedboxError as error:
             await self._report(printable(str(error)))
             return

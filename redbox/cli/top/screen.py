@@ -23,7 +23,8 @@ BLOCKS: Final = "▁▂▃▄▅▆▇█"
 HELP: Final = (
     "p      pause the box; asks for the reason",
     "r      resume the box; asks for the reason",
-    "i, ⏎   look at one event by its id",
+    "i, ⏎   explain one event, by its id",
+    "w      explain why events are not delivered",
     "?      this help",
     "q      quit",
     "Esc    back",
@@ -32,7 +33,7 @@ HELP: Final = (
     "every 10 seconds. Rates are events per second; failed are attempts that failed.",
 )
 _SERIES_STYLES: Final = {"put": "cyan", "published": "green", "failed": "red"}
-_KEYS: Final = (("p", "pause"), ("r", "resume"), ("i", "event"), ("?", "help"), ("q", "quit"))
+_KEYS: Final = (("p", "pause"), ("r", "resume"), ("i", "event"), ("w", "why"), ("?", "help"), ("q", "quit"))
 _LEAST_ROWS: Final = 2  # of the relays, and of the errors
 
 

@@ -1,7 +1,8 @@
-"""One event as lines of text."""
+"""An event, or the whole box, explained in lines of text."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from redbox.cli import records
@@ -9,17 +10,22 @@ from redbox.cli.output import printable
 
 if TYPE_CHECKING:
     from redbox import Box
+    from redbox.box.why.explanation import Explanation
 
 
-async def describe(box: Box, event_id: str) -> list[str]:
-    """The event, why it is where it is, and its history; or a line that it does not exist."""
+async def explain_box(box: Box, width: int) -> list[str]:
+    """Why events of the box are not delivered, and what to do."""
+    return _explained(box, await box.why(), width)
+
+
+async def explain_event(box: Box, event_id: str, width: int) -> list[str]:
+    """Why the event is where it is, its fields, and its history."""
+    lines = _explained(box, await box.why(event_id), width)
     record = await box.get(event_id)
     if record is None:
-        return [f"there is no event {printable(event_id)} in box {box.name!r}"]
-    stats = await box.stats()
+        return lines
     event = record.event
     fields = {
-        "phase": f"{record.phase.value}: {records.phase_in_words(record, stats.at, stats.paused)}",
         "type": event.event_type,
         "attempts": str(record.attempts),
         "last error": record.last_error,
@@ -31,11 +37,20 @@ async def describe(box: Box, event_id: str) -> list[str]:
         "ordering key": event.ordering_key,
         "unique key": event.unique_key,
     }
-    lines = [f"event {printable(record.event_id)}"]
+    lines.append("")
     lines += [f"{name:14}{printable(value)}" for name, value in fields.items() if value]
     if record.history:
         lines += ["", "history, oldest first"]
         lines += [
             printable(f"{records.iso(each.at)}  {each.outcome:10}  {each.by}  {each.error}") for each in record.history
         ]
+    return lines
+
+
+def _explained(box: Box, explanation: Explanation, width: int) -> list[str]:
+    lines = [f"{printable(explanation.subject)}: {explanation.situation.value.replace('_', ' ')}"]
+    for sentence in explanation.sentences:
+        lines += textwrap.wrap(printable(sentence), max(20, width))
+    for step in explanation.next_steps:
+        lines += [f"To {step.purpose}:", f"  {printable(step.command(('--box', box.name)))}"]
     return lines
