@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from redbox import Box, Event, Stats, keys
+from redbox.box.reports import Pause
+from redbox.cli.box_view import pauses
 from redbox.errors import StoreUnavailable
 from redbox.testing import advance
 from tests.cli.conftest import Redbox
+from tests.unit.test_conditions import stats
 
 
 async def fill(box: Box) -> None:
@@ -248,3 +253,19 @@ def test_watch_goes_on_when_the_store_is_away(redbox: Redbox, monkeypatch: pytes
     result = redbox("--json", "stats", "--watch", "0.1")
     assert len(result.stdout.splitlines()) == 2
     assert result.stderr.count("it is away; trying again every 0.1 s") == 2
+
+
+@pytest.mark.req("RO-3", "LM-3")
+def test_a_pause_is_shown_with_who_why_and_how_long():
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    pause = Pause("ada\x1b", "deploy", at - timedelta(minutes=2), at + timedelta(minutes=8))
+    assert pauses(stats(paused=True, pause=pause, paused_keys=2, ramp_ends=timedelta(seconds=30))) == [
+        "PAUSED: no event is claimed for 8 min more (by ada\\x1b, 2 min ago: deploy)",
+        "2 paused ordering keys: `redbox resume --key KEY` resumes one",
+        "RAMP: the rate of claims is limited for 30 s more",
+    ]
+    endless = Pause("ada", "", None, None)
+    assert pauses(stats(paused=True, pause=endless)) == [
+        "PAUSED: no event is claimed until the box is resumed (by ada)"
+    ]
+    assert pauses(stats()) == []
