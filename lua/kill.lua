@@ -10,9 +10,10 @@
 -- ARGV[2]   who      the operator; "" for a relay
 -- ARGV[3]   why      the operator's reason
 -- ARGV[4]   drop     1 to remove the event at once, 0 to keep it as DEAD
--- ARGV[5]   id       then for each event the following
--- ARGV[6]   number   its claim number; "" for an operator
--- ARGV[7]   error    text; the caller limits its length; "" keeps last_error
+-- ARGV[5]   token    the same in all steps of one action, for the log; "" for an action of one step
+-- ARGV[6]   id       then for each event the following
+-- ARGV[7]   number   its claim number; "" for an operator
+-- ARGV[8]   error    text; the caller limits its length; "" keeps last_error
 --
 -- Returns   for each event OK, LEASELOST, NOTLIVE (it is terminal) or UNKNOWN
 -- Errors    NEWERLAYOUT
@@ -30,7 +31,7 @@
 --- @include "send_hint"
 
 local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key" }
-local relay, who, why, drop = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == "1"
+local relay, who, why, drop, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == "1", ARGV[5]
 local operator = relay == ""
 local settings, refusal = open_box()
 if refusal then
@@ -45,7 +46,7 @@ local function judge(event, killed)
   return (event.state == "PENDING" or event.state == "CLAIMED") and not killed and "OK" or "NOTLIVE"
 end
 
-local replies, events, ids, fenced = collect_settled(5, 3, FIELDS, relay, judge)
+local replies, events, ids, fenced = collect_settled(6, 3, FIELDS, relay, judge)
 
 for _, event in ipairs(events) do
   local id, hash, reason = event.id, event_key .. event.id, ARGV[event.at + 2]
@@ -82,7 +83,7 @@ for _, event in ipairs(events) do
   end
 end
 erase_events(drop and ids or {})
-record_action("kill", who, why, ids)
+record_action("kill", who, why, ids, nil, nil, token)
 increase_total("dead", #ids)
 increase_total("dropped", drop and #ids or 0)
 increase_total("fenced", fenced)

@@ -10,8 +10,9 @@
 -- ARGV[2]   who      the operator; "" for a relay
 -- ARGV[3]   why      the operator's reason
 -- ARGV[4]   delay    ms from now; "" keeps available_at
--- ARGV[5]   id       then for each event the following
--- ARGV[6]   number   its claim number; "" for an operator
+-- ARGV[5]   token    the same in all steps of one action, for the log; "" for an action of one step
+-- ARGV[6]   id       then for each event the following
+-- ARGV[7]   number   its claim number; "" for an operator
 --
 -- Returns   for each event OK, LEASELOST, NOTCLAIMED or UNKNOWN
 -- Errors    NEWERLAYOUT
@@ -31,7 +32,7 @@
 
 local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "expiries",
   "available_at", "exhausted", "created_at" }
-local relay, who, why, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local relay, who, why, delay, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -46,7 +47,7 @@ local function judge(event, released)
   return event.state == "CLAIMED" and not released and "OK" or "NOTCLAIMED"
 end
 
-local replies, events, ids, fenced = collect_settled(5, 2, FIELDS, relay, judge)
+local replies, events, ids, fenced = collect_settled(6, 2, FIELDS, relay, judge)
 
 for _, event in ipairs(events) do
   local id, hash = event.id, event_key .. event.id
@@ -61,7 +62,7 @@ for _, event in ipairs(events) do
   redis.call("ZREM", key.claimed, id)
   enqueue(id, available_at, as_number(event.attempts), as_number(event.expiries), event.ordering_key, event.unique_key)
 end
-record_action("release", who, why, ids)
+record_action("release", who, why, ids, nil, nil, token)
 increase_total("released", #ids)
 increase_total("fenced", fenced)
 send_hint()

@@ -7,7 +7,8 @@
 -- ARGV[1]   available  "" now, "+ms" from now, or "ms" absolute
 -- ARGV[2]   who        the operator
 -- ARGV[3]   why        the operator's reason
--- ARGV[4]   id         then further ids
+-- ARGV[4]   token      the same in all steps of one action, for the log; "" for an action of one step
+-- ARGV[5]   id         then further ids
 --
 -- Returns   for each id OK, NOTPENDING or UNKNOWN
 -- Errors    NEWERLAYOUT
@@ -26,7 +27,7 @@
 --- @include "read_event"
 
 local FIELDS = { "state", "attempts", "expiries", "ordering_key", "unique_key", "earlier_attempts" }
-local available, who, why = ARGV[1], ARGV[2], ARGV[3]
+local available, who, why, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -34,7 +35,7 @@ end
 local now = now_ms()
 local available_at = parse_time(available, now)
 local replies, moved, ids = {}, {}, {}
-for at = 4, #ARGV do
+for at = 5, #ARGV do
   local id = ARGV[at]
   local event = read_event(id, FIELDS)
   if event.state == "PENDING" then
@@ -55,6 +56,6 @@ for _, event in ipairs(moved) do
   local tried = count_attempts(event.attempts, event.earlier_attempts)
   enqueue(id, available_at, tried, as_number(event.expiries), event.ordering_key, event.unique_key)
 end
-record_action("reschedule", who, why, ids, available_at)
+record_action("reschedule", who, why, ids, available_at, nil, token)
 send_hint()
 return replies

@@ -38,5 +38,5 @@ local ids = {}
 for at = 7, #ARGV do
   ids[#ids + 1] = ARGV[at]
 end
-record_action(action, who, why, ids[1] and ids, detail, total, token ~= "" and token)
+record_action(action, who, why, ids[1] and ids, detail, total, token)
 return who == "" and 0 or 1

@@ -48,6 +48,7 @@ from redbox.errors import (
 if _typing.TYPE_CHECKING:
     from redbox.backoff import Backoff
     from redbox.box import Box
+    from redbox.box.conditions import Condition
     from redbox.box.reports import Canary, Dropped, ErrorGroup, Page, Replayed, Stats, Swept
     from redbox.box.why import Explanation, Situation
     from redbox.events import Claim, Event, Outcome, Phase, Receipt, Record, State, UniqueScope
@@ -67,6 +68,7 @@ __all__ = [
     "Breaker",
     "Canary",
     "Claim",
+    "Condition",
     "Conflict",
     "Dropped",
     "DurabilityNotReached",
@@ -126,6 +128,7 @@ __all__ = [
 _HOMES = {
     "redbox.backoff": ("Backoff",),
     "redbox.box": ("Box",),
+    "redbox.box.conditions": ("Condition",),
     "redbox.box.reports": ("Canary", "Dropped", "ErrorGroup", "Page", "Replayed", "Stats", "Swept"),
     "redbox.box.why": ("Explanation", "Situation"),
     "redbox.events": ("Claim", "Event", "Outcome", "Phase", "Receipt", "Record", "State", "UniqueScope"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final, Literal
 
@@ -89,12 +90,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 FOREVER: Final = "forever"
 
 
+def check_names(names: Any) -> list[str]:
+    """The names; raises InvalidSetting if there is no such setting."""
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise InvalidSetting(f"give a list of settings, not {shown(names)}")
+    found = list(names)
+    for name in found:
+        if not isinstance(name, str) or name not in Settings.__struct_fields__:
+            plain = isinstance(name, str) and name.isidentifier() and name.isascii()
+            named, known = name if plain else shown(name), ", ".join(Settings.__struct_fields__)
+            raise InvalidSetting(f"{named}: there is no such setting; the settings are {known}")
+    return found
+
+
 def to_meta(changes: dict[str, Any]) -> dict[str, str]:
     """Validates changes of settings and returns them as the meta hash stores them."""
+    check_names(changes)
     for name, value in changes.items():
-        if name not in Settings.__struct_fields__:
-            known = ", ".join(Settings.__struct_fields__)
-            raise InvalidSetting(f"{name}: there is no such setting; the settings are {known}")
         if isinstance(value, timedelta):
             changes = {**changes, name: value.total_seconds()}
     written = {}

@@ -1,5 +1,5 @@
 """Tracing and metrics: the trace context that an event takes from the span that called `put`, and the table of all
-metrics of a relay."""
+metrics of relays and boxes."""
 
 from __future__ import annotations
 
@@ -27,16 +27,26 @@ METRICS: Final = (
     Metric("redbox_in_flight", "gauge", "Claims that the relay holds: buffered or being published.", _RELAY),
     Metric("redbox_breaker_open", "gauge", "1 while the breaker is open, else 0.", _RELAY),
     Metric("redbox_breaker_opened_total", "counter", "Times the breaker opened.", _RELAY),
+    Metric("redbox_retries_total", "counter", "Retries scheduled, by the attempt that failed.", (*_RELAY, "attempt")),
+    Metric("redbox_retry_delay_seconds", "histogram", "Delay before the next attempt, as it was scheduled.", _RELAY),
     Metric("redbox_delivery_seconds", "histogram", "Time from when an event was due until it was published.", _RELAY),
     Metric("redbox_publish_seconds", "histogram", "Time from the claim of an event until it was published.", _RELAY),
+    Metric("redbox_up", "gauge", "1 if the store replied for at least one box, else 0.", ("store",)),
     Metric("redbox_store_up", "gauge", "1 if the store replied, else 0 and the metrics below are missing.", _BOX),
     Metric("redbox_phase", "gauge", "Events by phase; the phases add up to all events.", (*_BOX, "phase")),
     Metric("redbox_oldest_available_seconds", "gauge", "How long the oldest due event has waited for its claim.", _BOX),
+    Metric("redbox_oldest_dead_seconds", "gauge", "How long ago the oldest DEAD event died; 0 if there is none.", _BOX),
     Metric("redbox_waiting", "gauge", "Events behind the head of their line; also counted by phase.", _BOX),
     Metric("redbox_suspects", "gauge", "Events whose relays crashed repeatedly; they are claimed alone.", _BOX),
     Metric("redbox_overdue", "gauge", "Claims whose lease has ended and that were not reaped yet.", _BOX),
     Metric("redbox_blocked", "gauge", "Ordering keys whose line is blocked by a DEAD event at its head.", _BOX),
+    Metric("redbox_lost", "gauge", "Lost events: incomplete, and never delivered.", _BOX),
     Metric("redbox_paused", "gauge", "1 while the box is paused, else 0.", _BOX),
+    Metric("redbox_paused_keys", "gauge", "Paused ordering keys.", _BOX),
+    Metric("redbox_relays_alive", "gauge", "Relays with a heartbeat in the last 15 s.", _BOX),
+    Metric("redbox_relays_silent", "gauge", "Relays without a heartbeat for 15 s, but with one in the last day.", _BOX),
+    Metric("redbox_relays_breaker_open", "gauge", "Living relays whose breaker is open.", _BOX),
+    Metric("redbox_box_events_total", "counter", "Events since the box exists, by step.", (*_BOX, "step")),
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from redbox.box.drop import Drop, export
 from redbox.box.error_groups import error_groups
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.put import OnBatchConflict, OnConflict, Puts
+from redbox.box.recent_errors import RecentError, recent_errors
 from redbox.box.replay import CANARY_WAIT, Progress, Replay, chosen
 from redbox.box.reports import Dropped, ErrorGroup, Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
@@ -26,7 +27,7 @@ from redbox.box.why import Explanation, explain
 from redbox.durations import Duration
 from redbox.errors import UsageError
 from redbox.events import Claim, Event, Receipt, Record, State, duration_ms, reason_text
-from redbox.settings import BATCH_BYTES, LEASE, MAX_PAYLOAD, PAGE_LIMIT, Settings
+from redbox.settings import BATCH_BYTES, BATCH_COUNT, LEASE, MAX_PAYLOAD, PAGE_LIMIT, Settings
 from redbox.store import connect
 from redbox.store.durability import Durability
 from redbox.store.replies import Packed
@@ -293,6 +294,11 @@ class Box:
             if not text(name, given[name]):
                 raise UsageError(f"{name} must not be empty")
         return await explain(self._store, event_id, key=key, unique_key=unique_key)
+
+    async def recent_errors(self, limit: int = 200) -> tuple[RecentError, ...]:
+        """The errors of the newest `limit` DEAD events, at most 1,000, the most frequent first."""
+        self._store.ensure_open()
+        return tuple(await recent_errors(self._store, whole_number("limit", limit, 1, BATCH_COUNT)))
 
     async def settings(self) -> Settings:
         self._store.ensure_open()

@@ -5,23 +5,45 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from redbox.arguments import event_ids, flag, whole_number
-from redbox.box.reports import LogEntry
+from redbox.box.inspect import selected_ids, up_to_now
+from redbox.box.operations_log import IDS, action_token, part, read_log
+from redbox.box.reports import LogEntry, Swept
+from redbox.box.selection import Selection
+from redbox.box.sweep import sweep
 from redbox.errors import UsageError
-from redbox.events import Outcome, check_key, check_moment, duration_ms, from_ms, reason_text, stored_error_text, to_ms
-from redbox.settings import BATCH_COUNT, Settings, to_meta
-from redbox.store.damage import is_count
+from redbox.events import (
+    Outcome,
+    State,
+    check_key,
+    check_moment,
+    duration_ms,
+    reason_text,
+    stored_error_text,
+    to_ms,
+)
+from redbox.settings import BATCH_COUNT, Settings, check_names, to_meta
 from redbox.store.items import KillItem, SeenClaim
-from redbox.store.replies import LoggedEntry
-from redbox.store.steps import batches
+from redbox.store.steps import STEP_COUNT, batches
 from redbox.store.store import Store
 
 LINES_PER_STEP = 100
-MOST_ENTRIES = 1_000_000
+
+#: Action → the states in which it is possible, and the outcome in any other state.
+_POSSIBLE: Final = {
+    "kill": ((State.PENDING, State.CLAIMED), Outcome.NOTLIVE),
+    "release": ((State.CLAIMED,), Outcome.NOTCLAIMED),
+    "reschedule": ((State.PENDING,), Outcome.NOTPENDING),
+    "drop": ((State.PUBLISHED, State.DEAD), Outcome.NOTTERMINAL),
+}
+#: Action → the outcome for an id that is given a second time.
+_REPEATED: Final = {
+    "kill": Outcome.NOTLIVE, "release": Outcome.NOTCLAIMED, "reschedule": Outcome.OK, "drop": Outcome.UNKNOWN,
+}  # fmt: skip
 
 
 def operator_name() -> str:
@@ -51,34 +73,43 @@ def available_argument(delay: float | timedelta | None, available_at: datetime |
 
 
 class Operate:
-    """`box.operate`: actions by id; each returns an Outcome for each id."""
+    """`box.operate`: actions by id; each returns an Outcome for each id. With `dry_run` it returns what the outcomes
+    would be, and changes nothing."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def kill(self, ids: Iterable[str], *, who: str, why: str, drop: bool = False) -> list[Outcome]:
+    async def kill(
+        self, ids: Iterable[str], *, who: str, why: str, drop: bool = False, dry_run: bool = False
+    ) -> list[Outcome]:
         """Marks PENDING or CLAIMED events as DEAD; a relay that holds one can no longer settle it."""
         why = reason_text("why", why)
         flag("drop", drop)
         reason = stored_error_text(f"killed by {who}: {why}")
-        return await self._each(
-            ids,
-            who,
-            lambda batch: self._store.kill(
-                "", [KillItem(id_, "", reason) for id_ in batch], who=who, why=why, drop=drop
-            ),
-        )
+
+        async def act(batch: list[str], token: str) -> list[bytes]:
+            items = [KillItem(event_id, "", reason) for event_id in batch]
+            return await self._store.kill("", items, who=who, why=why, drop=drop, token=token)
+
+        return await self._each("kill", ids, who, act, dry_run)
 
     async def release(
-        self, ids: Iterable[str], *, who: str, why: str, delay: float | timedelta | None = None
+        self,
+        ids: Iterable[str],
+        *,
+        who: str,
+        why: str,
+        delay: float | timedelta | None = None,
+        dry_run: bool = False,
     ) -> list[Outcome]:
         """Returns CLAIMED events to PENDING; their relays can no longer settle them."""
         why, wait = reason_text("why", why), None if delay is None else duration_ms(delay, "delay")
-        return await self._each(
-            ids,
-            who,
-            lambda batch: self._store.release("", [SeenClaim(id_) for id_ in batch], who=who, why=why, delay=wait),
-        )
+
+        async def act(batch: list[str], token: str) -> list[bytes]:
+            claims = [SeenClaim(event_id) for event_id in batch]
+            return await self._store.release("", claims, who=who, why=why, delay=wait, token=token)
+
+        return await self._each("release", ids, who, act, dry_run)
 
     async def reschedule(
         self,
@@ -88,19 +119,24 @@ class Operate:
         why: str,
         delay: float | timedelta | None = None,
         available_at: datetime | None = None,
+        dry_run: bool = False,
     ) -> list[Outcome]:
         """Gives PENDING events another available_at; without one they are due now."""
         why, available = reason_text("why", why), available_argument(delay, available_at)
-        return await self._each(
-            ids, who, lambda batch: self._store.reschedule(batch, available=available, who=who, why=why)
-        )
 
-    async def drop(self, ids: Iterable[str], *, who: str, why: str) -> list[Outcome]:
+        async def act(batch: list[str], token: str) -> list[bytes]:
+            return await self._store.reschedule(batch, available=available, who=who, why=why, token=token)
+
+        return await self._each("reschedule", ids, who, act, dry_run)
+
+    async def drop(self, ids: Iterable[str], *, who: str, why: str, dry_run: bool = False) -> list[Outcome]:
         """Removes DEAD or PUBLISHED events for good."""
         why = reason_text("why", why)
-        return await self._each(
-            ids, who, lambda batch: self._store.drop([SeenClaim(id_) for id_ in batch], who=who, why=why)
-        )
+
+        async def act(batch: list[str], token: str) -> list[bytes]:
+            return await self._store.drop([SeenClaim(event_id) for event_id in batch], who=who, why=why, token=token)
+
+        return await self._each("drop", ids, who, act, dry_run)
 
     async def pause(self, *, who: str, why: str) -> None:
         """Stops all claims until resumed. Puts go on, and claimed events can still be settled."""
@@ -109,16 +145,64 @@ class Operate:
     async def resume(self, *, who: str, why: str) -> None:
         await self._configure("resume", {"paused": ""}, who, why)
 
-    async def configure(self, *, who: str, why: str, **changes: Any) -> Settings:
-        """Changes settings of the box, for all of its users; returns all settings."""
-        await self._configure("configure", to_meta(changes), who, why)
+    async def configure(self, *, who: str, why: str, reset: Iterable[str] = (), **changes: Any) -> Settings:
+        """Changes settings of the box, for all of its users; `reset` names those that get their default again. Returns
+        all settings."""
+        defaults = dict.fromkeys(check_names(reset), "")
+        twice = sorted(defaults.keys() & changes.keys())
+        if twice:
+            raise UsageError(f"{twice[0]}: give either a value or the default, not both")
+        await self._configure("configure", {**to_meta(changes), **defaults}, who, why)
         return Settings.from_meta(await self._store.meta())
 
-    async def log(self, limit: int = 100) -> list[LogEntry]:
-        """The actions of operators, newest first."""
+    async def reap(self, *, who: str, why: str, limit: int | None = None, dry_run: bool = False) -> list[str]:
+        """Returns events whose lease has expired to PENDING, as relays do by themselves; returns their ids."""
+        self._check(who)
+        flag("dry_run", dry_run)
+        left = None if limit is None else whole_number("limit", limit)
+        ids: list[str] = []
+        if dry_run:
+            expired = await up_to_now(self._store, Selection(state=State.CLAIMED))
+            async for found in selected_ids(self._store, expired):
+                ids += found
+            return ids[:left]
+        token, why, more = await self._begin("reap", who, why), reason_text("why", why), True
+        while more and (left is None or len(ids) < left):
+            room = STEP_COUNT if left is None else min(STEP_COUNT, left - len(ids))
+            step = await self._store.reap(limit=room, delay=0)
+            ids, more = ids + step.ids, step.more
+        await self._end("reap", token, who, why, len(ids), ids)
+        return ids
+
+    async def sweep(
+        self, *, who: str, why: str, limit: int | None = None, dry_run: bool = False, **retention: Any
+    ) -> Swept:
+        """Removes PUBLISHED and DEAD events past their retention, as relays do by themselves.
+
+        `retention` are settings such as keep_published=0, for this sweep only. `limit` bounds how many are removed.
+        """
+        self._check(who)
+        changes = to_meta(retention)
+        if dry_run:
+            return await sweep(self._store, retention, limit=limit, dry_run=dry_run)
+        detail = " ".join(f"{name}={value}" for name, value in changes.items())
+        token, why = await self._begin("sweep", who, why, detail), reason_text("why", why)
+        report = await sweep(self._store, retention, limit=limit, dry_run=dry_run)
+        await self._end("sweep", token, who, why, report.published + report.dead)
+        return report
+
+    async def log(
+        self,
+        limit: int = 100,
+        *,
+        action: str | None = None,
+        who: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[LogEntry]:
+        """The actions of operators, newest first: at most `limit` that match all filters."""
         self._store.ensure_open()
-        whole_number("limit", limit, 1, MOST_ENTRIES)
-        return [_entry(each) for each in await self._store.log(limit)]
+        return await read_log(self._store, limit, action=action, who=who, since=since, until=until)
 
     async def _configure(self, action: str, changes: dict[str, str], who: str, why: str) -> None:
         self._check(who)
@@ -127,30 +211,52 @@ class Operate:
         while left:  # lines that a dead head blocked, if the policy became "skip"
             left = await self._store.configure("configure", (), who="", why="", limit=LINES_PER_STEP)
 
-    async def _each(self, ids: Iterable[str], who: str, act: Callable[[list[str]], Any]) -> list[Outcome]:
+    async def _each(
+        self,
+        action: str,
+        ids: Iterable[str],
+        who: str,
+        act: Callable[[list[str], str], Awaitable[list[bytes]]],
+        dry_run: bool,
+    ) -> list[Outcome]:
         self._check(who)
-        replies: Sequence[bytes] = [word for batch in batches(event_ids(ids), BATCH_COUNT) for word in await act(batch)]
-        return [Outcome(word.decode()) for word in replies]
+        known = event_ids(ids)
+        if flag("dry_run", dry_run):
+            return await self._preview(action, known)
+        token = await action_token(self._store) if len(known) > STEP_COUNT else ""
+        return [Outcome(word.decode()) for batch in batches(known, BATCH_COUNT) for word in await act(batch, token)]
+
+    async def _preview(self, action: str, ids: list[str]) -> list[Outcome]:
+        """The outcomes that the action would have now."""
+        states, otherwise = _POSSIBLE[action]
+        outcomes: list[Outcome] = []
+        acted: set[str] = set()
+        for batch in batches(ids, BATCH_COUNT):
+            for event_id, stored in zip(batch, await self._store.hashes(batch, bodies=False), strict=True):
+                state = stored.fields.get(b"state", b"").decode(errors="replace")
+                if event_id in acted:
+                    outcomes.append(_REPEATED[action])
+                elif not state:
+                    outcomes.append(Outcome.UNKNOWN)
+                elif state in states:
+                    acted.add(event_id)
+                    outcomes.append(Outcome.OK)
+                else:
+                    outcomes.append(otherwise)
+        return outcomes
+
+    async def _begin(self, action: str, who: str, why: str, detail: str = "") -> str:
+        """Records an action before its first step, so that it is in the log even if the process is killed."""
+        token, why = await action_token(self._store), reason_text("why", why)
+        await self._store.write_log(action, who=who, why=why, count=0, detail=detail, token=part(token, 0))
+        return token
+
+    async def _end(self, action: str, token: str, who: str, why: str, count: int, ids: Sequence[str] = ()) -> None:
+        if count:
+            await self._store.write_log(action, who=who, why=why, count=count, ids=ids[:IDS], token=part(token, 1))
 
     def _check(self, who: str) -> None:
         self._store.ensure_open()
         if not who:
             raise UsageError("who: say who does this; every action of an operator is recorded")
         check_key("who", who)
-
-
-_ENTRY: Final = ("action", "who", "why", "count", "ids", "detail")
-
-
-def _entry(logged: LoggedEntry) -> LogEntry:
-    fields = logged.fields
-    whole = set(_ENTRY) <= fields.keys() and is_count(fields["count"])
-    return LogEntry(
-        at=from_ms(logged.at),
-        action=fields.get("action", ""),
-        who=fields.get("who", ""),
-        why=fields.get("why", ""),
-        count=int(fields["count"]) if whole else 0,
-        ids=tuple(fields.get("ids", "").split()),
-        detail=fields.get("detail", "") if whole else f"cannot be read in full: {fields}",
-    )

@@ -89,6 +89,16 @@ class Swept(msgspec.Struct):
     dry_run: bool = False
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """The pause of a box. `until` is when it ends by itself, None if it lasts until the box is resumed. `since` is
+    None, and `who` and `why` are empty, if an earlier version of redbox paused the box."""
+
+    who: str
+    why: str
+    since: datetime | None
+    until: datetime | None
+
+
 class LogEntry(msgspec.Struct, frozen=True):
     """One action of an operator."""
 
@@ -163,6 +173,9 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     blocked: int
     lost: int
     paused: bool
+    pause: Pause | None = None
+    paused_keys: int = 0
+    ramp_ends: timedelta | None = None
     oldest_available: timedelta | None
     next_due: timedelta | None
     oldest_waiting: timedelta | None

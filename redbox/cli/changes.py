@@ -38,3 +38,10 @@ def confirm(question: str, *, yes: bool) -> None:
     """Asks on a terminal. Raises RedboxError if the answer is no."""
     if not yes and not click.confirm(question, err=True):
         raise RedboxError("nothing was changed")
+
+
+def operator(who: str | None) -> str:
+    """The name for the operations log: `who`, or the user of this process."""
+    from redbox.box.operate import operator_name
+
+    return operator_name() if who is None else who

@@ -2,181 +2,160 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from redbox.arguments import counted
 from redbox.cli.failures import FAILED
-from redbox.cli.output import printable
+from redbox.cli.parameters import DURATION
 from redbox.cli.session import Session, pass_session
-from redbox.durations import format_duration
 from redbox.errors import NotPermitted, StoreUnavailable
 
 if TYPE_CHECKING:
-    from redbox.box.reports import RelayReport, Stats
+    from datetime import timedelta
 
-BAR_WIDTH: Final = 20
-PENDING: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED")
-SILENT: Final = timedelta(seconds=15)  # three heartbeats
+    from redbox import Box
+    from redbox.box.conditions import Condition
+    from redbox.box.rates import Rates
+    from redbox.box.reports import Stats
+
+WATCH_SECONDS: Final = 2
+SHORTEST: Final = 0.1  # seconds between two readings
+HOME, CLEAR, END_OF_LINE, BELOW = "\x1b[H", "\x1b[2J", "\x1b[K", "\x1b[J"
 
 
 @click.command("stats")
+@click.option(
+    "--watch", type=DURATION, is_flag=False, flag_value=str(WATCH_SECONDS), metavar="[SECONDS]",
+    help=f"Repeat until Ctrl-C, with rates.  [{WATCH_SECONDS} s if no value is given]",
+)  # fmt: skip
+@click.option(
+    "--fail-if", "conditions", multiple=True, metavar="CONDITION",
+    help="Exit with 1 if the condition holds, such as 'oldest>60s' or 'dead>0'; repeatable.",
+)  # fmt: skip
 @pass_session
-def stats_command(session: Session, /) -> None:
+def stats_command(session: Session, /, watch: timedelta | None, conditions: tuple[str, ...]) -> None:
     """Count the events of the box by phase, and show its relays.
 
-    Every event is in one phase; an event behind another of its ordering key counts in its own phase too. Ages,
+    Every event is in one phase; an event behind another of its ordering key counts in its own phase too. Ages, rates,
     lifetime totals and the relays of the box follow. A relay is silent if its last heartbeat is more than 15 s old: if
     it is down, its events return to PENDING when their leases end. With --json, ages are in seconds.
+
+    --watch repeats: in place on a terminal, block after block in a pipe, one object per line with --json. The rates are
+    those since the reading before; the rates of one reading are those that the relays report.
+
+    A condition of --fail-if compares a value by > >= < <= = or !=. Values: oldest (how long the oldest available event
+    has waited; a duration), dead, available, scheduled, retrying, in_flight, pending, waiting, blocked, paused, lost,
+    overdue, relays (alive), silent. With --watch, the command ends when one holds.
 
     \b
     Examples:
       redbox stats
+      redbox stats --watch 5
+      redbox stats --fail-if 'oldest>60s' --fail-if 'dead>0' --fail-if 'relays<1'
       redbox --json stats | jq '.relays[] | select(.breaker != "closed") | .reason'
       redbox --box orders --json stats | jq .phases.DEAD
     """
+    from redbox.box.conditions import Condition
 
-    async def read() -> Stats:
-        async with session.existing() as box:
-            return await box.stats()
-
-    stats = session.run(read())
-    if session.output.as_json:
-        session.output.json(_as_json(stats))
+    checks = [Condition.parse(text) for text in conditions]
+    if watch is None:
+        code = session.run(_read_once(session, checks))
     else:
-        _show(session, stats)
+        if watch.total_seconds() < SHORTEST:
+            raise click.UsageError(f"--watch: at least {SHORTEST} s between two readings", click.get_current_context())
+        try:
+            code = session.run(_Watch(session, checks, watch.total_seconds()).run())
+        except KeyboardInterrupt:
+            code = 0
+    click.get_current_context().exit(code)
 
 
-def _as_json(stats: Stats) -> dict[str, Any]:
-    values = {name: getattr(stats, name) for name in stats.__struct_fields__}
-    values["relays"] = [
-        {**{name: getattr(relay, name) for name in relay.__struct_fields__}, "seen": relay.seen.total_seconds(),
-         "silent": relay.seen > SILENT}
-        for relay in stats.relays
-    ]  # fmt: skip
-    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
+async def _read_once(session: Session, checks: list[Condition]) -> int:
+    from redbox.box.rates import reported_rates
+
+    async with session.existing() as box:
+        stats = await box.stats()
+    return _print(session, stats, reported_rates(stats), checks)
 
 
-def _show(session: Session, stats: Stats) -> None:
-    from redbox.cli import records
+def _print(session: Session, stats: Stats, rates: Rates, checks: list[Condition]) -> int:
+    """Prints one reading and the conditions that hold; returns the exit code."""
+    from redbox.box.conditions import held
+    from redbox.cli import box_view
 
-    output = session.output
-    output.text(f"box {stats.box} on {session.where} at {records.iso(stats.at)}", "bold")
-    if stats.paused:
-        output.text("PAUSED: no event is claimed until the box is resumed", "bold red")
-    counts = {phase.value: count for phase, count in stats.phases.items()}
-    counts = {"AVAILABLE": counts.pop("AVAILABLE"), **counts}
-    remarks = _remarks(stats)
-    most, width = max(counts.values()), max(len(f"{count:,}") for count in counts.values())
-    for phase, count in counts.items():
-        _line(session, phase, f"{count:>{width},}", _bar(count, most), remarks.get(phase, ""))
-    if stats.waiting:
-        verb = "waits" if stats.waiting == 1 else "wait"
-        output.text(f"of which {stats.waiting:,} {verb} behind another event of the same ordering key")
-    if stats.next_due is not None:
-        output.text(f"next due in {format_duration(stats.next_due)}")  # the first of SCHEDULED and RETRY_SCHEDULED
-    for text in _no_relay(stats) + _alarms(stats):
-        output.text(text, "red")
-    if stats.totals:
-        output.text("totals  " + ", ".join(f"{name} {count:,}" for name, count in sorted(stats.totals.items())))
-    if stats.relays:
-        output.text("")
-        output.table(
-            ("RELAY", "TARGET", "SEEN", "HOST", "IN FLIGHT", "PUBLISHED", "BREAKER"),
-            [_relay_row(relay) for relay in stats.relays],
-            right=("IN FLIGHT", "PUBLISHED"),
-        )
+    found = held(checks, stats)
+    if session.output.as_json:
+        failed = {"failed": found} if checks else {}
+        session.output.json({**box_view.as_json(stats, rates), **failed})
+    else:
+        box_view.show(session, stats, rates)
+        for sentence in found:
+            session.output.text(f"failed: {sentence}", "bold red")
+    return FAILED if found else 0
 
 
-def _relay_row(relay: RelayReport) -> tuple[str, ...]:
-    ago = format_duration(relay.seen)
-    return (
-        relay.name,
-        relay.target,
-        f"silent for {ago}" if relay.seen > SILENT else f"{ago} ago",
-        f"{relay.host} ({relay.pid})",
-        f"{relay.in_flight:,}",
-        f"{relay.published:,}",
-        f"{relay.breaker}: {relay.reason}" if relay.reason else relay.breaker,
-    )
+class _Watch:
+    """Prints a reading at each interval, until a condition holds. A store that does not answer is reported, and read
+    again."""
 
+    def __init__(self, session: Session, checks: list[Condition], seconds: float) -> None:
+        self._session = session
+        self._checks = checks
+        self._seconds = seconds
+        self._before: Stats | None = None
+        self._drawn = False
 
-def _bar(count: int, most: int) -> str:
-    if not count:
-        return ""
-    return "█" * max(1, round(BAR_WIDTH * count / most))
+    async def run(self) -> int:
+        import asyncio
 
+        async with self._session.existing() as box:
+            await self._read(box)  # an error of the first reading ends the command
+            while True:
+                code = self._show()
+                if code:
+                    return code
+                await asyncio.sleep(self._seconds)
+                await self._read_again(box)
 
-def _line(session: Session, phase: str, count: str, bar: str, remark: str) -> None:
-    if not session.output.terminal:
-        click.echo(f"{phase:16}{count}  {remark}".rstrip())
-        return
-    from rich.text import Text
+    async def _read(self, box: Box) -> None:
+        from redbox.box.rates import rates_between, reported_rates
 
-    from redbox.cli.output import STYLES
+        stats, before = await box.stats(), self._before
+        self._rates = reported_rates(stats) if before is None else rates_between(before, stats)
+        self._before = stats
 
-    style = STYLES[phase]
-    session.output.console.print(
-        Text.assemble((f"{phase:16}", style), count, "  ", (f"{bar:{BAR_WIDTH}}", style), "  ", (remark, "dim")),
-        soft_wrap=True,
-    )
+    async def _read_again(self, box: Box) -> None:
+        import asyncio
 
+        while True:
+            try:
+                await self._read(box)
+            except StoreUnavailable as error:
+                self._session.output.note(f"{error}; trying again every {self._seconds:g} s")
+                await asyncio.sleep(self._seconds)
+            else:
+                return
 
-def _remarks(stats: Stats) -> dict[str, str]:
-    ages = {
-        "AVAILABLE": ("oldest available", stats.oldest_available),
-        "DEAD": ("oldest", stats.oldest_dead),
-        "COMPLETED": ("oldest", stats.oldest_completed),
-    }
-    remarks = {phase: f"{words} {format_duration(age)}" for phase, (words, age) in ages.items() if age is not None}
-    if stats.first_lease_ends is not None:
-        ends = stats.first_lease_ends
-        words = f"ends in {format_duration(ends)}" if ends > timedelta(0) else f"ended {format_duration(-ends)} ago"
-        remarks["IN_FLIGHT"] = f"first lease {words}"
-    return remarks
-
-
-def _no_relay(stats: Stats) -> list[str]:
-    """A warning if events are pending and no relay is alive."""
-    pending = sum(count for phase, count in stats.phases.items() if phase.value in PENDING)
-    if not pending or any(relay.seen <= SILENT for relay in stats.relays):
-        return []
-    if stats.relays:
-        ago = format_duration(min(relay.seen for relay in stats.relays))
-        return [f"no relay has sent a heartbeat for {ago}: pending events wait until one is running again"]
-    return ["no relay is running: pending events wait until one is started (redbox relay --to URL)"]
-
-
-def _alarms(stats: Stats) -> list[str]:
-    """Warnings about counts that should be 0."""
-    overdue = "the lease has expired, and no relay has reaped it; is a relay running?"
-    if stats.overdue > 1:
-        overdue = "the leases have expired, and no relay has reaped them; is a relay running?"
-    blocked = "stopped by a dead event at the head of the line; replay or drop it"
-    if stats.blocked > 1:
-        blocked = "stopped by dead events at the heads of their lines; replay or drop them"
-    found = (
-        (stats.overdue, "overdue claim", overdue),
-        (stats.suspects, "suspect event", "claimed alone, since two leases in a row expired"),
-        (stats.blocked, "blocked ordering key", blocked),
-        (
-            len(stats.unreadable),
-            "unreadable value",
-            f"{', '.join(map(printable, stats.unreadable))}; not written by redbox",
-        ),
-        (stats.lost, "lost event", f"incomplete, and never delivered: {_lost_ids(stats)}"),
-    )
-    return [f"{counted(count, noun)}: {words}" for count, noun, words in found if count]
-
-
-def _lost_ids(stats: Stats) -> str:
-    """The first ids, and the remedy."""
-    more = ", ..." if stats.lost > len(stats.lost_ids) else ""
-    named = ", ".join(printable(event_id) for event_id in stats.lost_ids)
-    them = "it" if stats.lost == 1 else "them"
-    return f"{named}{more}; `redbox show ID` shows the remains; put {them} again from the source or the archive"
+    def _show(self) -> int:
+        assert self._before is not None
+        output = self._session.output
+        if not output.terminal:
+            code = _print(self._session, self._before, self._rates, self._checks)
+            if not output.as_json:
+                click.echo("")
+            sys.stdout.flush()
+            return code
+        with output.console.capture() as captured:
+            code = _print(self._session, self._before, self._rates, self._checks)
+        lines = captured.get().splitlines()
+        frame = "".join(f"{line}{END_OF_LINE}\n" for line in lines)
+        begin = HOME if self._drawn else CLEAR + HOME
+        self._drawn = True
+        sys.stdout.write(f"{begin}{frame}{BELOW}")
+        sys.stdout.flush()
+        return code
 
 
 COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEAD", "COMPLETED", "OF WHICH WAITING")
@@ -206,9 +185,11 @@ def boxes_command(ctx: click.Context, session: Session, /) -> None:
         return found
 
     found = session.run(read())
+    from redbox.cli.box_view import as_json
+
     if session.output.as_json:
         for name, stats in found:
-            session.output.json({"box": name, "error": stats} if isinstance(stats, str) else _as_json(stats))
+            session.output.json({"box": name, "error": stats} if isinstance(stats, str) else as_json(stats))
     elif not found:
         session.output.note(f"there are no boxes on {session.where} yet; `redbox put` creates one")
     else:

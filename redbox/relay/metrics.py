@@ -10,7 +10,7 @@ from typing import Any, Final
 from redbox.box.reports import Stats
 from redbox.errors import MissingExtra, RedboxError
 from redbox.relay.relay import Relay
-from redbox.relay.report import BUCKETS, Histogram
+from redbox.relay.report import BUCKETS, MOST_ATTEMPTS, Histogram
 from redbox.telemetry import METRICS
 
 try:
@@ -33,9 +33,13 @@ async def scrape(relays: Sequence[Relay]) -> str:
     """The metrics of these relays and their boxes; for a store that does not answer, only that it is down."""
     found = await asyncio.gather(*(_stats(relay) for relay in relays))
     exposition = Exposition()
+    up: dict[str, bool] = {}
     for relay, stats in zip(relays, found, strict=True):
         add_relay(exposition, relay)
-        add_box(exposition, relay, stats)
+        add_box(exposition, relay.box.name, relay.box.where, stats)
+        up[relay.box.where] = up.get(relay.box.where, False) or stats is not None
+    for where, answers in up.items():
+        exposition.add("redbox_up", int(answers), where)
     return exposition.text()
 
 
@@ -89,23 +93,32 @@ def add_relay(exposition: Exposition, relay: Relay) -> None:
     exposition.add("redbox_in_flight", relay.in_flight, *labels)
     exposition.add("redbox_breaker_open", int(breaker is not None and not breaker.closed), *labels)
     exposition.add("redbox_breaker_opened_total", 0 if breaker is None else breaker.opened, *labels)
+    for attempt, count in sorted(tally.retries_by_attempt.items()):
+        label = str(attempt) if attempt < MOST_ATTEMPTS else f"{MOST_ATTEMPTS}+"
+        exposition.add("redbox_retries_total", count, *labels, label)
+    exposition.add_histogram("redbox_retry_delay_seconds", tally.retry_delays, *labels)
     exposition.add_histogram("redbox_delivery_seconds", tally.since_due, *labels)
     exposition.add_histogram("redbox_publish_seconds", tally.since_claimed, *labels)
 
 
-def add_box(exposition: Exposition, relay: Relay, stats: Stats | None) -> None:
+def add_box(exposition: Exposition, box: str, store: str, stats: Stats | None) -> None:
     """Adds the counts of the box; `stats` is None if the store did not answer."""
-    labels = (relay.box.name, relay.box.where)
+    labels = (box, store)
     exposition.add("redbox_store_up", int(stats is not None), *labels)
     if stats is None:
         return
     for phase, count in stats.phases.items():
         exposition.add("redbox_phase", count, *labels, phase.value)
-    oldest = stats.oldest_available
-    exposition.add("redbox_oldest_available_seconds", 0.0 if oldest is None else oldest.total_seconds(), *labels)
+    for name, oldest in (("available", stats.oldest_available), ("dead", stats.oldest_dead)):
+        exposition.add(f"redbox_oldest_{name}_seconds", 0.0 if oldest is None else oldest.total_seconds(), *labels)
+    alive = [relay for relay in stats.relays if relay.alive]
     values: dict[str, Any] = {
         "waiting": stats.waiting, "suspects": stats.suspects, "overdue": stats.overdue, "blocked": stats.blocked,
-        "paused": int(stats.paused),
+        "lost": stats.lost, "paused": int(stats.paused), "paused_keys": stats.paused_keys,
+        "relays_alive": len(alive), "relays_silent": len(stats.relays) - len(alive),
+        "relays_breaker_open": sum(relay.breaker_open for relay in alive),
     }  # fmt: skip
     for name, value in values.items():
         exposition.add(f"redbox_{name}", value, *labels)
+    for step, count in stats.totals.items():
+        exposition.add("redbox_box_events_total", count, *labels, step)

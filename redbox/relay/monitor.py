@@ -1,4 +1,4 @@
-"""A small HTTP server beside the relays.
+"""A small HTTP server beside the relays, or of its own.
 
 `/metrics` is for Prometheus. `/livez` reports that the process is alive, without a call of the store. `/readyz` reports
 whether every relay runs and its store answers; `/healthz` is another name for it.
@@ -10,6 +10,7 @@ import asyncio
 import errno
 import os
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -39,11 +40,14 @@ class Response(NamedTuple):
     body: bytes
 
 
-class Monitor:
-    """Serves while its `async with` block runs. With port 0 the system chooses one; `port` is the one in use."""
+class HttpServer(ABC):
+    """Serves metrics and health while its `async with` block runs. With port 0 the system chooses one; `port` is the
+    one in use. `host_option` and `port_option` are what an error advises to change."""
 
-    def __init__(self, relays: Sequence[Relay], port: int, host: str = HOST) -> None:
-        self._relays = relays
+    host_option = "--host"
+    port_option = "--port"
+
+    def __init__(self, port: int, host: str = HOST) -> None:
         self._host = host
         self.port = port
         self._server: asyncio.Server | None = None
@@ -60,16 +64,20 @@ class Monitor:
     async def __aenter__(self) -> Self:
         try:
             self._server = await asyncio.start_server(self._accept, self._host, self.port, limit=MAX_REQUEST)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             number = getattr(error, "errno", None)
-            if isinstance(error, socket.gaierror):
+            if isinstance(error, UnicodeError):
+                reason = "it is not the name of a host"
+            elif isinstance(error, socket.gaierror):
                 reason = str(error.strerror).lower()
             else:
                 reason = os.strerror(number).lower() if number is not None and number > 0 else str(error)
             # From Python 3.13 on, asyncio skips addresses that are not available, and reports without a number.
             nothing_bound = isinstance(error, OSError) and number is None
-            wrong_host = isinstance(error, socket.gaierror) or number == errno.EADDRNOTAVAIL or nothing_bound
-            advice = "--metrics-host" if wrong_host else "--metrics-port, 0 for any that is free"
+            wrong_host = (
+                isinstance(error, socket.gaierror | UnicodeError) or number == errno.EADDRNOTAVAIL or nothing_bound
+            )
+            advice = self.host_option if wrong_host else f"{self.port_option}, 0 for any that is free"
             raise RedboxError(
                 f"metrics cannot be served on {self._host} port {self.port}: {reason}; choose another {advice}"
             ) from error
@@ -84,6 +92,14 @@ class Monitor:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @abstractmethod
+    async def metrics(self) -> str:
+        """The text of /metrics."""
+
+    @abstractmethod
+    async def health(self) -> tuple[bool, dict[str, Any]]:
+        """Whether /readyz reports success, and its report."""
 
     # --- one request per connection ------------------------------------------------------------------------------
 
@@ -148,12 +164,29 @@ class Monitor:
         if method not in ("GET", "HEAD"):
             return _text(HTTPStatus.METHOD_NOT_ALLOWED, "use GET\n")
         if path == "/metrics":
-            return Response(HTTPStatus.OK, metrics.CONTENT_TYPE, (await metrics.scrape(self._relays)).encode())
+            return Response(HTTPStatus.OK, metrics.CONTENT_TYPE, (await self.metrics()).encode())
         if path == "/livez":
             return Response(HTTPStatus.OK, JSON, b'{"status":"ok"}\n')
-        healthy, report = await health(self._relays)
+        healthy, report = await self.health()
         status = HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(status, JSON, msgspec.json.encode(report) + b"\n")
+
+
+class Monitor(HttpServer):
+    """Serves the metrics and the health of relays."""
+
+    host_option = "--metrics-host"
+    port_option = "--metrics-port"
+
+    def __init__(self, relays: Sequence[Relay], port: int, host: str = HOST) -> None:
+        super().__init__(port, host)
+        self._relays = relays
+
+    async def metrics(self) -> str:
+        return await metrics.scrape(self._relays)
+
+    async def health(self) -> tuple[bool, dict[str, Any]]:
+        return await health(self._relays)
 
 
 async def health(relays: Sequence[Relay]) -> tuple[bool, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,8 @@ BUCKETS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400,
 )  # fmt: skip
 RATE_INTERVAL: Final = 1.0  # minimum seconds over which the publish rate is measured
+#: Retries of this attempt and of later ones are counted together.
+MOST_ATTEMPTS: Final = 10
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +84,8 @@ class Tally:
         self.last_error = ""
         self.since_due = Histogram()  # from when an event was first due until it was published
         self.since_claimed = Histogram()
+        self.retries_by_attempt: Counter[int] = Counter()  # by the attempt that failed, up to MOST_ATTEMPTS
+        self.retry_delays = Histogram()
 
     def acked(self, settled: Sequence[Held]) -> None:
         now = asyncio.get_running_loop().time()
@@ -97,6 +102,13 @@ class Tally:
         self.failed += 1
         self.failures_in_row += 1
         self.last_error = error
+
+    def will_retry(self, settled: Sequence[Held], delays: Sequence[float]) -> None:
+        """Counts events that were returned to PENDING, each with its delay in seconds."""
+        self.retried += len(settled)
+        for held, delay in zip(settled, delays, strict=True):
+            self.retries_by_attempt[min(held.claim.attempts, MOST_ATTEMPTS)] += 1
+            self.retry_delays.add(delay)
 
     def summary(self, open_because: str) -> Summary:
         counts: dict[str, Any] = {name: getattr(self, name) for name in Summary.__struct_fields__ if name != "open"}

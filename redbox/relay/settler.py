@@ -115,7 +115,8 @@ class Settler:
                 excuse=[how.excuse for _, how in batch],
             ),
         )
-        self._tally.retried += len(settled)
+        delays = {id(held): how.delay for held, how in batch}
+        self._tally.will_retry(settled, [delays[id(held)] for held in settled])
         del self._retries[: len(batch)]
 
     async def _settle_kills(self) -> None:

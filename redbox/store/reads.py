@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from redbox import keys
@@ -77,6 +77,11 @@ class Reads:
         read = replies.pop() if bodies else [None] * len(ids)
         return [StoredEvent(as_fields(reply), body) for reply, body in zip(replies, read, strict=True)]
 
+    async def newest_dead(self, count: int) -> list[str]:
+        """The ids of the events that died last, the newest first."""
+        (reply,) = await self.exchange([("ZRANGE", keys.dead(self.box), 0, count - 1, "REV")], repeat=True)
+        return [raw.decode(errors="replace") for raw in reply]
+
     async def members(self, stream: str, batch: int, first: int, last: int) -> list[Fence]:
         """Members of a stream's batch by rank, with their claim numbers."""
         where = keys.batch(self.box, stream, batch)
@@ -110,19 +115,18 @@ class Reads:
         (reply,) = await self.exchange([command], wait=BlockingWait())
         return reply is not None
 
-    async def log(self, count: int) -> list[LoggedEntry]:
-        """The newest entries of the box's log, read some at a time: they may be long."""
-        entries: list[Any] = []
-        newest = "+"
-        while len(entries) < count:
-            wanted = min(LOG_COUNT, count - len(entries))
+    async def log(self, first: int = LOG_COUNT) -> AsyncIterator[LoggedEntry]:
+        """The entries of the box's log, newest first, read some at a time: they may be long. `first`: how many to read
+        at the beginning."""
+        newest, wanted = "+", min(first, LOG_COUNT)
+        while True:
             command = ("XREVRANGE", keys.log(self.box), newest, "-", "COUNT", wanted)
             (found,) = await self.exchange([command], repeat=True)
-            entries += found
+            for raw_id, fields in found:
+                yield LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields))
             if len(found) < wanted:
-                break
-            newest = f"({found[-1][0].decode()}"
-        return [LoggedEntry(int(raw_id.partition(b"-")[0]), pairs(fields)) for raw_id, fields in entries]
+                return
+            newest, wanted = f"({found[-1][0].decode()}", LOG_COUNT
 
     async def log_about(self, name: str, limit: int, field: str = "ids") -> list[LoggedEntry]:
         """The newest entries of the box's log with this id, or another word in a field; at most `limit`. Only these are

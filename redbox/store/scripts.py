@@ -58,13 +58,13 @@ REGISTRY: Final[dict[str, Signature]] = {
         ("relay", "lease", "stream", "owner", "batch"), ("id",), errors=("NEWERLAYOUT", "PAUSED", "STREAMTAKEN")
     ),
     "retry": Signature(("relay",), ("id", "number", "delay", "excuse", "error")),
-    "kill": Signature(("relay", "who", "why", "drop"), ("id", "number", "error")),
-    "release": Signature(("relay", "who", "why", "delay"), ("id", "number")),
+    "kill": Signature(("relay", "who", "why", "drop", "token"), ("id", "number", "error")),
+    "release": Signature(("relay", "who", "why", "delay", "token"), ("id", "number")),
     "reap": Signature(("limit", "delay")),
     "replay": Signature(
         ("reset", "available", "force", "dry", "who", "why", "token"), ("id", "number"), flag=None
     ),
-    "reschedule": Signature(("available", "who", "why"), ("id",)),
+    "reschedule": Signature(("available", "who", "why", "token"), ("id",)),
     "drop": Signature(("who", "why", "heads", "token"), ("id", "number")),
     "mark_event": Signature(("field",), ("id", "number", "value")),
     "write_log": Signature(("action", "who", "why", "count", "detail", "token"), ("id",)),

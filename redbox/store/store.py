@@ -194,9 +194,11 @@ class Store(Reads):
         who: str = "",
         why: str = "",
         drop: bool = False,
+        token: str = "",
         durability: Durability = SERVER,
     ) -> list[bytes]:
-        return await self.scripts.run_in_steps("kill", (relay, who, why, int(drop)), batches(items), durability)
+        head = (relay, who, why, int(drop), token)
+        return await self.scripts.run_in_steps("kill", head, batches(items), durability)
 
     async def release(
         self,
@@ -206,9 +208,10 @@ class Store(Reads):
         who: str = "",
         why: str = "",
         delay: int | None = None,
+        token: str = "",
         durability: Durability = SERVER,
     ) -> list[bytes]:
-        head = (relay, who, why, "" if delay is None else delay)
+        head = (relay, who, why, "" if delay is None else delay, token)
         return await self.scripts.run_in_steps("release", head, batches(claims), durability)
 
     async def reap(self, *, limit: int, delay: int) -> Reaped:
@@ -232,8 +235,11 @@ class Store(Reads):
         replies = await self.scripts.run_in_steps("replay", head, batches(items), durability)
         return [ReplayReply(Outcome(word.decode()), b"".join(detail).decode()) for word, *detail in replies]
 
-    async def reschedule(self, ids: Iterable[str], *, available: str, who: str, why: str) -> list[bytes]:
-        return await self.scripts.run_in_steps("reschedule", (available, who, why), batches((each,) for each in ids))
+    async def reschedule(
+        self, ids: Iterable[str], *, available: str, who: str, why: str, token: str = ""
+    ) -> list[bytes]:
+        head = (available, who, why, token)
+        return await self.scripts.run_in_steps("reschedule", head, batches((each,) for each in ids))
 
     async def drop(
         self, items: Iterable[SeenClaim], *, who: str, why: str, heads: bool = True, token: str = ""

@@ -52,7 +52,7 @@ def test_the_list_of_commands_shows_first_lines_in_full(path: tuple[str, ...]):
 
 
 def test_commands_that_take_relative_times_explain_them():
-    for path in (("list",), ("dead", "list"), ("dead", "replay")):
+    for path in (("list",), ("dead", "list"), ("dead", "replay"), ("reschedule",), ("pause",), ("log",)):
         shown = " ".join(CliRunner().invoke(cli, [*path, "--help"]).stdout.split())
         assert "Relative times: `1h` is an hour ago, `+1h` an hour from now." in shown
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from redbox import Box, Event, keys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from redbox import Box, Event, Stats, keys
+from redbox.box.reports import Pause
+from redbox.cli.box_view import pauses
+from redbox.errors import StoreUnavailable
 from redbox.testing import advance
 from tests.cli.conftest import Redbox
+from tests.unit.test_conditions import stats
 
 
 async def fill(box: Box) -> None:
@@ -34,7 +42,7 @@ def test_stats_as_text(redbox: Redbox):
     }
     text = "\n".join(lines)
     assert "oldest available 3" in text
-    assert "of which 1 waits behind another event of the same ordering key" in lines
+    assert "of which 1 waits behind another event of the same ordering key; oldest 3" in text
     assert "first lease ended 13" in text
     assert "next due in 59 min" in text
     assert "1 overdue claim: the lease has expired" in text
@@ -131,9 +139,11 @@ async def beat(box: Box) -> None:
 def test_relays_and_their_breakers(redbox: Redbox):
     redbox.within(beat)
     header, first, second = redbox("stats").stdout.splitlines()[-3:]
-    assert header.split() == ["RELAY", "TARGET", "SEEN", "HOST", "IN", "FLIGHT", "PUBLISHED", "BREAKER"]
+    assert header.split() == [
+        "RELAY", "TARGET", "SEEN", "HOST", "IN", "FLIGHT", "PUBLISHED", "FAILED", "BREAKER", "LAST", "ERROR",
+    ]  # fmt: skip
     assert first.split()[0] == "r1"
-    assert first.endswith("h1 (7)          3      1,200  open: HTTP 503 \\x1b[31m")
+    assert first.endswith("h1 (7)          3      1,200       0  open: HTTP 503 \\x1b[31m")
     assert "silent for 40 s" in second
     relays = {relay["name"]: relay for relay in redbox.json("stats")["relays"]}
     assert (relays["r1"]["silent"], relays["gone"]["silent"]) == (False, True)
@@ -170,3 +180,92 @@ def test_an_unreadable_heartbeat_is_a_warning(redbox: Redbox):
     assert stats["unreadable"] == ["the heartbeat of relay bad"]
     assert [relay["name"] for relay in stats["relays"]] == ["good"]
     assert "e1" in redbox("show", "e1").stdout
+
+
+@pytest.mark.req("RO-5")
+def test_conditions_that_hold_fail(redbox: Redbox):
+    redbox.within(fill)
+    passed = redbox("stats", "--fail-if", "dead>1", "--fail-if", "oldest > 1h")
+    assert "failed" not in passed.stdout
+    failed = redbox("stats", "--fail-if", "dead>0", "--fail-if", "dead>5", "--fail-if", "relays<1", code=1)
+    assert failed.stdout.splitlines()[-2:] == [
+        "failed: dead>0: 1 event is DEAD", "failed: relays<1: 0 relays are alive",
+    ]  # fmt: skip
+    assert redbox.json("stats", "--fail-if", "dead>0", code=1)["failed"] == ["dead>0: 1 event is DEAD"]
+    assert redbox.json("stats", "--fail-if", "dead>9")["failed"] == []
+
+
+def test_an_invalid_condition_lists_the_values(redbox: Redbox):
+    redbox.within(fill)
+    assert "there is no such value; there are oldest, dead," in redbox.error("stats", "--fail-if", "daed>0", code=2)
+    assert "is not a condition" in redbox.error("stats", "--fail-if", "dead", code=2)
+
+
+@pytest.mark.req("RO-5")
+def test_rates_that_the_relays_report(redbox: Redbox):
+    redbox.put(Event("a"))
+    redbox.within(lambda box: box.beat("r1", "1", {"rate": "12.5", "failed": "3", "last_error": "HTTP 500"}, fresh=10))
+    text = redbox("stats").stdout
+    assert "rates   published 12/s (reported by the relays)" in text
+    assert text.splitlines()[-1].split()[-4:] == ["3", "closed", "HTTP", "500"]
+    rates = redbox.json("stats")["rates"]
+    assert rates == {"put": None, "published": 12.5, "failed": None, "seconds": None}
+
+
+@pytest.mark.req("RO-5")
+def test_watch_ends_when_a_condition_holds(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
+    redbox.put(Event("a"))
+    readings = 0
+
+    async def go_on(_: float) -> None:
+        nonlocal readings
+        readings += 1
+        async with Box.open(redbox.url) as box:
+            await box.put_many([Event("a") for _ in range(10)])
+            await advance(box, seconds=0)
+
+    monkeypatch.setattr("asyncio.sleep", go_on)
+    lines = redbox.lines("stats", "--watch", "0.1", "--fail-if", "available>25", code=1)
+    assert [line["phases"]["AVAILABLE"] for line in lines] == [1, 11, 21, 31]
+    assert lines[0]["rates"]["put"] is None
+    assert lines[1]["rates"]["put"] > 0
+    assert lines[-1]["failed"] == ["available>25: 31 events are AVAILABLE"]
+    blocks = redbox("stats", "--watch", "--fail-if", "available>35", code=1).stdout.split("\n\n")
+    assert blocks[0].startswith("box default")
+    assert "rates   put " in blocks[-2]
+    assert "at least 0.1 s" in redbox.error("stats", "--watch", "0.01", code=2)
+
+
+def test_watch_goes_on_when_the_store_is_away(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
+    redbox.put(Event("a"))
+    read, calls = Box.stats, 0
+
+    async def sometimes(self: Box) -> Stats:
+        nonlocal calls
+        calls += 1
+        if calls in (2, 3):
+            raise StoreUnavailable("it is away")
+        if calls == 5:
+            raise KeyboardInterrupt
+        return await read(self)
+
+    monkeypatch.setattr(Box, "stats", sometimes)
+    result = redbox("--json", "stats", "--watch", "0.1")
+    assert len(result.stdout.splitlines()) == 2
+    assert result.stderr.count("it is away; trying again every 0.1 s") == 2
+
+
+@pytest.mark.req("RO-3", "LM-3")
+def test_a_pause_is_shown_with_who_why_and_how_long():
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    pause = Pause("ada\x1b", "deploy", at - timedelta(minutes=2), at + timedelta(minutes=8))
+    assert pauses(stats(paused=True, pause=pause, paused_keys=2, ramp_ends=timedelta(seconds=30))) == [
+        "PAUSED: no event is claimed for 8 min more (by ada\\x1b, 2 min ago: deploy)",
+        "2 paused ordering keys: `redbox resume --key KEY` resumes one",
+        "RAMP: the rate of claims is limited for 30 s more",
+    ]
+    endless = Pause("ada", "", None, None)
+    assert pauses(stats(paused=True, pause=endless)) == [
+        "PAUSED: no event is claimed until the box is resumed (by ada)"
+    ]
+    assert pauses(stats()) == []

@@ -25,6 +25,8 @@ HTTP_RESPONSES = ("tests/publishers/test_http_responses.py",)
 POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
 METRICS = ("tests/unit/test_metrics.py",)
+CONDITIONS = ("tests/unit/test_conditions.py",)
+EXPORTER = ("tests/unit/test_exporter.py",)
 EXACT_TIMES = ("tests/unit/test_exact_times.py",)
 RECEIPTS = ("tests/unit/test_receipts.py",)
 PROBES = ("tests/unit/test_durability.py",)
@@ -265,7 +267,17 @@ PYTHON_MUTANTS = [
     Mutant("half an export looks like a whole one", "redbox/box/export_file.py", 'tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)', "(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), str(path))", ("tests/cli/test_dead.py", "-k", "leaves_the_earlier_file")),
     Mutant("a ramp is no ramp", "redbox/box/pace.py", "if done <= in_ramp:", "if False:", PACE),
     Mutant("the time of the canary is made up for", "redbox/box/pace.py", "        self._started = time.monotonic()\n\n    def moment", "        pass\n\n    def moment", PACE),
-    Mutant("operators need no name", "redbox/box/operate.py", "        self._check(who)\n        replies: ", "        replies: ", OPERATIONS),
+    Mutant("operators need no name", "redbox/box/operate.py", "        self._check(who)\n        known = ", "        known = ", OPERATIONS),
+    Mutant("a dry run acts", "redbox/box/operate.py", '        if flag("dry_run", dry_run):\n', "        if False:\n", OPERATIONS),
+    Mutant("steps of one action have no common token", "redbox/box/operate.py", "if len(known) > STEP_COUNT else", "if False else", OPERATIONS),
+    Mutant("a sweep by hand is recorded at its end only", "redbox/box/operate.py", "        await self._store.write_log(action, who=who, why=why, count=0,", "        0 and await self._store.write_log(action, who=who, why=why, count=0,", OPERATIONS),
+    Mutant("an entry at the limit counts only its last steps", "redbox/box/operations_log.py", "        if over and all(", "        if over or all(", OPERATIONS),
+    Mutant("the log forgets the first ids of an action", "redbox/box/operations_log.py", "last, steps = self._steps[0], self._steps[::-1]", "last, steps = self._steps[0], self._steps", OPERATIONS),
+    Mutant("the log is not filtered by its earliest time", "redbox/box/operations_log.py", "(since is None or entry.at >= since)", "True", OPERATIONS),
+    Mutant("relays that are silent count as alive in conditions", "redbox/box/conditions.py", "relay.alive != silent", "True", CONDITIONS),
+    Mutant("a rate that is not known is 0", "redbox/box/rates.py", "return None if grown < 0 else grown / seconds", "return max(0, grown) / seconds", CONDITIONS),
+    Mutant("every scrape reads the store", "redbox/relay/exporter.py", ">= FRESH_SECONDS", ">= 0", EXPORTER),
+    Mutant("a store that is away is up", "redbox/relay/exporter.py", "int(not all(away) if away else answers)", "1", EXPORTER),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
     Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),

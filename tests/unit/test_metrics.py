@@ -101,6 +101,12 @@ async def test_every_metric_of_the_table_is_there(redbox_box: Box):
     assert samples["redbox_publish_failures_total", ours] == 1
     assert samples["redbox_in_flight", ours] == 0
     assert samples["redbox_breaker_open", ours] == 0
+    assert samples["redbox_retries_total", f'{ours},attempt="1"'] == 1
+    assert samples["redbox_retry_delay_seconds_sum", ours] == 600
+    assert samples["redbox_retry_delay_seconds_count", ours] == 1
+    assert samples["redbox_up", 'store="memory:"'] == 1
+    assert samples["redbox_relays_alive", box] == 0
+    assert samples["redbox_box_events_total", f'{box},step="put"'] == 3
     assert samples["redbox_delivery_seconds_count", ours] == 2
     assert samples["redbox_publish_seconds_count", ours] == 2
     assert samples["redbox_store_up", box] == 1

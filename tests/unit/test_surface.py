@@ -26,6 +26,7 @@ def test_the_exports_of_redbox():
         "Breaker",
         "Canary",
         "Claim",
+        "Condition",
         "Conflict",
         "Dropped",
         "DurabilityNotReached",
@@ -143,6 +144,7 @@ def test_box():
         "put",
         "put_many",
         "reap",
+        "recent_errors",
         "release",
         "renew",
         "replay",
@@ -159,7 +161,9 @@ def test_box():
 
 
 def test_operate():
-    assert public(Operate) == ["configure", "drop", "kill", "log", "pause", "release", "reschedule", "resume"]
+    assert public(Operate) == [
+        "configure", "drop", "kill", "log", "pause", "reap", "release", "reschedule", "resume", "sweep",
+    ]  # fmt: skip
 
 
 def test_the_box_for_code_that_is_not_async():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -253,6 +254,30 @@ async def test_a_mark_is_for_terminal_events_and_fenced_by_claim_number(box: Box
     unmarked[keys.counters(box.name)] = between[keys.counters(box.name)]
     assert unmarked == between
     assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-3")
+@pytest.mark.parametrize("action", ["kill", "release", "reschedule", "drop"])
+async def test_a_dry_run_reports_the_outcomes_and_changes_nothing(box: Box, action: str):
+    await one_in_each_state(box)
+    ids = ["pending", "claimed", "second", "later", "published", "dead", "unknown"]
+    ids += ids
+    before, act = await contents(box), getattr(box.operate, action)
+    expected = await act(ids, **ADA, dry_run=True)
+    assert await contents(box) == before
+    assert await act(ids, **ADA) == expected
+
+
+@pytest.mark.req("MQ-5", "RO-3")
+async def test_a_setting_is_reset_to_its_default(box: Box):
+    await box.operate.configure(**ADA, keep_dead=60, max_pending=7)
+    settings = await box.operate.configure(**ADA, reset=["keep_dead"], max_pending=8)
+    assert (settings.keep_dead, settings.max_pending) == (None, 8)
+    assert "keep_dead" not in await box._store.meta()
+    wrong: list[dict[str, Any]] = [{"reset": ["keep_daed"]}, {"reset": ["max_pending"], "max_pending": 1}]
+    for changes in wrong:
+        with pytest.raises(UsageError):
+            await box.operate.configure(**ADA, **changes)
 
 
 @pytest.mark.req("RO-3")

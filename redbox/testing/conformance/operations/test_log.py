@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from redbox import Box, Event, Outcome, keys
+from redbox import Box, Event, Outcome, Phase, keys
+from redbox.box.operations_log import action_token
 from redbox.errors import UsageError
+from redbox.events import from_ms
 from redbox.store import reads
-from redbox.testing import check_invariants
+from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA, named, one_in_each_state
 from redbox.testing.conformance.steps import (
     claim_one,
@@ -25,15 +28,117 @@ from redbox.testing.conformance.steps import (
 
 
 @pytest.mark.req("RO-3")
-async def test_an_action_on_many_events_is_made_in_steps_and_fully_recorded(box: Box):
+async def test_an_action_on_many_events_is_made_in_steps_and_is_one_entry(box: Box):
     ids = [f"e{n:03}" for n in range(250)]
     await box.put_many(named(*ids))
+    assert await box.operate.reschedule(ids, **ADA) == [Outcome.OK] * 250
+    await box.claim("relay-1", limit=250)
+    assert await box.operate.release(ids, **ADA) == [Outcome.OK] * 250
     assert await box.operate.kill([*ids, "unknown"], **ADA) == [Outcome.OK] * 250 + [Outcome.UNKNOWN]
+    assert await box.operate.drop(ids, **ADA) == [Outcome.OK] * 250
     entries = await box.operate.log()
-    assert [entry.count for entry in entries] == [50, 100, 100]
-    assert {entry.action for entry in entries} == {"kill"}
-    assert (await box.replay(ids)).replayed == 250
+    assert [entry.action for entry in entries] == ["drop", "kill", "release", "reschedule"]
+    assert {(entry.count, entry.ids) for entry in entries} == {(250, tuple(ids[:20]))}
     assert await check_invariants(box) == []
+
+
+async def write_entry(box: Box, at: str, who: str, action: str, ids: list[str] | None = None, token: str = "") -> None:
+    """Writes an entry as a step of an action does; `at` is its id in the stream."""
+    known = ids or []
+    fields = {"action": action, "who": who, "why": "w", "count": len(known), "ids": " ".join(known), "detail": ""}
+    parts = [part for pair in ({**fields, "token": token} if token else fields).items() for part in pair]
+    await box._store.exchange([("XADD", keys.log(box.name), at, *parts)])
+
+
+@pytest.mark.req("RO-3")
+async def test_steps_of_actions_at_the_same_time_are_counted_apart(box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reads, "LOG_COUNT", 3)
+    await box.operate.pause(who="bob", why="w")
+    one, two = await action_token(box._store), await action_token(box._store)
+    for number in range(5):
+        await write_entry(box, "*", "ada", "kill", [f"a{number}"], one)
+        await write_entry(box, "*", "ada", "drop", [f"b{number}", "x"], two)
+    entries = await box.operate.log()
+    assert [(entry.action, entry.count) for entry in entries] == [("drop", 10), ("kill", 5), ("pause", 0)]
+    assert entries[1].ids == ("a0", "a1", "a2", "a3", "a4")
+    for limit in (1, 2):
+        assert await box.operate.log(limit) == entries[:limit], "an entry at the limit counts all of its steps"
+    assert await box.operate.log(1, action="kill") == entries[1:2]
+    assert await box.operate.log(since=entries[0].at + timedelta(milliseconds=1)) == []
+
+
+@pytest.mark.req("RO-3")
+async def test_the_log_is_filtered_by_action_operator_and_time(box: Box):
+    await box.put(Event("n"))
+    start = await store_time(box)
+    first = round(start.timestamp() * 1000)
+    moments = [from_ms(first + n * 60_000) for n in range(3)]
+    for number, (who, action) in enumerate((("ada", "pause"), ("bob", "resume"), ("ada", "resume"))):
+        await write_entry(box, f"{first + number * 60_000}-1", who, action)
+
+    async def found(**filters: Any) -> list[tuple[str, str]]:
+        return [(entry.who, entry.action) for entry in await box.operate.log(**filters)]
+
+    assert await found(who="ada") == [("ada", "resume"), ("ada", "pause")]
+    assert await found(action="resume") == [("ada", "resume"), ("bob", "resume")]
+    assert await found(action="resume", who="bob") == [("bob", "resume")]
+    assert await found(limit=1, who="bob") == [("bob", "resume")]
+    assert await found(since=moments[2]) == [("ada", "resume")]
+    assert await found(until=moments[0]) == [("ada", "pause")]
+    assert await found(since=moments[1], until=moments[1]) == [("bob", "resume")]
+    wrong: list[dict[str, Any]] = [
+        {"since": moments[2], "until": moments[0]},
+        {"action": 1},
+        {"since": 1},
+        {"limit": 0},
+    ]
+    for filters in wrong:
+        with pytest.raises(UsageError):
+            await box.operate.log(**filters)
+
+
+@pytest.mark.req("RO-3")
+async def test_a_reap_and_a_sweep_by_hand_are_one_entry_each(box: Box):
+    await box.put_many(named(*(f"e{n:03}" for n in range(150))))
+    await box.claim("relay-1", limit=150)
+    await advance(box, seconds=60)
+    assert len(await box.operate.reap(**ADA, dry_run=True)) == 150
+    assert len(await box.operate.reap(**ADA, limit=20)) == 20
+    assert len(await box.operate.reap(**ADA)) == 130
+    assert await box.operate.reap(**ADA, dry_run=True) == []
+    await box.operate.kill([f"e{n:03}" for n in range(3)], **ADA)
+    assert (await box.operate.sweep(**ADA, keep_dead=0, dry_run=True)).dead == 3
+    assert (await box.operate.sweep(**ADA, keep_dead=0)).dead == 3
+    entries = await box.operate.log()
+    assert [(entry.action, entry.count, entry.detail) for entry in entries] == [
+        ("sweep", 3, "keep_dead=0"), ("kill", 3, ""), ("reap", 130, ""), ("reap", 20, ""),
+    ]  # fmt: skip
+    assert len(entries[2].ids) == 20
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-3")
+async def test_an_action_that_ended_early_is_in_the_log_with_what_it_did(box: Box, monkeypatch: pytest.MonkeyPatch):
+    ids = [f"e{n:03}" for n in range(250)]
+    await box.put_many(named(*ids))
+    run, kills = box._store.scripts.run, 0
+
+    async def fail_later(name: str, *args: Any, **options: Any) -> Any:
+        nonlocal kills
+        kills += name == "kill"
+        if name == "sweep" or kills > 2:
+            raise asyncio.CancelledError
+        return await run(name, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(box._store.scripts, "run", fail_later)
+        with pytest.raises(asyncio.CancelledError):
+            await box.operate.kill(ids, **ADA)
+        kills = 0
+        with pytest.raises(asyncio.CancelledError):
+            await box.operate.sweep(**ADA, keep_dead=0)
+    assert [(entry.action, entry.count) for entry in await box.operate.log()] == [("sweep", 0), ("kill", 200)]
+    assert (await box.stats()).phases[Phase.DEAD] == 200
 
 
 @pytest.mark.req("RO-3")
@@ -167,6 +272,8 @@ async def test_an_action_needs_the_name_of_its_operator(box: Box):
         lambda: operate.pause(who="", why="x"),
         lambda: operate.resume(who="", why="x"),
         lambda: operate.configure(who="", why="x", max_pending=1),
+        lambda: operate.reap(who="", why="x"),
+        lambda: operate.sweep(who="", why="x"),
     ]
     for act in nameless:
         with pytest.raises(UsageError, match="who"):

@@ -1,0 +1,30 @@
+"""The errors of the newest dead events: a bounded sample, for a screen that is redrawn often."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from redbox.store.steps import batches
+from redbox.store.store import Store
+
+
+class RecentError(msgspec.Struct, frozen=True, kw_only=True):
+    """An error that `count` of the newest dead events have; `event_id` is the newest of them."""
+
+    error: str
+    count: int
+    event_id: str
+
+
+async def recent_errors(store: Store, sample: int) -> list[RecentError]:
+    """The errors of the newest `sample` dead events, the most frequent first."""
+    counts: Counter[str] = Counter()
+    newest: dict[str, str] = {}
+    for ids in batches(await store.newest_dead(sample)):
+        for event_id, stored in zip(ids, await store.hashes(ids, bodies=False), strict=True):
+            error = stored.fields.get(b"last_error", b"").decode(errors="replace")
+            counts[error] += 1
+            newest.setdefault(error, event_id)
+    return [RecentError(error=error, count=count, event_id=newest[error]) for error, count in counts.most_common()]

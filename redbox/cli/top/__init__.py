@@ -1,0 +1,1 @@
+"""`redbox top`: a live screen of one box."""
