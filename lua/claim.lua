@@ -25,7 +25,6 @@
 --- @include "keys"
 --- @include "now_ms"
 --- @include "open_box"
---- @include "make_paused_error"
 --- @include "format_integer"
 --- @include "choose_events"
 --- @include "collect_claimable"
@@ -38,10 +37,18 @@
 local relay, limit, lease, attempt_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local byte_limit, holding, beside, spread = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == "1"
 local settings, refusal = open_box()
-if refusal or settings.paused then
-  return refusal or make_paused_error()
+if refusal then
+  return refusal
 end
 local now = now_ms()
+if settings.paused then
+-- Included here and not above: defining a function takes time, also when it is not called.
+--- @include "make_paused_error"
+  local paused = make_paused_error(settings.paused, now)
+  if paused then
+    return paused
+  end
+end
 local claimed_at, lease_until = format_integer(now), format_integer(now + lease)
 local found, index, suspect = choose_events(claimed_at, limit, spread)
 if not found[1] then

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- configure: writes settings of the box, pausing included. No event changes its state.
+-- configure: writes settings of the box. No event changes its state.
 --
 -- Guarantee: when the dead-head policy becomes "skip", lines blocked by a dead head are unblocked, `limit` of them
 -- per call; `reap` unblocks the others if the caller does not come back. Wakes up to 100 idle relays.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   action   configure | pause | resume, for the log
+-- ARGV[1]   action   for the log
 -- ARGV[2]   who      the operator; "" writes no log
 -- ARGV[3]   why      the operator's reason
 -- ARGV[4]   limit    maximum of blocked lines to unblock
@@ -22,9 +22,8 @@
 --- @include "check_line_keys"
 --- @include "unblock_line"
 --- @include "record_action"
---- @include "send_hint"
+--- @include "wake_relays"
 
-local RELAYS_WOKEN = 100
 local action, who, why, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local _, refusal = open_box()
 if refusal then
@@ -48,12 +47,7 @@ for at = 5, #ARGV, 2 do
   changes[#changes + 1] = field .. "=" .. value
 end
 record_action(action, who, why, nil, table.concat(changes, " "))
--- Idle relays should act on the change now, not at their next look.
-for _ = redis.call("LLEN", key.wake) + 1, math.min(redis.call("ZCARD", key.relays), RELAYS_WOKEN) do
-  redis.call("RPUSH", key.wake, "1")
-end
-soonest = 0
-send_hint()
+wake_relays()
 if open_box().blocks then
   return 0
 end

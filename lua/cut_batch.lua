@@ -37,10 +37,11 @@ if refusal then
   return refusal
 end
 local members, taken_over = find_batch(stream, owner, batch)
-if taken_over or settings.paused then
-  return taken_over or make_paused_error()
-end
 local now = now_ms()
+local paused = settings.paused and make_paused_error(settings.paused, now)
+if taken_over or paused then
+  return taken_over or paused
+end
 local claimed_at, lease_until = format_integer(now), format_integer(now + lease)
 local found, index, suspect = choose_events(format_integer(math.min(now, latest or now)), limit, false)
 if not found[1] then

@@ -8,7 +8,8 @@
 --
 -- Returns   {claim numbers and places in lines given out so far, event...}: each {id, {field, value...},
 --           {score or false in pending, waiting, suspect, claimed, published, dead, retries, lost}, bytes of its body,
---           length of its history, place in its line or false, head of its line or false, unique score or false}
+--           length of its history, place in its line or false, head of its line or false, unique score or false,
+--           end of the pause of its ordering key or false}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -31,11 +32,12 @@ for at = 1, #ARGV do
     scores[i] = found[i][at]
   end
   local fields = redis.call("HGETALL", event_key .. id)
-  local place, head, unique = false, false, false
+  local place, head, unique, paused = false, false, false, false
   for field = 1, #fields, 2 do
     if fields[field] == "ordering_key" then
       local line = line_key .. fields[field + 1]
       place, head = redis.call("ZSCORE", line, id), redis.call("ZRANGE", line, 0, 0)[1] or false
+      paused = keys_paused and redis.call("ZSCORE", key.paused, fields[field + 1])
     elseif fields[field] == "unique_key" then
       unique = redis.call("ZSCORE", unique_key .. fields[field + 1], id)
     end
@@ -49,6 +51,7 @@ for at = 1, #ARGV do
     place,
     head,
     unique,
+    paused,
   }
 end
 return reply

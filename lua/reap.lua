@@ -6,7 +6,7 @@
 -- event is a suspect. No event becomes DEAD here: only a relay or an operator decides that. A lease that ends later
 -- than the longest lease from now was given before the server's clock was set back. It is shortened to the longest
 -- lease: its relay may be alive, and then renews it. Under the dead-head policy "skip" it also unblocks up to
--- `limit` lines that `configure` left blocked.
+-- `limit` lines that `configure` left blocked. It removes pauses that are over, of the box and of ordering keys.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   limit    maximum of leases, and of lines
@@ -21,6 +21,8 @@
 --- @include "check_keys"
 --- @include "check_event_keys"
 --- @include "check_line_keys"
+--- @include "end_key_pauses"
+--- @include "find_pause_end"
 --- @include "unblock_line"
 --- @include "enqueue"
 --- @include "add_history"
@@ -39,6 +41,11 @@ if refusal then
   return refusal
 end
 local now = now_ms()
+local pause_ends = settings.paused and find_pause_end(settings.paused) or 0
+if pause_ends > 0 and pause_ends <= now then
+  redis.call("HDEL", key.meta, "paused", "pause_who", "pause_why")
+end
+local resumed = keys_paused and end_key_pauses(now) or {}
 local expired, lost = {}, {}
 local ended = redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, limit)
 for _, id in ipairs(ended) do
@@ -60,7 +67,7 @@ for _, ordering in ipairs(blocked) do
 end
 check_keys()
 
-local reply = { (#ended == limit or #far == limit or #blocked == limit) and 1 or 0 }
+local reply = { (#ended == limit or #far == limit or #blocked == limit or #resumed == PAUSES_AT_ONCE) and 1 or 0 }
 for i, event in ipairs(expired) do
   local id, hash = event.id, event_key .. event.id
   local expiries = as_number(event.expiries) + 1

@@ -67,8 +67,9 @@ for at = 6, #ARGV do
   end
   replies[#replies + 1] = word
 end
-if back[1] and settings.paused then
-  return make_paused_error()
+local paused = back[1] and settings.paused and make_paused_error(settings.paused, now)
+if paused then
+  return paused
 end
 check_keys()
 

@@ -10,14 +10,16 @@
 -- Returns   {now, meta fields and values, counts, oldest, totals, relays, lost}, each a flat list of names and values,
 --           except relays: {name, last beat in ms, fields and values or false} of the newest 100, and lost: the first
 --           10 ids. `oldest` holds times in ms: available and suspect (longest due), scheduled and scheduled_suspect
---           (next due), waiting, in_flight (the lease that ends first), dead, completed
+--           (next due), waiting, in_flight (the lease that ends first), dead, completed, ramp (when it is over)
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
 --- @include "now_ms"
 --- @include "open_box"
+--- @include "read_ramp"
+--- @include "format_integer"
 
-local _, refusal = open_box()
+local settings, refusal = open_box()
 if refusal then
   return refusal
 end
@@ -46,6 +48,7 @@ local counts = {
   "overdue", redis.call("ZCOUNT", key.claimed, "-inf", now),
   "blocked", redis.call("ZCARD", key.blocked),
   "lost", redis.call("ZCARD", key.lost),
+  "paused_keys", keys_paused and redis.call("ZCOUNT", key.paused, later, "+inf") or 0,
 }
 local oldest = {}
 local function note(name, index, from, upto)
@@ -63,6 +66,11 @@ note("waiting", key.waiting, "-inf", "+inf")
 note("in_flight", key.claimed, "-inf", "+inf")
 note("dead", key.dead, "-inf", "+inf")
 note("completed", key.published, "-inf", "+inf")
+local ramp = read_ramp(settings, now)
+if ramp and ramp.elapsed < ramp.length then
+  oldest[#oldest + 1] = "ramp"
+  oldest[#oldest + 1] = format_integer(now + ramp.length - ramp.elapsed)
+end
 local RELAYS = 100
 local relays, seen = {}, redis.call("ZREVRANGE", key.relays, 0, RELAYS - 1, "WITHSCORES")
 for at = 1, #seen, 2 do

@@ -49,7 +49,7 @@ if _typing.TYPE_CHECKING:
     from redbox.backoff import Backoff
     from redbox.box import Box
     from redbox.box.conditions import Condition
-    from redbox.box.reports import Canary, Dropped, ErrorGroup, Page, Replayed, Stats, Swept
+    from redbox.box.reports import Canary, Dropped, ErrorGroup, Page, Pause, PausedKey, Replayed, Stats, Swept
     from redbox.box.why import Explanation, Situation
     from redbox.events import Claim, Event, Outcome, Phase, Receipt, Record, State, UniqueScope
     from redbox.publishers.base import Publisher
@@ -90,6 +90,8 @@ __all__ = [
     "Outcome",
     "Page",
     "PartlyCommitted",
+    "Pause",
+    "PausedKey",
     "PayloadTooLarge",
     "Phase",
     "Publisher",
@@ -129,7 +131,7 @@ _HOMES = {
     "redbox.backoff": ("Backoff",),
     "redbox.box": ("Box",),
     "redbox.box.conditions": ("Condition",),
-    "redbox.box.reports": ("Canary", "Dropped", "ErrorGroup", "Page", "Replayed", "Stats", "Swept"),
+    "redbox.box.reports": ("Canary", "Dropped", "ErrorGroup", "Page", "Pause", "PausedKey", "Replayed", "Stats", "Swept"),
     "redbox.box.why": ("Explanation", "Situation"),
     "redbox.events": ("Claim", "Event", "Outcome", "Phase", "Receipt", "Record", "State", "UniqueScope"),
     "redbox.publishers.base": ("Publisher",),

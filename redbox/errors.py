@@ -12,7 +12,7 @@
     │   ├── IdReused                the event_id exists with different content
     │   ├── BatchRefused            put_many stopped early, or was refused as a whole
     │   ├── BoxFull
-    │   ├── BoxPaused
+    │   ├── BoxPaused               says by whom, why and until when
     │   ├── UnknownBox
     │   ├── StreamTaken             another process drains the box under the same stream name
     │   ├── StreamLost              events of the stream's batch were claimed by others
@@ -42,7 +42,7 @@ The first line of a class's docstring is its default message. The first word of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -162,7 +162,26 @@ class BoxFull(Refused):
 
 
 class BoxPaused(Refused):
-    """The box is paused; resume it to claim again."""
+    """The box is paused; resume it to claim again.
+
+    `who` paused it, and `why`. It ends by itself at `until`, which was `ends_in` seconds away by the store's clock;
+    None until it is resumed.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        who: str = "",
+        why: str = "",
+        until: datetime | None = None,
+        ends_in: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.who = who
+        self.why = why
+        self.until = until
+        self.ends_in = ends_in
 
 
 class UnknownBox(Refused):

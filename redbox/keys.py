@@ -30,9 +30,9 @@ INDEXES: Final = tuple(index for indexes in INDEXES_OF.values() for index in ind
 
 #: Every kind of key of a box, without the prefix; "x" is any id or name.
 KINDS: Final = (
-    "meta", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost", "counters",
-    "alone", "log", "wake", "wait:x", "relays", "relay:x", "e:x", "b:x", "h:x", "line:x", "unique:x", "stream:x",
-    "stream:x:1", "lock:x",
+    "meta", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "paused", "pauses",
+    "lost", "counters", "limits", "alone", "log", "wake", "wait:x", "relays", "relay:x", "e:x", "b:x", "h:x", "line:x",
+    "unique:x", "stream:x", "stream:x:1", "lock:x",
 )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def box_of_meta(key: bytes) -> str | None:
 
 
 def meta(box: str) -> str:
-    """Hash: layout, settings, paused."""
+    """Hash: layout, settings, the pause of the box and its ramp, and whether ordering keys are paused."""
     return f"{prefix(box)}:meta"
 
 
@@ -106,6 +106,16 @@ def blocked(box: str) -> str:
     return f"{prefix(box)}:blocked"
 
 
+def paused(box: str) -> str:
+    """Sorted set: paused ordering key → end of its pause, +inf until it is resumed."""
+    return f"{prefix(box)}:paused"
+
+
+def pauses(box: str) -> str:
+    """Hash: paused ordering key → since when, by whom and why it is paused."""
+    return f"{prefix(box)}:pauses"
+
+
 def lost(box: str) -> str:
     """Sorted set: id in an index without a complete event → time at which it was found; normally empty."""
     return f"{prefix(box)}:lost"
@@ -114,6 +124,11 @@ def lost(box: str) -> str:
 def counters(box: str) -> str:
     """Hash: lifetime totals. `claimed` is also the last claim number, and `seq` the last place in a line."""
     return f"{prefix(box)}:counters"
+
+
+def limits(box: str) -> str:
+    """Hash: how much of the box's limits is used up, such as the state of a ramp."""
+    return f"{prefix(box)}:limits"
 
 
 def alone(box: str) -> str:

@@ -27,7 +27,21 @@ ROLES: Final = {
     ),
     "operator": Role(
         tuple(REGISTRY),
-        (*_SENDING, *_TRANSACTION, "BLPOP", "HGET", "HGETALL", "MGET", "SCAN", "TIME", "XREVRANGE", "ZCARD", "ZRANGE"),
+        (
+            *_SENDING,
+            *_TRANSACTION,
+            "BLPOP",
+            "HGET",
+            "HGETALL",
+            "HMGET",
+            "MGET",
+            "SCAN",
+            "TIME",
+            "XREVRANGE",
+            "ZCARD",
+            "ZRANGE",
+            "ZRANGEBYSCORE",
+        ),
     ),
 }
 #: What a durability needs in addition, by its name.

@@ -47,4 +47,17 @@ end
 shift(key.retries)
 shift(key.blocked)
 shift(key.relays)
+shift(key.paused)
+local since, ends = string.match(redis.call("HGET", key.meta, "paused") or "", "^(%d+)%-(%d*)$")
+if since then
+  redis.call("HSET", key.meta, "paused", string.format("%d-%s", since - by, ends ~= "" and string.format("%d", ends - by) or ""))
+end
+local first = tonumber(redis.call("HGET", key.meta, "keys_paused"))
+if first and first < math.huge then
+  redis.call("HSET", key.meta, "keys_paused", string.format("%d", first - by))
+end
+local ramp_at = redis.call("HGET", key.limits, "ramp_at")
+if ramp_at then
+  redis.call("HSET", key.limits, "ramp_at", string.format("%d", ramp_at - by))
+end
 return moved

@@ -36,7 +36,7 @@ RULES: Final = {
     "history": f"at most {HISTORY} attempts are kept",
     "retries": "retries contains the PENDING events with attempts since their put or replay, by available_at",
     "line": "a line contains the live events of its ordering_key, and a DEAD one that blocks it",
-    "head": "events behind the head of a line are in waiting, and no others are",
+    "head": "events behind the head of a line are in waiting, and so is the head of a paused key; no others are",
     "blocked": "a line is blocked while its head is DEAD, and only then",
     "unique": "a unique_key is held by its live events, each with the score that fits its state",
     "body": "an event has a body, which agrees with its fields",
@@ -204,7 +204,7 @@ def _line(event: EventSnapshot) -> Iterator[str]:
 def _waits(event: EventSnapshot) -> Iterator[str]:
     if not event.fields.get("ordering_key"):
         yield "is in waiting, but has no ordering_key"
-    elif event.line_place is not None and event.line_head == event.event_id:
+    elif event.line_place is not None and event.line_head == event.event_id and not event.key_paused:
         yield "is the head of its line, but waits"
 
 
@@ -212,6 +212,8 @@ def _is_head(event: EventSnapshot, index: str) -> Iterator[str]:
     in_line = event.fields.get("ordering_key") and event.line_place is not None
     if in_line and event.line_head != event.event_id:
         yield f"is in {index} behind the head"
+    elif in_line and event.key_paused and index != "claimed":
+        yield f"is in {index}, but its ordering_key is paused"
 
 
 #: Rules of every event whose fields are sound.

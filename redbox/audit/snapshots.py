@@ -28,8 +28,8 @@ class EventSnapshot(msgspec.Struct):
     """All that the box stores about one id. Without an event, `fields` is empty.
 
     `scores` has the sorted sets that contain the id. `line_place` is its score in the line of its ordering_key, and
-    `unique_score` the one at its unique_key; None if it is not a member. `claims_made` and `line_places_given` are the
-    counters of the box.
+    `unique_score` the one at its unique_key; None if it is not a member. `key_paused`: its ordering_key is paused, or
+    nobody has noticed the end of the pause yet. `claims_made` and `line_places_given` are the counters of the box.
     """
 
     event_id: str
@@ -40,6 +40,7 @@ class EventSnapshot(msgspec.Struct):
     line_place: float | None
     line_head: str | None
     unique_score: float | None
+    key_paused: bool
     claims_made: int
     line_places_given: int
 
@@ -116,10 +117,21 @@ def read_events(reply: Examined) -> list[EventSnapshot]:
             _score(line_place),
             _text(line_head),
             _score(unique_score),
+            paused_until is not None,
             reply.claims,
             reply.places,
         )
-        for raw_id, flat, scores, body_bytes, history_length, line_place, line_head, unique_score in reply.events
+        for (
+            raw_id,
+            flat,
+            scores,
+            body_bytes,
+            history_length,
+            line_place,
+            line_head,
+            unique_score,
+            paused_until,
+        ) in reply.events
     ]
 
 

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from redbox.arguments import event_ids, flag, whole_number
+from redbox.arguments import event_ids, flag, shown, whole_number
 from redbox.box.inspect import selected_ids, up_to_now
 from redbox.box.operations_log import IDS, action_token, part, read_log
-from redbox.box.reports import LogEntry, Swept
+from redbox.box.reports import LogEntry, Pause, PausedKey, Swept
 from redbox.box.selection import Selection
 from redbox.box.sweep import sweep
+from redbox.durations import Duration
 from redbox.errors import UsageError
 from redbox.events import (
     Outcome,
@@ -22,6 +23,7 @@ from redbox.events import (
     check_key,
     check_moment,
     duration_ms,
+    from_ms,
     reason_text,
     stored_error_text,
     to_ms,
@@ -70,6 +72,33 @@ def available_argument(delay: float | timedelta | None, available_at: datetime |
         check_moment("available_at", available_at)
         return str(to_ms(available_at))
     return "" if delay is None else f"+{duration_ms(delay, 'delay')}"
+
+
+def _pause_argument(duration: Duration | None, until: datetime | None) -> str:
+    """The end of a pause as the script takes it."""
+    if duration is not None and until is not None:
+        raise UsageError("give either duration or until, not both")
+    if until is not None:
+        check_moment("until", until)
+        return str(to_ms(until))
+    return "" if duration is None else f"+{_positive_ms('duration', duration)}"
+
+
+def _positive_ms(name: str, length: Duration) -> int:
+    milliseconds = duration_ms(length, name)
+    if milliseconds < 1:
+        raise UsageError(f"{name} must be positive, not {shown(length)}")
+    return milliseconds
+
+
+def _ordering_key(key: str | None) -> str:
+    if key is not None:
+        check_key("key", key)
+    return key or ""
+
+
+def _moment(ms: int | None) -> datetime | None:
+    return None if ms is None else from_ms(ms)
 
 
 class Operate:
@@ -138,12 +167,51 @@ class Operate:
 
         return await self._each("drop", ids, who, act, dry_run)
 
-    async def pause(self, *, who: str, why: str) -> None:
-        """Stops all claims until resumed. Puts go on, and claimed events can still be settled."""
-        await self._configure("pause", {"paused": "1"}, who, why)
+    async def pause(
+        self,
+        *,
+        who: str,
+        why: str,
+        duration: Duration | None = None,
+        until: datetime | None = None,
+        key: str | None = None,
+    ) -> Pause:
+        """Stops all claims, or with `key` those of one ordering key. Puts go on, and claims can be settled.
 
-    async def resume(self, *, who: str, why: str) -> None:
-        await self._configure("resume", {"paused": ""}, who, why)
+        Lasts for `duration` or `until` a time, by the store's clock, and then ends by itself; without them, until it
+        is resumed. A second pause replaces the first. Raises UsageError for a time that has passed.
+        """
+        self._check(who)
+        why, ordering_key = reason_text("why", why), _ordering_key(key)
+        ending = _pause_argument(duration, until)
+        reply = await self._store.pause(key=ordering_key, until=ending, who=who, why=why)
+        if reply.until is not None and reply.until <= reply.now:
+            raise UsageError(
+                f"until: {from_ms(reply.now).isoformat()} has passed by the store's clock; nothing was paused"
+            )
+        return Pause(who, why, from_ms(reply.now), None if reply.until is None else from_ms(reply.until))
+
+    async def resume(self, *, who: str, why: str, ramp: Duration | None = None, key: str | None = None) -> bool:
+        """Ends the pause of the box, or with `key` that of one ordering key; returns whether it was paused.
+
+        With `ramp`, all relays together claim 1 event a second at first, and exponentially more during that time; then
+        the limit ends. Without it, an earlier ramp ends.
+        """
+        self._check(who)
+        why, ordering_key = reason_text("why", why), _ordering_key(key)
+        if ramp is not None and ordering_key:
+            raise UsageError("give either key or ramp, not both: a ramp is for the whole box")
+        length = None if ramp is None else _positive_ms("ramp", ramp)
+        return await self._store.resume(key=ordering_key, ramp=length, who=who, why=why)
+
+    async def paused_keys(self, limit: int = 100) -> list[PausedKey]:
+        """The paused ordering keys, those whose pause ends first at the beginning."""
+        self._store.ensure_open()
+        whole_number("limit", limit, 1, BATCH_COUNT)
+        return [
+            PausedKey(each.key, each.who, each.why, _moment(each.since), _moment(each.until))
+            for each in await self._store.paused_keys(limit)
+        ]
 
     async def configure(self, *, who: str, why: str, reset: Iterable[str] = (), **changes: Any) -> Settings:
         """Changes settings of the box, for all of its users; `reset` names those that get their default again. Returns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -11,6 +12,9 @@ from redbox.events import Outcome, Phase, Record, from_ms
 from redbox.settings import Settings
 from redbox.store.damage import is_count, is_moment
 from redbox.store.replies import RelayBeat, StatsReply
+
+#: The field `paused` of meta: since and until, in ms. Earlier versions wrote 1.
+_PAUSED: Final = re.compile("([0-9]{1,15})-([0-9]{0,15})")
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -99,6 +103,16 @@ class Pause(msgspec.Struct, frozen=True):
     until: datetime | None
 
 
+class PausedKey(msgspec.Struct, frozen=True):
+    """A paused ordering key; the fields are those of Pause."""
+
+    key: str
+    who: str
+    why: str
+    since: datetime | None
+    until: datetime | None
+
+
 class LogEntry(msgspec.Struct, frozen=True):
     """One action of an operator."""
 
@@ -159,7 +173,9 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     `totals` count since the box exists; of removed events, `swept` are those past their retention, or deleted on
     success, and `dropped` those that an operator, a drop policy or the archive removed. `relays` are those with a
     heartbeat within a day, the latest first, at most 100. `lost` are ids that a claim or a reap found without a
-    complete event, and that are never delivered; `lost_ids` are the first 10 of them. `unreadable` names heartbeats,
+    complete event, and that are never delivered; `lost_ids` are the first 10 of them. `pause` describes the pause of a
+    box that is `paused`; `paused_keys` is the number of paused ordering keys, and `ramp_ends` how long it takes until
+    relays claim without limit after a gradual resume. `unreadable` names heartbeats,
     totals and settings that are malformed; they are left out, or replaced by the default.
     """
 
@@ -193,6 +209,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 def decode_stats(box: str, reply: StatsReply) -> Stats:
     now, meta, counts, oldest, totals, relays, lost_ids = reply
     settings, wrong = Settings.readable(meta)
+    pause = _pause(meta, now)
     unreadable = [f"the setting {name}" for name in wrong]
     unreadable += [f"the total {name}" for name, value in totals.items() if not is_count(value)]
     reports = []
@@ -222,7 +239,10 @@ def decode_stats(box: str, reply: StatsReply) -> Stats:
         blocked=counts["blocked"],
         lost=counts["lost"],
         lost_ids=lost_ids,
-        paused="paused" in meta,
+        paused=pause is not None,
+        pause=pause,
+        paused_keys=counts["paused_keys"],
+        ramp_ends=until("ramp"),
         oldest_available=since("available", "suspect"),
         next_due=until("scheduled", "scheduled_suspect"),
         oldest_waiting=since("waiting"),
@@ -237,6 +257,20 @@ def decode_stats(box: str, reply: StatsReply) -> Stats:
         relays=reports,
         unreadable=unreadable,
     )
+
+
+def _pause(meta: dict[str, str], now: int) -> Pause | None:
+    """The pause in a meta hash; None if the box is not paused, or not any more."""
+    if "paused" not in meta:
+        return None
+    found = _PAUSED.fullmatch(meta["paused"])
+    if found is None:
+        return Pause("", "", None, None)
+    since, until = found.groups()
+    if until and int(until) <= now:
+        return None
+    who, why = meta.get("pause_who", ""), meta.get("pause_why", "")
+    return Pause(who, why, from_ms(int(since)), from_ms(int(until)) if until else None)
 
 
 def _relay(now: int, beat: RelayBeat) -> RelayReport | None:

@@ -61,6 +61,7 @@ class Dispatcher:
         self._tally = tally
         self._digest = digest
         self._answered = False  # the store has answered a claim at least once
+        self._logged_pause = ""  # the message of the pause that was logged last
 
     async def run(self, *, drain: bool) -> None:
         """Runs until the relay is stopped or, to drain, until nothing is available. Raises BoxPaused if a box that is
@@ -85,12 +86,12 @@ class Dispatcher:
                 if reply is None:
                     return
                 found = reply.packed
-            except BoxPaused:
+            except BoxPaused as pause:
                 if drain:
                     raise
-                self._store_answered(paused=True)
+                self._store_answered(pause)
                 self._prober.dismiss()
-                await self._wait_for_events(None)
+                await self._wait_for_events(pause.ends_in)
                 continue
             except PASSING as error:
                 delay = next(delays)
@@ -102,7 +103,7 @@ class Dispatcher:
                 continue
             if waited or len(found):  # a claim that found nothing does not show that waiting works again
                 delays = pauses()
-            self._store_answered(paused=False, waits_too=waited or len(found) > 0)
+            self._store_answered(None, waits_too=waited or len(found) > 0)
             if (breaker := self._prober.breaker) is not None:
                 if drain and not len(found) and found.more_in != 0 and not breaker.doubting:
                     return
@@ -244,17 +245,18 @@ class Dispatcher:
 
     # --- after a claim -------------------------------------------------------------------------------------------
 
-    def _store_answered(self, *, paused: bool, waits_too: bool = False) -> None:
+    def _store_answered(self, pause: BoxPaused | None, *, waits_too: bool = False) -> None:
         """The store has answered a claim: the box is paused or not. `waits_too`: a blocking wait works as well."""
         self._answered = True
         self._digest.store_answered(_part(False))
         if waits_too:
             self._digest.store_answered(_part(True))
-        if paused and not self._state.paused:
-            logger.warning("the box is paused: waiting until it is resumed")
-        elif self._state.paused and not paused:
+        if pause is not None and pause.message != self._logged_pause:  # also if another pause replaced it
+            logger.warning("%s; waiting", pause.message)
+        elif pause is None and self._state.paused:
             logger.info("the box is resumed")
-        self._state.set_paused(paused)
+        self._logged_pause = "" if pause is None else pause.message
+        self._state.set_paused(pause is not None)
 
     async def _end_sample(self, found: Packed) -> None:
         breaker = self._prober.breaker

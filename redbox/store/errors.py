@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import msgspec
 from redis.exceptions import DataError, ResponseError, TimeoutError
 
 from redbox.arguments import safe_message
 from redbox.errors import (
     CODES,
+    BoxPaused,
     Effect,
     ForeignKey,
     NotPermitted,
@@ -23,6 +25,7 @@ from redbox.errors import (
     UnexpectedReply,
     UsageError,
 )
+from redbox.events import from_ms
 
 #: The error of a script that reads a key which has moved already. Our scripts read before they write.
 MOVED_UNDER_SCRIPT: Final = "non local key"
@@ -91,6 +94,33 @@ REPLIES: Final[dict[str, Meaning]] = {
 _UNKNOWN: Final = Meaning(UnexpectedReply, "{where} answered: {said}")
 
 
+class _Paused(msgspec.Struct):
+    """What a script says about the pause of the box; times in ms."""
+
+    who: str = ""
+    why: str = ""
+    until: str = ""
+    now: str = "0"
+
+
+def _paused(said: str) -> BoxPaused:
+    try:
+        pause = msgspec.json.decode(said, type=_Paused)
+    except msgspec.DecodeError:
+        return BoxPaused(said)
+    until = from_ms(int(pause.until)) if pause.until else None
+    by = f" by {pause.who}" if pause.who else ""
+    lasts = f" until {until:%Y-%m-%d %H:%M:%S} UTC" if until else ""
+    because = f" ({pause.why})" if pause.why else ""
+    return BoxPaused(
+        f"the box is paused{by}{lasts}{because}; to claim again, run `redbox resume`",
+        who=pause.who,
+        why=pause.why,
+        until=until,
+        ends_in=max(0, int(pause.until) - int(pause.now)) / 1000 if pause.until else None,
+    )
+
+
 def code(error: Exception) -> str:
     """The first word of an error reply; redis-py removes those that it knows from the text."""
     found = getattr(error, "status_code", None) or str(error).partition(" ")[0]
@@ -111,6 +141,8 @@ def translate(error: Exception, *, where: str, box: str, maybe: bool) -> RedboxE
     """
     text = safe_message(error)
     word, _, rest = text.partition(" ")
+    if word == "PAUSED":
+        return _paused(rest)
     if word in CODES:
         return CODES[word](rest)
     if isinstance(error, DataError):

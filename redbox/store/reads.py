@@ -11,7 +11,7 @@ from redbox.errors import StoreError
 from redbox.store.codec import pairs
 from redbox.store.damage import is_count
 from redbox.store.exchanges import Exchanges
-from redbox.store.replies import Fence, Fields, LoggedEntry, StoredEvent
+from redbox.store.replies import Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
 from redbox.store.wire.base import BlockingWait, Command
 
 LOG_COUNT: Final = 200  # entries that are read at once
@@ -156,10 +156,28 @@ class Reads:
                 known |= pairs(part for pair in as_fields(reply).items() for part in pair)
         return known
 
+    async def paused_keys(self, count: int) -> list[PausedEntry]:
+        """Paused ordering keys, those whose pause ends first at the beginning."""
+        now, where = await self.time(), keys.paused(self.box)
+        command = ("ZRANGEBYSCORE", where, f"({now}", "+inf", "WITHSCORES", "LIMIT", 0, count)
+        (reply,) = await self.exchange([command], repeat=True)
+        scored = reply if reply and isinstance(reply[0], list) else list(zip(reply[::2], reply[1::2], strict=True))
+        if not scored:
+            return []
+        (details,) = await self.exchange([("HMGET", keys.pauses(self.box), *[key for key, _ in scored])], repeat=True)
+        return [_paused_entry(key, ends, about) for (key, ends), about in zip(scored, details, strict=True)]
+
     async def boxes(self) -> list[str]:
         """The names of all boxes of this server, or of this cluster."""
         found = await self.exchanges.scan(keys.EVERY_META)
         return sorted({box for key in found if (box := keys.box_of_meta(key))})
+
+
+def _paused_entry(key: bytes, until: Any, about: bytes | None) -> PausedEntry:
+    since, _, rest = (about or b"").decode(errors="replace").partition("\t")
+    who, _, why = rest.partition("\t")
+    ends = None if float(until) == float("inf") else int(float(until))
+    return PausedEntry(key.decode(errors="replace"), ends, int(since) if is_count(since) else None, who, why)
 
 
 def as_fields(reply: Any) -> Fields:

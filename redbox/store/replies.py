@@ -258,6 +258,24 @@ class Located(NamedTuple):
     sightings: list[Sighting]
 
 
+class PauseReply(NamedTuple):
+    """When a pause begins and ends, in ms; `until` is None if it lasts until it is resumed. A pause that would be over
+    already was not made."""
+
+    now: int
+    until: int | None
+
+
+class PausedEntry(NamedTuple):
+    """A paused ordering key; times in ms, None if unknown or without an end."""
+
+    key: str
+    until: int | None
+    since: int | None
+    who: str
+    why: str
+
+
 class LoggedEntry(NamedTuple):
     """An entry of the operations log: its time in ms, and its fields."""
 
@@ -266,7 +284,8 @@ class LoggedEntry(NamedTuple):
 
 
 class ExaminedEvent(NamedTuple):
-    """An id as `examine` sees it: fields and values in turn, and its score in each index or None."""
+    """An id as `examine` sees it: fields and values in turn, and its score in each index or None. `paused_until` is the
+    end of the pause of its ordering key, None if that is not paused."""
 
     event_id: bytes
     fields: list[bytes]
@@ -276,6 +295,7 @@ class ExaminedEvent(NamedTuple):
     place: bytes | None
     head: bytes | None
     unique_score: bytes | None
+    paused_until: bytes | None
 
 
 class Examined(NamedTuple):

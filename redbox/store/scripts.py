@@ -73,6 +73,8 @@ REGISTRY: Final[dict[str, Signature]] = {
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
     "beat": Signature(("relay", "instance", "fresh", "forget", "leaving"), ("field", "value")),
     "configure": Signature(("action", "who", "why", "limit"), ("field", "value")),
+    "pause": Signature(("key", "until", "who", "why")),
+    "resume": Signature(("key", "ramp", "who", "why")),
     "check_permissions": Signature(("kinds",), ("command", "arguments"), flag=NO_WRITES),
     "get": Signature((), ("id",), flag=NO_WRITES),
     "page": Signature(

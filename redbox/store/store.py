@@ -39,6 +39,7 @@ from redbox.store.replies import (
     IndexRanges,
     Located,
     Packed,
+    PauseReply,
     Position,
     PutReply,
     Reaped,
@@ -281,6 +282,15 @@ class Store(Reads):
         """Changes settings; returns how many blocked lines are still to be freed, at most `limit` in one call."""
         # Repeated only where nothing is logged: the log must not report one action twice.
         return int(await self.scripts.run("configure", (action, who, why, limit, *flat(changes)), repeat=not who))
+
+    async def pause(self, *, key: str, until: str, who: str, why: str) -> PauseReply:
+        """Pauses one ordering key, or the box for "". `until`: "" until resumed, "+ms" from now, or "ms"."""
+        now, ends = await self.scripts.run("pause", (key, until, who, why))
+        return PauseReply(now, None if ends < 0 else ends)
+
+    async def resume(self, *, key: str, ramp: int | None, who: str, why: str) -> bool:
+        """Resumes one ordering key, or the box for ""; returns whether it was paused. `ramp` is in ms."""
+        return bool(await self.scripts.run("resume", (key, _or_any(ramp), who, why)))
 
     async def check_permissions(self, commands: Iterable[tuple[str, int]]) -> set[str]:
         """The commands, each given with its least number of arguments, that the user may not run on the box's keys."""

@@ -39,7 +39,7 @@ def an_event(state: str = "PENDING", /, **changes: Any) -> EventSnapshot:
         fields |= {"claim": "3", "claimed_at": str(NOW), "claimed_by": "relay-1", "attempts": "1"}
     fields |= {"PUBLISHED": {"published_at": str(NOW)}, "DEAD": {"died_at": str(NOW)}}.get(state, {})
     scores = {index: float(NOW)}
-    whole = EventSnapshot("e", fields, scores, 20, 0, None, None, None, claims_made=3, line_places_given=5)
+    whole = EventSnapshot("e", fields, scores, 20, 0, None, None, None, False, claims_made=3, line_places_given=5)
     for name, value in changes.items():
         if name in EventSnapshot.__struct_fields__:
             setattr(whole, name, value)
@@ -61,7 +61,7 @@ def retried(**changes: Any) -> EventSnapshot:
     return an_event(**given | changes)
 
 
-GONE = EventSnapshot("e", {}, {}, 0, 0, None, None, None, claims_made=3, line_places_given=5)
+GONE = EventSnapshot("e", {}, {}, 0, 0, None, None, None, False, claims_made=3, line_places_given=5)
 
 SOUND = {
     "pending": an_event(),
@@ -75,6 +75,8 @@ SOUND = {
     "claimed head": in_line("CLAIMED", index="claimed"),
     "waiting": in_line(index="waiting", line_head="other"),
     "replayed and waiting": in_line(index="waiting", line_head="other", attempts="1"),
+    "head of a paused key": in_line(index="waiting", key_paused=True),
+    "claimed head of a paused key": in_line("CLAIMED", index="claimed", key_paused=True),
     "dead head": in_line("DEAD", index="dead"),
     "unique": an_event(unique_key="u", unique_score=0.0),
     "unique, retried": retried(unique_key="u", unique_score=NOW + 500.0),
@@ -109,6 +111,7 @@ BROKEN = [
     ("line", in_line(line_place=4.0, seq="3"), "has place 4 in its line, but seq 3"),
     ("head", in_line(index="waiting"), "is the head of its line, but waits"),
     ("head", in_line(line_head="other"), "is in pending behind the head"),
+    ("head", in_line(key_paused=True), "is in pending, but its ordering_key is paused"),
     ("head", in_line("CLAIMED", index="claimed", line_head="other"), "is in claimed behind the head"),
     ("head", an_event(scores={"waiting": NOW}), "is in waiting, but has no ordering_key"),
     ("unique", an_event(unique_key="u"), "nothing at its unique_key, expected score 0"),
@@ -200,8 +203,8 @@ def test_every_rule_is_broken_by_some_case():
 
 
 def test_replies_are_read():
-    event = ExaminedEvent(b"e\xff", [b"state", b"DEAD"], [None, b"5", *[None] * 6], 9, 1, b"2", b"h", b"inf")
-    expected = EventSnapshot("e\\xff", {"state": "DEAD"}, {"waiting": 5.0}, 9, 1, 2.0, "h", math.inf, 7, 2)
+    event = ExaminedEvent(b"e\xff", [b"state", b"DEAD"], [None, b"5", *[None] * 6], 9, 1, b"2", b"h", b"inf", b"inf")
+    expected = EventSnapshot("e\\xff", {"state": "DEAD"}, {"waiting": 5.0}, 9, 1, 2.0, "h", math.inf, True, 7, 2)
     assert read_events(Examined(7, 2, [event])) == [expected]
     found = [ExaminedMember(b"a", None, None), ExaminedMember(b"b", b"DEAD", b"k")]
     replies = [

@@ -29,7 +29,7 @@ def lua() -> dict[str, Any]:
 
 
 OURS = {"meta", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "lost"}
-OURS |= {"counters", "alone", "log", "wake", "relays"}
+OURS |= {"counters", "alone", "log", "wake", "relays", "paused", "pauses", "limits"}
 
 
 def test_the_keys_of_a_box_are_the_same(lua: dict[str, Any]):

@@ -48,6 +48,8 @@ def test_the_exports_of_redbox():
         "Outcome",
         "Page",
         "PartlyCommitted",
+        "Pause",
+        "PausedKey",
         "PayloadTooLarge",
         "Phase",
         "Publisher",
@@ -162,7 +164,7 @@ def test_box():
 
 def test_operate():
     assert public(Operate) == [
-        "configure", "drop", "kill", "log", "pause", "reap", "release", "reschedule", "resume", "sweep",
+        "configure", "drop", "kill", "log", "pause", "paused_keys", "reap", "release", "reschedule", "resume", "sweep",
     ]  # fmt: skip
 
 

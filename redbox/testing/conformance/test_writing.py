@@ -27,7 +27,8 @@ Call = Callable[[Box, Held], Awaitable[Any]]
 
 
 async def scene(box: Box) -> Held:
-    """One event in each state, each named after it, and a stream with a batch; returns the claims."""
+    """One event in each state, each named after it, a paused ordering key, and a stream with a batch; returns the
+    claims."""
     store = box._store
     await publish(box, Event("n", event_id="published"))
     await make_dead(box, Event("n", event_id="dead", ordering_key="d", unique_key="d"))
@@ -49,6 +50,9 @@ async def scene(box: Box) -> Held:
     await store.release(STREAM, [SeenClaim("released", held["members"]["released"])])
     await box.put_many([Event("n", event_id="pending", unique_key="p"), Event("n", event_id="free")])
     await box.put(Event("n", event_id="waiting", ordering_key="o"))
+    await box.put(Event("n", event_id="head", ordering_key="l"))
+    await box.operate.pause(key="k", **ADA)
+    await box.put(Event("n", event_id="paused", ordering_key="k"))
     await box.beat("relay-9", "instance", {"pid": "1"}, fresh=10)
     await store.lock("take", "archive", "token", 60)
     await advance(box, seconds=1)
@@ -101,6 +105,10 @@ CALLS: Final[dict[str, Call]] = {
     "beat": lambda box, _: box.beat("relay-1", "instance", {"pid": "1"}, fresh=10),
     "beat and leave": lambda box, _: box.beat("relay-9", "instance", {}, fresh=10, leaving=True),
     "configure": lambda box, _: box.operate.configure(max_pending=9, **ADA),
+    "pause": lambda box, _: box.operate.pause(**ADA),
+    "pause key": lambda box, _: box.operate.pause(key="l", **ADA),
+    "resume": lambda box, _: box.operate.resume(ramp=60, **ADA),
+    "resume key": lambda box, _: box.operate.resume(key="k", **ADA),
     "check_permissions": lambda box, _: box._store.check_permissions([("ZADD", 3)]),
     "get": lambda box, _: box.get("pending"),
     "page": lambda box, _: box.page(),
