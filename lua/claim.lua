@@ -5,7 +5,8 @@
 -- events and `bytes` of bodies (but at least one event), and fewer if they take much work. Each gets a claim number
 -- that never repeats in this box. The events are either ordinary ones or exactly one suspect, and no suspect is
 -- claimed while another is. An event whose attempts are used up is marked exhausted, and its attempt is not counted.
--- Sends a hint if more events are due.
+-- Sends a hint if more events are due. Under a ramp, all relays together claim no more than it allows. Pauses of
+-- ordering keys that are over end here.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   relay         name of the caller
@@ -17,8 +18,8 @@
 -- ARGV[7]   beside        id of the only event that the relay holds; "" if it holds none or several
 -- ARGV[8]   spread        1 for a sample instead of the oldest
 --
--- Returns   now, 1 for a suspect else 0, when the next event is due in ms or -1, the first claim number (the others
---           follow it), then for each event: id, body, attempts, exhausted (0 or 1), created_at, available_at, and if
+-- Returns   now, 1 for a suspect else 0, when the next event can be claimed in ms or -1, the first claim number (the
+--           others follow it), 1 if due events are held back by a limit until then, then for each event: id, body, attempts, exhausted (0 or 1), created_at, available_at, and if
 --           it was claimed before: excused, due_at (else false: it was due at available_at)
 -- Errors    NEWERLAYOUT, PAUSED
 
@@ -49,10 +50,24 @@ if settings.paused then
     return paused
   end
 end
+if keys_paused and keys_paused <= now then
+--- @include "end_key_pauses"
+  end_key_pauses(now)
+end
+local allowance
+if settings.ramp then
+--- @include "limit_claims"
+  allowance = limit_claims(settings, now)
+  if allowance and allowance.count < 1 then
+    local earliest, next_at = allowance.spend(0), find_next_due()
+    return { now, 0, next_at < 0 and -1 or math.max(next_at, earliest), 0, next_at >= 0 and next_at < earliest and 1 or 0 }
+  end
+  limit = allowance and format_integer(math.min(tonumber(limit), allowance.count)) or limit
+end
 local claimed_at, lease_until = format_integer(now), format_integer(now + lease)
 local found, index, suspect = choose_events(claimed_at, limit, spread)
 if not found[1] then
-  return { now, 0, find_next_due(), 0 }
+  return { now, 0, find_next_due(), 0, 0 }
 end
 local taken = collect_claimable(found, byte_limit, true)
 
@@ -61,7 +76,7 @@ local leases, retried = taken.leases, taken.retried
 clear_alone(ids[1] and beside or "", relay)
 raise_longest_lease(settings, lease)
 local first = redis.call("HINCRBY", key.counters, "claimed", format_integer(#ids)) - #ids + 1
-local reply, by_itself = { now, suspect and 1 or 0, -1, first }, #ids == 1 and holding == 0
+local reply, by_itself = { now, suspect and 1 or 0, -1, first, 0 }, #ids == 1 and holding == 0
 for i, id in ipairs(ids) do
   local event, hash, excused, due_at, exhausted = events[i], hashes[i], false, false, false
   local attempts = as_number(event[ATTEMPTS])
@@ -89,9 +104,11 @@ for i, id in ipairs(ids) do
     redis.call("ZADD", unique_key .. event[UNIQUE_KEY], "+inf", id)
   end
   leases[2 * i - 1], leases[2 * i] = lease_until, id
-  local at, available_at = 8 * i - 4, event[AVAILABLE_AT] or event[CREATED_AT]
+  local at, available_at = 8 * i - 3, event[AVAILABLE_AT] or event[CREATED_AT]
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[i], attempts, exhausted and 1 or 0
   reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[CREATED_AT], available_at, excused, due_at
 end
-reply[3] = finish_claim(taken, index, suspect, spread, first, now)
+local earliest = allowance and allowance.spend(#ids)
+reply[3] = finish_claim(taken, index, suspect, spread, first, now, earliest)
+reply[5] = earliest and earliest > now and reply[3] == earliest and 1 or 0
 return reply

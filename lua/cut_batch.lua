@@ -2,7 +2,8 @@
 -- cut_batch: PENDING → CLAIMED, under a lease, into a batch of a stream.
 --
 -- Guarantee: claims as `claim` does, oldest first, and adds the claims to the batch in the same step. Attempts have
--- no limit: a stream kills no event. Only the owner of the stream can do it.
+-- no limit: a stream kills no event. Only the owner of the stream can do it. Under a ramp it takes part in what all
+-- relays together may claim, and may claim nothing although events are available.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    name of the stream as a relay
@@ -42,6 +43,20 @@ local paused = settings.paused and make_paused_error(settings.paused, now)
 if taken_over or paused then
   return taken_over or paused
 end
+if keys_paused and keys_paused <= now then
+--- @include "end_key_pauses"
+  end_key_pauses(now)
+end
+local allowance
+if settings.ramp then
+--- @include "limit_claims"
+  allowance = limit_claims(settings, now)
+  if allowance and allowance.count < 1 then
+    allowance.spend(0)
+    return 0
+  end
+  limit = allowance and format_integer(math.min(tonumber(limit), allowance.count)) or limit
+end
 local claimed_at, lease_until = format_integer(now), format_integer(now + lease)
 local found, index, suspect = choose_events(format_integer(math.min(now, latest or now)), limit, false)
 if not found[1] then
@@ -68,5 +83,5 @@ for i, id in ipairs(ids) do
   numbered[2 * i - 1], numbered[2 * i] = number, id
 end
 call_in_chunks("ZADD", members, numbered)
-finish_claim(taken, index, suspect, false, first, now)
+finish_claim(taken, index, suspect, false, first, now, allowance and allowance.spend(#ids))
 return #ids

@@ -4,7 +4,8 @@
 -- Guarantee: claims only available events whose last claim is the one in the batch: they were released or reaped,
 -- and not claimed since then. They stay members under a new claim number; a member that is still claimed keeps its
 -- number. The others are left alone: they stay members of a batch that was cut, which never changes, and leave a
--- batch that is still open, because nobody has read it. Nothing is claimed from a paused box.
+-- batch that is still open, because nobody has read it. Nothing is claimed from a paused box, and no event of a paused
+-- ordering key. A ramp does not hold up members: they were claimed before.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    name of the stream as a relay
@@ -29,7 +30,7 @@
 --- @include "raise_longest_lease"
 --- @include "read_event"
 
-local FIELDS = { "claim", "attempts", "unique_key", "state", "claimed_by" }
+local FIELDS = { "claim", "attempts", "unique_key", "ordering_key", "state", "claimed_by" }
 local relay, lease, stream, owner, batch = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local settings, refusal = open_box()
 if refusal then
@@ -48,6 +49,8 @@ for at = 6, #ARGV do
   local event = read_event(id, FIELDS)
   local known = redis.call("ZSCORE", members, id)
   local available_at = redis.call("ZSCORE", key.pending, id) or redis.call("ZSCORE", key.suspect, id)
+    or keys_paused and event.ordering_key and redis.call("ZSCORE", key.waiting, id)
+      and redis.call("ZSCORE", key.paused, event.ordering_key) and "+inf"
   local same = known and as_number(event.claim) == tonumber(known)
   local word = "LEASELOST"
   if same and available_at then

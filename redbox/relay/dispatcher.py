@@ -105,7 +105,7 @@ class Dispatcher:
                 delays = pauses()
             self._store_answered(None, waits_too=waited or len(found) > 0)
             if (breaker := self._prober.breaker) is not None:
-                if drain and not len(found) and found.more_in != 0 and not breaker.doubting:
+                if drain and not len(found) and found.more_in != 0 and not found.limited and not breaker.doubting:
                     return
                 if reply.probe:
                     await self._end_sample(found)
@@ -113,9 +113,8 @@ class Dispatcher:
             if found.more_in == 0 or found.suspect:  # one suspect may be followed by the next
                 continue
             if drain:
-                if held_nothing and not len(found) and not await _due_soon(found.more_in):
+                if not await self._may_drain_more(found, held_nothing):
                     return
-                await self._completion.until_at_most(0)
             else:
                 await self._wait_for_events(found.more_in)
 
@@ -126,6 +125,17 @@ class Dispatcher:
                 reply = await self._claimer.end_claim()
                 return [] if reply is None else await self._hold(reply)
         return []
+
+    async def _may_drain_more(self, found: Packed, held_nothing: bool) -> bool:
+        """Waits until a drain may claim again; False if nothing is available. `held_nothing`: no claim was held before
+        the last one, so that no event can have returned to PENDING since."""
+        if found.limited:
+            await self._state.wait_for(anyio.sleep(found.more_in or 0))
+            return True
+        if held_nothing and not len(found) and not await _due_soon(found.more_in):
+            return False
+        await self._completion.until_at_most(0)
+        return True
 
     # --- before a claim ------------------------------------------------------------------------------------------
 
@@ -263,7 +273,7 @@ class Dispatcher:
         assert breaker is not None
         if not len(found) and found.more_in == 0:
             return  # the available events were damaged; there are more
-        if not len(found) and not self._prober.can_end(breaker):
+        if not len(found) and (found.limited or not self._prober.can_end(breaker)):
             await self._wait_for_events(found.more_in)
             return
         await self._prober.end(breaker, len(found))

@@ -18,7 +18,7 @@ Fields = dict[bytes, bytes]
 Fence = tuple[str, int]  # event id, claim number
 
 #: The parts of a claim's reply before its events.
-CLAIM_HEAD: Final = 4
+CLAIM_HEAD: Final = 5
 #: How many parts a claim's reply has for each event, and which of them is its body.
 CLAIM_PARTS: Final = 8
 _CLAIM_BODY: Final = 1
@@ -66,8 +66,8 @@ class ClaimedParts(NamedTuple):
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """The reply of a claim, not yet decoded. `more_in` is in how many seconds the next event is due: 0 for now, None
-    if none is pending."""
+    """The reply of a claim, not yet decoded. `more_in` is in how many seconds the next event can be claimed: 0 for now,
+    None if none is pending. `limited`: until then, a limit of the box holds back events that are due."""
 
     relay: str
     claimed_ms: int
@@ -75,13 +75,14 @@ class Packed(msgspec.Struct, frozen=True):
     suspect: bool
     more_in: float | None
     first: int  # the number of the first claim; the others follow
+    limited: bool
     parts: list[Any]  # CLAIM_PARTS of them for each event
 
     @classmethod
     def read(cls, relay: str, lease: int, reply: Sequence[Any]) -> Packed:
-        now, suspect, next_due, first, *parts = reply
+        now, suspect, next_due, first, limited, *parts = reply
         more_in = None if next_due < 0 else max(0, next_due - now) / 1000
-        return cls(relay, now, lease, suspect == 1, more_in, first, parts)
+        return cls(relay, now, lease, suspect == 1, more_in, first, limited == 1, parts)
 
     def __len__(self) -> int:
         return len(self.parts) // CLAIM_PARTS

@@ -170,6 +170,36 @@ async def test_a_paused_box(box: Box):
         assert time.monotonic() - began < 3
 
 
+async def test_a_relay_waits_for_the_end_of_a_pause_with_few_commands(server: servers.Server):
+    async with Box.open(server.url, name="pause") as box:
+        await drained(Relay(box, Target()))
+        await put(box, 3)
+        await box.operate.pause(duration=2, who="ada", why="test")
+        target = Target()
+        async with running(Relay(box, target)):
+            before, began = sum(calls(server).values()), time.monotonic()
+            await target.has_taken(3)
+            sent, waited = sum(calls(server).values()) - before, time.monotonic() - began
+    print(f"waited {waited:.2f} s; {sent} commands")
+    assert 1 < waited < 3
+    assert sent < 20
+
+
+async def test_a_relay_claims_at_the_rate_of_a_ramp_with_few_commands(server: servers.Server):
+    async with Box.open(server.url, name="ramp") as box:
+        await drained(Relay(box, Target()))
+        await put(box, 5)
+        await box.operate.resume(ramp=3600, who="ada", why="test")
+        target = Target()
+        async with running(Relay(box, target)):
+            before, began = sum(calls(server).values()), time.monotonic()
+            await target.has_taken(5)
+            sent, waited = sum(calls(server).values()) - before, time.monotonic() - began
+    print(f"5 events in {waited:.2f} s; {sent} commands")
+    assert 3.5 < waited < 6
+    assert sent < 40
+
+
 # --- services ----------------------------------------------------------------------------------------------------
 
 
@@ -412,3 +442,21 @@ async def test_a_paused_box_is_logged_once_and_its_end_too(redbox_box: Box, capl
         await target.has_taken(1)
     assert caplog.text.count("the box is paused") == 1
     assert caplog.text.count("the box is resumed") == 1
+    assert "paused by ada (test); to claim again, run `redbox resume`; waiting" in caplog.text
+
+
+async def test_a_pause_that_replaces_another_is_logged_too(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+    await redbox_box.operate.pause(who="ada", why="first")
+    async with Relay(redbox_box, Target(), poll=0.05):
+        await until(lambda: "by ada (first)" in caplog.text, "nothing was logged")
+        await redbox_box.operate.pause(who="bob", why="second", duration=600)
+        await until(lambda: "by bob until 2" in caplog.text, "the second pause was not logged")
+
+
+async def test_a_drain_waits_for_a_ramp(redbox_box: Box):
+    await put(redbox_box, 3)
+    await redbox_box.operate.resume(ramp=3600, who="ada", why="test")
+    target, began = Target(), time.monotonic()
+    await drained(Relay(redbox_box, target))
+    assert len(target.tried) == 3
+    assert time.monotonic() - began > 1.8

@@ -59,7 +59,8 @@ class Handed:
 class Model:
     now: float = 0
     policy: str = "skip"
-    paused: bool = False
+    paused_until: float = 0
+    key_pauses: dict[str, float] = field(default_factory=dict)  # until a claim or a reap notices that they are over
     numbers: int = 0
     places: int = 0
     items: dict[str, Item] = field(default_factory=dict)
@@ -67,18 +68,23 @@ class Model:
 
     # --- queries ---------------------------------------------------------------------------------------------
 
+    @property
+    def paused(self) -> bool:
+        return self.paused_until > self.now
+
     def is_head(self, item: Item) -> bool:
         return item.ordering_key is None or self.lines[item.ordering_key][0] == item.id
 
     def waiting(self, item: Item) -> bool:
-        return item.state == PENDING and not self.is_head(item)
+        return item.state == PENDING and not self.claimable(item)
+
+    def claimable(self, item: Item) -> bool:
+        """Whether neither its line nor a pause of its ordering key holds the event back."""
+        return self.is_head(item) and item.ordering_key not in self.key_pauses
 
     def due(self, *, suspects: bool) -> list[Item]:
-        return [
-            item
-            for item in self.items.values()
-            if item.state == PENDING and self.is_head(item) and item.available <= self.now and item.suspect == suspects
-        ]
+        ready = [item for item in self.items.values() if item.state == PENDING and item.available <= self.now]
+        return [item for item in ready if self.claimable(item) and item.suspect == suspects]
 
     def suspect_out(self) -> bool:
         return any(item.state == CLAIMED and item.alone for item in self.items.values())
@@ -121,6 +127,9 @@ class Model:
             item.company = not item.exhausted and (len(taken) > 1 or holding > 0)
             handed.append(Handed(item.id, item.number, relay))
         return handed
+
+    def end_key_pauses(self) -> None:
+        self.key_pauses = {key: ends for key, ends in self.key_pauses.items() if ends > self.now}
 
     def ack(self, item: Item) -> None:
         self._unclaim(item, PUBLISHED)

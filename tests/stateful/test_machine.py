@@ -7,6 +7,7 @@ every step, together with the invariant that each id is in exactly one index and
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 
 import hypothesis.strategies as st
@@ -105,6 +106,7 @@ class BoxMachine(RuleBasedStateMachine):
             with pytest.raises(BoxPaused):
                 self.run(take())
             return
+        self.model.end_key_pauses()
         expected = self.run(self._expected(limit))
         claims = self.run(take())
         assert [claim.event_id for claim in claims] == expected
@@ -179,6 +181,7 @@ class BoxMachine(RuleBasedStateMachine):
     def reap(self, limit: int) -> None:
         expired = {item.id for item in self.model.expired()}
         reaped = self.run(self.box.reap(limit=limit))
+        self.model.end_key_pauses()
         assert set(reaped) <= expired
         assert len(reaped) == min(limit, len(expired))
         for event_id in reaped:
@@ -250,11 +253,25 @@ class BoxMachine(RuleBasedStateMachine):
         self.run(self.box.operate.configure(dead_head=policy, who="op", why="test"))
         self.model.set_policy(policy)
 
-    @rule(pause=st.booleans())
-    def operator_pauses_or_resumes(self, pause: bool) -> None:
-        action = self.box.operate.pause if pause else self.box.operate.resume
-        self.run(action(who="op", why="test"))
-        self.model.paused = pause
+    @rule(duration=st.sampled_from([None, DELAY]))
+    def operator_pauses(self, duration: float | None) -> None:
+        self.run(self.box.operate.pause(duration=duration, who="op", why="test"))
+        self.model.paused_until = self.model.now + (duration or math.inf)
+
+    @rule()
+    def operator_resumes(self) -> None:
+        assert self.run(self.box.operate.resume(who="op", why="test")) == self.model.paused
+        self.model.paused_until = 0
+
+    @rule(key=st.sampled_from(["a", "b"]), duration=st.sampled_from([None, DELAY]))
+    def operator_pauses_a_key(self, key: str, duration: float | None) -> None:
+        self.run(self.box.operate.pause(key=key, duration=duration, who="op", why="test"))
+        self.model.key_pauses[key] = self.model.now + (duration or math.inf)
+
+    @rule(key=st.sampled_from(["a", "b"]))
+    def operator_resumes_a_key(self, key: str) -> None:
+        was_paused = self.model.key_pauses.pop(key, 0) > self.model.now
+        assert self.run(self.box.operate.resume(key=key, who="op", why="test")) == was_paused
 
     @rule()
     def sweep(self) -> None:
@@ -296,6 +313,8 @@ class BoxMachine(RuleBasedStateMachine):
         assert stats.waiting == sum(model.waiting(item) for item in model.items.values())
         assert stats.overdue == len(model.expired())
         assert stats.phases == self._phases()
+        assert stats.paused == model.paused
+        assert stats.paused_keys == sum(ends > model.now for ends in model.key_pauses.values())
 
     def _phases(self) -> dict[str, int]:
         ready = [item for item in self.model.items.values() if item.state == PENDING]
@@ -311,7 +330,7 @@ class BoxMachine(RuleBasedStateMachine):
         }
 
 
-@pytest.mark.req("PL-1", "PL-4", "PL-6", "SC-4", "OP-1", "OP-2", "OP-4", "MQ-2", "MQ-3", "EM-10")
+@pytest.mark.req("PL-1", "PL-4", "PL-6", "SC-4", "OP-1", "OP-2", "OP-4", "MQ-2", "MQ-3", "LM-3", "EM-10")
 @pytest.mark.parametrize("store", ["memory", "embedded"])
 @pytest.mark.timeout(0)
 def test_the_box_agrees_with_the_model(store: str, store_url: str) -> None:

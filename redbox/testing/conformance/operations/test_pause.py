@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from redbox import Box, BoxPaused, Event, Pause, keys
+from redbox import Box, BoxPaused, Event, Pause, Relay, keys
 from redbox.errors import UsageError
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA
@@ -135,6 +136,25 @@ async def test_a_pause_of_an_earlier_version_or_damaged_lasts_until_resumed(box:
         assert "ada" not in str(caught.value)
     assert await box.operate.resume(**ADA)
     assert not await is_paused(box)
+
+
+@pytest.mark.req("LM-3")
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("key", [None, "order-7"])
+async def test_an_idle_relay_goes_on_when_a_pause_ends(box: Box, key: str | None):
+    """It waits neither for its next poll nor for a hint: nothing sends one."""
+    await box.put(Event("n", ordering_key="order-7"))
+    pause = await box.operate.pause(duration=1, key=key, **ADA)
+    assert pause.until is not None
+    published = asyncio.Event()
+
+    async def publish(event: Event) -> None:
+        published.set()
+
+    async with Relay(box, publish, poll=30):
+        await asyncio.wait_for(published.wait(), 20)
+        late = await store_time(box) - pause.until
+    assert timedelta(0) <= late < timedelta(seconds=1)
 
 
 @pytest.mark.req("LM-3")

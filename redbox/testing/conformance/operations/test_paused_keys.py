@@ -1,0 +1,345 @@
+"""LM-3: one ordering key is paused: none of its events is claimed, and all others are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from redbox import Box, Event, Outcome, PausedKey, Phase, State, keys
+from redbox.testing import advance, check_invariants
+from redbox.testing.conformance.operations.steps import ADA
+from redbox.testing.conformance.steps import claim_one, expire, known, store_time
+
+KEY = "order-7"
+
+
+async def put(box: Box, *ids: str, key: str = KEY, **options: Any) -> None:
+    await box.put_many([Event("n", event_id=event_id, ordering_key=key, **options) for event_id in ids])
+
+
+async def claimed_ids(box: Box) -> list[str]:
+    """Claims and acknowledges until nothing is available, and checks the box after each step."""
+    ids = []
+    while claims := await box.claim("relay-1", limit=10):
+        ids += [claim.event_id for claim in claims]
+        assert await check_invariants(box) == []
+        await box.ack(claims)
+        assert await check_invariants(box) == []
+    return ids
+
+
+async def resumed_ids(box: Box) -> list[str]:
+    """Resumes the key, and claims all that is available then."""
+    assert await check_invariants(box) == []
+    assert await claimed_ids(box) == []
+    assert await box.operate.resume(key=KEY, **ADA)
+    assert await check_invariants(box) == []
+    return await claimed_ids(box)
+
+
+@pytest.mark.req("LM-3")
+async def test_a_paused_key_holds_its_events_and_no_others(box: Box):
+    await put(box, "a", "b")
+    await box.operate.pause(key=KEY, **ADA)
+    await put(box, "c")
+    await put(box, "x", "y", key="order-8")
+    await box.put(Event("n", event_id="plain"))
+    stats = await box.stats()
+    assert (stats.paused, stats.paused_keys, stats.waiting) == (False, 1, 4)
+    assert stats.phases[Phase.AVAILABLE] == 6
+    assert sorted(await claimed_ids(box)) == ["plain", "x", "y"]
+    assert await resumed_ids(box) == ["a", "b", "c"]
+    assert (await box.stats()).paused_keys == 0
+    assert not await box.operate.resume(key=KEY, **ADA)
+    assert set(await box._store.meta()) == {"layout", "longest_lease"}
+
+
+@pytest.mark.req("LM-3")
+async def test_a_key_is_paused_before_its_first_event(box: Box):
+    await box.operate.pause(key=KEY, **ADA)
+    await put(box, "a")
+    assert await resumed_ids(box) == ["a"]
+
+
+@pytest.mark.req("LM-3")
+async def test_a_pause_of_a_key_ends_by_itself_in_a_claim(box: Box):
+    await put(box, "a", "b")
+    await put(box, "x", key="forever")
+    await box.operate.pause(key="forever", **ADA)
+    await box.operate.pause(key=KEY, duration=600, **ADA)
+    reply = await box.claim_packed("relay-1", limit=1, lease=60, attempts=None, holding=0)
+    assert reply.more_in is not None
+    assert 500 < reply.more_in <= 600
+    await advance(box, seconds=590)
+    assert await claimed_ids(box) == []
+    await advance(box, seconds=10)
+    assert (await box.stats()).paused_keys == 1
+    assert [each.key for each in await box.operate.paused_keys()] == ["forever"]
+    assert await claimed_ids(box) == ["a", "b"]
+    assert await box.operate.resume(key="forever", **ADA)
+    assert await claimed_ids(box) == ["x"]
+    assert "keys_paused" not in await box._store.meta()
+
+
+@pytest.mark.req("LM-3")
+@pytest.mark.parametrize("flag", [None, "x", "inf"])
+async def test_a_pause_of_a_key_ends_by_itself_in_a_reap(box: Box, flag: str | None):
+    """Also if the note in meta that says when was damaged."""
+    await put(box, "a")
+    await box.operate.pause(key=KEY, duration=60, **ADA)
+    if flag is not None:
+        await box._store.exchange([("HSET", keys.meta(box.name), "keys_paused", flag)])
+    await box.reap()
+    assert await claimed_ids(box) == []
+    await advance(box, seconds=61)
+    await box.reap()
+    assert "keys_paused" not in await box._store.meta()
+    assert await claimed_ids(box) == ["a"]
+
+
+@pytest.mark.req("LM-3")
+@pytest.mark.parametrize("how", ["claim", "reap"])
+async def test_many_pauses_end_at_once(box: Box, how: str):
+    """A script ends some at a time, and says that there are more."""
+    names = [f"k{number}" for number in range(45)]
+    for name in names:
+        await box.operate.pause(key=name, duration=60, **ADA)
+    await box.put_many([Event("n", event_id=name, ordering_key=name) for name in names])
+    await advance(box, seconds=61)
+    if how == "reap":
+        for _ in range(3):
+            await box.reap(limit=1)
+    else:
+        replies = [await box.claim_packed("r", limit=1, lease=60, attempts=None, holding=0) for _ in range(2)]
+        assert [(len(reply), reply.more_in) for reply in replies] == [(1, 0)] * 2
+    assert len(await claimed_ids(box)) == (45 if how == "reap" else 43)
+    assert "keys_paused" not in await box._store.meta()
+
+
+@pytest.mark.req("LM-3")
+async def test_paused_keys_are_listed_with_who_why_and_until(box: Box):
+    assert await box.operate.paused_keys() == []
+    for number in range(3):
+        await box.operate.pause(key=f"k{number}", who="bob", why=f"a\treason {number}", duration=600 - number)
+    pause = await box.operate.pause(key="k1", who="ada", why="replaced")
+    assert pause.until is None
+    listed = await box.operate.paused_keys()
+    assert [(each.key, each.who, each.why) for each in listed] == [
+        ("k2", "bob", "a\treason 2"),
+        ("k0", "bob", "a\treason 0"),
+        ("k1", "ada", "replaced"),
+    ]
+    assert listed[2] == PausedKey("k1", "ada", "replaced", pause.since, None)
+    now = await store_time(box)
+    assert listed[1].until is not None
+    assert timedelta(seconds=590) < listed[1].until - now <= timedelta(seconds=600)
+    assert [each.key for each in await box.operate.paused_keys(limit=1)] == ["k2"]
+    entries = await box.operate.log()
+    assert (entries[0].detail, entries[0].action) == ("key=k1", "pause")
+    assert entries[1].detail.startswith("key=k2 until=")
+
+
+@pytest.mark.req("LM-3")
+async def test_details_that_are_lost_or_damaged(box: Box):
+    await box.operate.pause(key="a", **ADA)
+    await box.operate.pause(key="b", **ADA)
+    await box._store.exchange([("HSET", keys.pauses(box.name), "a", "nonsense"), ("HDEL", keys.pauses(box.name), "b")])
+    assert await box.operate.paused_keys() == [PausedKey(key, "", "", None, None) for key in ("a", "b")]
+
+
+# --- a key is paused while its head is ... ---------------------------------------------------------------------------
+
+
+@pytest.mark.req("LM-3")
+@pytest.mark.parametrize("settle", ["ack", "retry", "release", "kill", "expire"])
+async def test_while_its_head_is_claimed(box: Box, settle: str):
+    """The claimed event can be settled; neither it nor the next one is claimed then."""
+    await put(box, "a", "b")
+    claim = await claim_one(box)
+    await box.operate.pause(key=KEY, **ADA)
+    assert await check_invariants(box) == []
+    if settle == "expire":
+        assert await expire(box) == ["a"]
+    else:
+        assert await getattr(box, settle)(claim) == [True]
+    await advance(box, seconds=1)
+    assert await resumed_ids(box) == (["b"] if settle in ("ack", "kill") else ["a", "b"])
+
+
+@pytest.mark.req("LM-3")
+async def test_while_its_head_waits_for_a_retry(box: Box):
+    await put(box, "a", "b")
+    await box.retry(await claim_one(box), error="503", delay=600)
+    await box.operate.pause(key=KEY, **ADA)
+    stats = await box.stats()
+    assert (stats.phases[Phase.RETRY_SCHEDULED], stats.phases[Phase.AVAILABLE]) == (1, 1)
+    assert await resumed_ids(box) == []
+    await advance(box, seconds=601)
+    assert await claimed_ids(box) == ["a", "b"]
+
+
+@pytest.mark.req("LM-3")
+async def test_while_its_head_is_a_suspect(box: Box):
+    await put(box, "a", "b")
+    for _ in range(2):
+        await claim_one(box)
+        await expire(box)
+    assert (await box.stats()).suspects == 1
+    await box.operate.pause(key=KEY, **ADA)
+    assert (await box.stats()).suspects == 0
+    assert await check_invariants(box) == []
+    assert await claimed_ids(box) == []
+    await box.operate.resume(key=KEY, **ADA)
+    assert (await box.stats()).suspects == 1
+    claim = await claim_one(box)
+    assert (claim.event_id, claim.suspect) == ("a", True)
+
+
+@pytest.mark.req("LM-3")
+async def test_while_its_head_becomes_a_suspect(box: Box):
+    await put(box, "a", "b")
+    await claim_one(box)
+    await expire(box)
+    await claim_one(box)
+    await box.operate.pause(key=KEY, **ADA)
+    await expire(box)
+    assert await check_invariants(box) == []
+    assert await claimed_ids(box) == []
+    await box.operate.resume(key=KEY, **ADA)
+    assert (await claim_one(box)).suspect
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("LM-3")
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("then", ["replay", "drop", "skip", "nothing"])
+async def test_while_a_dead_head_blocks_its_line(box: Box, when: str, then: str):
+    await box.operate.configure(dead_head="block", **ADA)
+    await put(box, "a", "b")
+    claim = await claim_one(box)
+    if when == "before":
+        await box.kill(claim)
+    await box.operate.pause(key=KEY, **ADA)
+    if when == "after":
+        await box.kill(claim)
+    assert (await box.stats()).blocked == 1
+    assert await check_invariants(box) == []
+    if then == "replay":
+        assert (await box.replay(["a"])).replayed == 1
+    elif then == "drop":
+        assert await box.operate.drop(["a"], **ADA) == [Outcome.OK]
+    elif then == "skip":
+        await box.operate.configure(dead_head="skip", **ADA)
+    assert await resumed_ids(box) == {"replay": ["a", "b"], "nothing": []}.get(then, ["b"])
+
+
+@pytest.mark.req("LM-3")
+async def test_while_its_events_are_killed_replayed_and_rescheduled_by_hand(box: Box):
+    await put(box, "a", "b", "c", "d")
+    await box.operate.pause(key=KEY, **ADA)
+    assert await box.operate.kill(["a", "c"], **ADA) == [Outcome.OK] * 2
+    assert await check_invariants(box) == []
+    assert (await box.replay(["a"])).replayed == 1
+    assert await box.operate.reschedule(["b", "d"], delay=60, **ADA) == [Outcome.OK] * 2
+    assert await check_invariants(box) == []
+    assert await box.operate.reschedule(["b", "d"], **ADA) == [Outcome.OK] * 2
+    assert await resumed_ids(box) == ["b", "d", "a"]
+
+
+@pytest.mark.req("LM-3")
+async def test_while_a_replayed_event_returns_to_the_front(box: Box):
+    await box.operate.configure(dead_head="block", **ADA)
+    await put(box, "a", "b", "c")
+    await box.kill(await claim_one(box))
+    await box.operate.configure(dead_head="skip", **ADA)
+    await box.operate.configure(dead_head="block", **ADA)
+    await box.operate.pause(key=KEY, **ADA)
+    assert (await box.replay(["a"])).replayed == 1
+    assert await resumed_ids(box) == ["a", "b", "c"]
+
+
+@pytest.mark.req("LM-3")
+async def test_while_its_published_events_are_swept(box: Box):
+    await put(box, "a", "b", "c")
+    await box.ack(await claim_one(box))
+    await box.kill(await claim_one(box))
+    await box.operate.pause(key=KEY, **ADA)
+    swept = await box.sweep(keep_published=0, keep_dead=0)
+    assert (swept.published, swept.dead) == (1, 1)
+    assert await resumed_ids(box) == ["c"]
+
+
+@pytest.mark.req("LM-3")
+async def test_while_its_head_is_lost(box: Box):
+    await put(box, "a", "b")
+    await box.operate.pause(key=KEY, **ADA)
+    await box._store.exchange([("DEL", keys.event(box.name, "a"), keys.body(box.name, "a"))])
+    await box.operate.resume(key=KEY, **ADA)
+    assert (await claim_one(box)).event_id == "b"
+    assert (await box.stats()).lost_ids == ["a"]
+
+
+@pytest.mark.req("LM-3")
+async def test_a_unique_key_is_held_while_its_event_is_paused(box: Box):
+    await put(box, "a", unique_key="u")
+    await box.operate.pause(key=KEY, **ADA)
+    assert not (await box.put(Event("n", unique_key="u"), on_conflict="skip")).created
+    assert await resumed_ids(box) == ["a"]
+
+
+@pytest.mark.req("LM-3")
+async def test_a_transaction_puts_into_a_paused_key(box: Box):
+    await box.operate.pause(key=KEY, **ADA)
+    async with box.transaction() as tx:
+        tx.put(Event("n", event_id="a", ordering_key=KEY))
+    assert (await known(box, "a")).state is State.PENDING
+    assert await resumed_ids(box) == ["a"]
+
+
+@pytest.mark.req("LM-3")
+async def test_a_stream_neither_cuts_nor_reclaims_events_of_a_paused_key(box: Box):
+    store, batch = box._store, ("lake", "me", 1)
+    await put(box, "a", "b")
+    await store.track_stream("own", "lake", "me")
+    assert await store.cut_batch(batch, "stream:lake", 10, 60_000, 1_000_000, None) == 1
+    await store.track_stream("cut", "lake", "me", 1)
+    (member,) = await store.members("lake", 1, 0, -1)
+    await store.release("stream:lake", [member])
+    await box.operate.pause(key=KEY, duration=60, **ADA)
+    assert await store.cut_batch(("lake", "me", 2), "stream:lake", 10, 60_000, 1_000_000, None) == 0
+    assert await store.reclaim(batch, "stream:lake", 60_000, ["a"]) == [b"NOTDUE"]
+    assert await check_invariants(box) == []
+    await advance(box, seconds=61)
+    await box.reap()
+    assert await store.reclaim(batch, "stream:lake", 60_000, ["a"]) == [b"OK"]
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("LM-3")
+async def test_resuming_a_key_gives_a_hint(box: Box):
+    await put(box, "a")
+    await box.operate.pause(key=KEY, **ADA)
+    while await box.wait_for_hint(0.01):
+        pass
+    await put(box, "b")
+    assert not await box.wait_for_hint(0.01)
+    await box.operate.resume(key=KEY, **ADA)
+    assert await box.wait_for_hint(1)
+
+
+@pytest.mark.req("LM-3")
+async def test_a_pause_of_the_box_and_of_a_key(box: Box):
+    """Each ends for itself."""
+    await put(box, "a")
+    await box.operate.pause(key=KEY, **ADA)
+    await box.operate.pause(**ADA)
+    await box.operate.resume(**ADA)
+    assert (await box.stats()).paused_keys == 1
+    assert await claimed_ids(box) == []
+    await box.operate.pause(**ADA)
+    await box.operate.resume(key=KEY, **ADA)
+    assert (await box.stats()).paused
+    await box.operate.resume(**ADA)
+    assert await claimed_ids(box) == ["a"]
