@@ -10,7 +10,7 @@ import msgspec
 
 from redbox.events import Outcome, Phase, Record, from_ms
 from redbox.settings import Settings
-from redbox.store.damage import is_count, is_moment
+from redbox.store.damage import is_count, is_moment, score_ms
 from redbox.store.replies import RelayBeat, StatsReply
 
 #: The field `paused` of meta: since and until, in ms. Earlier versions wrote 1.
@@ -270,7 +270,7 @@ def _pause(meta: dict[str, str], now: int) -> Pause | None:
     if until and int(until) <= now:
         return None
     who, why = meta.get("pause_who", ""), meta.get("pause_why", "")
-    return Pause(who, why, from_ms(int(since)), from_ms(int(until)) if until else None)
+    return Pause(who, why, from_ms(score_ms(since)), from_ms(score_ms(until)) if until else None)
 
 
 def _relay(now: int, beat: RelayBeat) -> RelayReport | None:

@@ -116,7 +116,7 @@ class Dispatcher:
                 if not await self._may_drain_more(found, held_nothing):
                     return
             else:
-                await self._wait_for_events(found.more_in)
+                await self._wait_for_events(found.more_in, limited=found.limited)
 
     async def last_claims(self) -> list[Held]:
         """Ends a claim that is still pending; its events are held, to be returned to PENDING."""
@@ -160,8 +160,9 @@ class Dispatcher:
             await self._state.wait_for(self._workers.buffer.refill.wait())
         return events
 
-    async def _wait_for_events(self, due_in: float | None) -> None:
-        """Waits until there may be something to claim: a hint, the next due time, or the poll interval."""
+    async def _wait_for_events(self, due_in: float | None, *, limited: bool = False) -> None:
+        """Waits until there may be something to claim: a hint, the next due time, or the poll interval. `limited`: a
+        limit of the box holds back events that are due, so no verdict is decided for want of others to try."""
 
         async def wait() -> None:
             try:
@@ -172,8 +173,9 @@ class Dispatcher:
 
         if self._prober.is_open:
             return  # the loop waits until it is time to probe
-        self._state.set_out_of_events(True)
-        self._judge.decide_if_idle(self._workers)
+        self._state.set_out_of_events(not limited)
+        if not limited:
+            self._judge.decide_if_idle(self._workers)
         limit = self._demand.events()
         breaker = self._prober.breaker
         if breaker is not None:
@@ -274,7 +276,7 @@ class Dispatcher:
         if not len(found) and found.more_in == 0:
             return  # the available events were damaged; there are more
         if not len(found) and (found.limited or not self._prober.can_end(breaker)):
-            await self._wait_for_events(found.more_in)
+            await self._wait_for_events(found.more_in, limited=found.limited)
             return
         await self._prober.end(breaker, len(found))
 

@@ -26,6 +26,7 @@ from redbox.errors import (
     UsageError,
 )
 from redbox.events import from_ms
+from redbox.store.damage import score_ms
 
 #: The error of a script that reads a key which has moved already. Our scripts read before they write.
 MOVED_UNDER_SCRIPT: Final = "non local key"
@@ -108,7 +109,7 @@ def _paused(said: str) -> BoxPaused:
         pause = msgspec.json.decode(said, type=_Paused)
     except msgspec.DecodeError:
         return BoxPaused(said)
-    until = from_ms(int(pause.until)) if pause.until else None
+    until = from_ms(score_ms(pause.until)) if pause.until else None
     by = f" by {pause.who}" if pause.who else ""
     lasts = f" until {until:%Y-%m-%d %H:%M:%S} UTC" if until else ""
     because = f" ({pause.why})" if pause.why else ""

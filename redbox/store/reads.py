@@ -9,7 +9,7 @@ from redbox import keys
 from redbox.arguments import shown
 from redbox.errors import StoreError
 from redbox.store.codec import pairs
-from redbox.store.damage import is_count
+from redbox.store.damage import is_count, is_moment, score_ms
 from redbox.store.exchanges import Exchanges
 from redbox.store.replies import Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
 from redbox.store.wire.base import BlockingWait, Command
@@ -176,8 +176,8 @@ class Reads:
 def _paused_entry(key: bytes, until: Any, about: bytes | None) -> PausedEntry:
     since, _, rest = (about or b"").decode(errors="replace").partition("\t")
     who, _, why = rest.partition("\t")
-    ends = None if float(until) == float("inf") else int(float(until))
-    return PausedEntry(key.decode(errors="replace"), ends, int(since) if is_count(since) else None, who, why)
+    ends = None if float(until) == float("inf") else score_ms(until)
+    return PausedEntry(key.decode(errors="replace"), ends, int(since) if is_moment(since) else None, who, why)
 
 
 def as_fields(reply: Any) -> Fields:

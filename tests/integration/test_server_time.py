@@ -468,6 +468,16 @@ async def a_reap_that_frees_lines(box: Box) -> Act:
 
 
 @scene
+async def the_end_of_many_pauses(box: Box) -> Act:
+    events = wide()[:100]
+    await box.put_many(events)
+    for event in events:
+        await box.operate.pause(key=event.ordering_key, duration=60, **ADA)
+    await advance(box, seconds=61)
+    return lambda: box.claim("relay-1", limit=1)
+
+
+@scene
 async def a_sweep(box: Box) -> Act:
     await box.ack(await claimed(box))
     return lambda: box.sweep(keep_published=0.0)

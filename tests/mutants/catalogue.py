@@ -9,6 +9,9 @@ SUITE = ("--pyargs", "redbox.testing.conformance", "tests/unit/test_exact_times.
 #: For defects that only a real server shows.
 FAULTS = ("tests/integration/test_server_faults.py", "-k", "full_server or read_only")
 LOOKS = ("redbox/testing/conformance/test_writing.py",)
+PAUSES = ("redbox/testing/conformance/operations/test_pause.py",)
+RAMPS = ("redbox/testing/conformance/operations/test_ramp.py",)
+KEY_PAUSES = ("redbox/testing/conformance/operations/test_paused_keys.py",)
 WHY = ("redbox/testing/conformance/operations/test_why.py",)
 PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 
@@ -137,6 +140,45 @@ MUTANTS = [
     Mutant("a reaper leaves lines blocked", "reap.lua", "local blocked = settings.blocks and {} or", "local blocked = true and {} or"),
     Mutant("a reaper frees lines that are to be blocked", "reap.lua", "local blocked = settings.blocks and {} or", "local blocked ="),
     Mutant("a reaper frees lines without a bound", "reap.lua", "key.blocked, 0, limit - 1)", "key.blocked, 0, -1)"),
+    # pauses and ramps
+    Mutant("a pause does not end by itself", "include/make_paused_error.lua", "if ends > 0 and ends <= now then", "if false then", PAUSES),
+    Mutant("a pause without an end is over", "include/make_paused_error.lua", "if ends > 0 and ends <= now then", "if ends <= now then", PAUSES),
+    Mutant("a pause ends two seconds late", "include/make_paused_error.lua", "ends <= now then", "ends < now - 2000 then", PAUSES),
+    Mutant("a pause of an earlier version has the details of another", "include/make_paused_error.lua", "  if since then\n", "  if true then\n", PAUSES),
+    Mutant("a long reason of a pause is cut in a character", "include/make_paused_error.lua", '"[\\192-\\255][\\128-\\191]*$"', '"^$"', PAUSES),
+    Mutant("a pause in the past is made", "pause.lua", "if ends and ends <= now then", "if false then", PAUSES),
+    Mutant("a reap leaves a pause that is over", "reap.lua", "if pause_ends > 0 and pause_ends <= now then", "if false then", PAUSES),
+    Mutant("a reap ends pauses", "reap.lua", "if pause_ends > 0 and pause_ends <= now then", "if settings.paused then", PAUSES),
+    Mutant("the time of a ramp goes on during a pause", "pause.lua", '"ramp_at", ends and until_text or since,', '"ramp_at", since,', RAMPS),
+    Mutant("a pause begins a ramp again", "pause.lua", '"ramp_elapsed", format_integer(ramp.elapsed))', '"ramp_elapsed", "0")', RAMPS),
+    Mutant("resuming at once keeps a ramp", "resume.lua", '"pause_who", "pause_why", "ramp")', '"pause_who", "pause_why")', RAMPS),
+    Mutant("a ramp limits nothing", "claim.lua", "if settings.ramp then", "if false then", RAMPS),
+    Mutant("a ramp does not limit streams", "cut_batch.lua", "if settings.ramp then", "if false then", RAMPS),
+    Mutant("claims under a ramp are not counted", "include/limit_claims.lua", "local left = tokens - claimed", "local left = tokens", RAMPS),
+    Mutant("tokens of a ramp pile up", "include/limit_claims.lua", "math.max(1, rate * BURST))", "1e9)", RAMPS),
+    Mutant("a ramp does not grow", "include/limit_claims.lua", "math.log(10000)", "1e-9", RAMPS),
+    Mutant("a ramp is never over", "include/limit_claims.lua", "if not ramp or ramp.elapsed >= ramp.length then", "if not ramp then", RAMPS),
+    Mutant("a ramp stands still after the clock was set back", "include/limit_claims.lua", " or ramp.at > now then", " then", RAMPS),
+    Mutant("a ramp without its state stands still", "include/limit_claims.lua", "claimed > 0 or ramp.at == 0 or", "claimed > 0 or", RAMPS),
+    Mutant("damaged tokens lift the limit", "include/read_ramp.lua", "tokens >= 0 and tokens or 0", "math.abs(tokens)", RAMPS),
+    Mutant("a limited claim does not say when to claim again", "include/finish_claim.lua", "next_at = math.max(next_at, earliest)", "next_at = next_at", RAMPS),
+    Mutant("a claim that is not limited gives no hint under a ramp", "include/finish_claim.lua", "if earliest and earliest > now and", "if earliest and", RAMPS),
+    Mutant("a claim of nothing is limited", "claim.lua", "next_at >= 0 and next_at < earliest and 1 or 0 }", "1 }", RAMPS),
+    Mutant("events of a paused key are claimed", "include/enqueue.lua", 'or keys_paused and redis.call("ZSCORE", key.paused, ordering_key))', "or false)", KEY_PAUSES),
+    Mutant("a head stays claimable when its key is paused", "pause.lua", '    redis.call("ZREM", key.pending, head)\n', "", KEY_PAUSES),
+    Mutant("a suspect stays claimable when its key is paused", "pause.lua", '    redis.call("ZREM", key.suspect, head)\n', "", KEY_PAUSES),
+    Mutant("a claimed head waits when its key is paused", "pause.lua", 'if event and event.state == "PENDING" then', "if event then", KEY_PAUSES),
+    Mutant("a resumed key keeps its head", "include/resume_key.lua", "    advance_line(ordering_key, now)\n", "", KEY_PAUSES),
+    Mutant("resuming a key makes a claimed head claimable", "include/resume_key.lua", 'if head and redis.call("ZSCORE", key.waiting, head) then', "if head then", KEY_PAUSES),
+    Mutant("a pause of a key does not end in a claim", "claim.lua", "if keys_paused and keys_paused <= now then", "if false then", KEY_PAUSES),
+    Mutant("a pause of a key does not end in a reap", "reap.lua", "local resumed = keys_paused and end_key_pauses(now) or {}", "local resumed = {}", KEY_PAUSES),
+    Mutant("a reap trusts a damaged note about paused keys", "reap.lua", "local resumed = keys_paused and end_key_pauses(now) or {}", "local resumed = keys_paused and keys_paused <= now and end_key_pauses(now) or {}", KEY_PAUSES),
+    Mutant("a relay sleeps past the end of a key's pause", "include/find_next_due.lua", "if keys_paused and keys_paused < tonumber(first or math.huge) then", "if false then", KEY_PAUSES),
+    Mutant("the note about paused keys is never removed", "include/note_paused_keys.lua", '    redis.call("HDEL", key.meta, "keys_paused")\n', "", KEY_PAUSES),
+    Mutant("the note about paused keys is not updated", "include/note_paused_keys.lua", "if first and ends ~= keys_paused then", "if first and not keys_paused then", KEY_PAUSES),
+    Mutant("a stream loses events of a paused key", "reclaim.lua", "or keys_paused and event.ordering_key and", "or false and event.ordering_key and", KEY_PAUSES),
+    Mutant("paused keys are not looked at before the first write", "include/check_keys.lua", "  if keys_paused then\n", "  if false then\n", LOOKS),
+    Mutant("pauses that are over are counted", "stats.lua", 'redis.call("ZCOUNT", key.paused, later, "+inf")', 'redis.call("ZCARD", key.paused)', KEY_PAUSES),
     # settling
     Mutant("what is settled can be settled again", "include/passes_fence.lua", 'state == "CLAIMED" and ', ""),
     Mutant("ack leaves it in claimed", "include/finish_ack.lua", 'call_in_chunks("ZREM", key.claimed, ids)', ""),

@@ -13,6 +13,8 @@ IN_MEMORY = ("-k", "not embedded and not redis and not cluster")
 ENGINE = ("tests/relay/test_engine.py", *IN_MEMORY)
 ENDS = ("tests/relay/test_ends.py", *IN_MEMORY)
 LEASES = ("tests/relay/test_leases.py", *IN_MEMORY)
+PAUSES = ("redbox/testing/conformance/operations/test_pause.py",)
+AUDIT_RULES = ("tests/unit/test_audit.py",)
 IDLE = ("tests/relay/test_idle.py", *IN_MEMORY)
 BREAKER_IN_RELAY = ("tests/relay/test_breaker_in_relay.py", *IN_MEMORY)
 BAD_PUBLISHERS = ("tests/relay/test_bad_publishers.py", *IN_MEMORY)
@@ -138,7 +140,7 @@ PYTHON_MUTANTS = [
     Mutant("the memory of blame outlives a delivery", "redbox/relay/judge.py", "            self._blamed.pop(held.claim.event_id, None)\n        self._acknowledged_at", "            pass\n        self._acknowledged_at", POISON),
     Mutant("a dead-letter target that is down is asked all the time", "redbox/relay/judge.py", "delay = max(least, self._delay(held.claim, error))", "delay = self._delay(held.claim, error)", POISON),
     Mutant("a hanging dead-letter target takes every worker", "redbox/relay/dead_letters.py", "min(capacity(publisher, workers).calls, max(1, workers // 2))", "capacity(publisher, workers).calls", POISON),
-    Mutant("a drain waits for the probe of an open breaker", "redbox/relay/dispatcher.py", "if drain and not len(found) and found.more_in != 0 and not breaker.doubting:", "if False:", POISON),
+    Mutant("a drain waits for the probe of an open breaker", "redbox/relay/dispatcher.py", "if drain and not len(found) and found.more_in != 0 and not found.limited and not breaker.doubting:", "if False:", POISON),
     Mutant("a suspect decides over rejections held back", "redbox/relay/dispatcher.py", "await self._completion.until_at_most(1, more_to_try=True)", "await self._completion.until_at_most(1)", BREAKER_IN_RELAY),
     Mutant("puts behind a silent store wait in turn", "redbox/box/coalescer.py", "self._fail_queue(error)", "pass", FROZEN),
     Mutant("an attempt that was interrupted counts", "redbox/relay/judge.py", "self._settler.retry(held, 0.0, error, excuse=True)", "self._settler.retry(held, 0.0, error, excuse=False)", ENDS),
@@ -205,6 +207,17 @@ PYTHON_MUTANTS = [
     Mutant("events not begun stay claimed when the relay stops", "redbox/relay/engine.py", "        self._settler.release_all(self._buffer.withdraw())\n", "", ENDS),
     Mutant("a drain waits for ever for a store that is away", "redbox/relay/dispatcher.py", "if never_started or (drain and delay > DRAIN_PATIENCE):", "if never_started:", ENDS),
     Mutant("a drain forgets the claims of dead relays", "redbox/relay/relay.py", "            await Reaper(self._box).run_once()\n", "", ENDS),
+    Mutant("a relay sleeps past the end of a pause", "redbox/relay/dispatcher.py", "await self._wait_for_events(pause.ends_in)", "await self._wait_for_events(None)", PAUSES),
+    Mutant("a pause that replaces another is not logged", "redbox/relay/dispatcher.py", "if pause is not None and pause.message != self._logged_pause:", "if pause is not None and not self._state.paused:", IDLE),
+    Mutant("a pause is logged again and again", "redbox/relay/dispatcher.py", "if pause is not None and pause.message != self._logged_pause:", "if pause is not None:", IDLE),
+    Mutant("a drain ends under a ramp", "redbox/relay/dispatcher.py", "        if found.limited:\n", "        if False:\n", IDLE),
+    Mutant("under a ramp events die for want of others", "redbox/relay/dispatcher.py", "        if not limited:\n            self._judge", "        if True:\n            self._judge", BREAKER_IN_RELAY),
+    Mutant("stats show a pause that is over", "redbox/box/reports.py", "if until and int(until) <= now:", "if False:", PAUSES),
+    Mutant("a pause without an end cannot be read", "redbox/box/reports.py", "([0-9]{0,15})", "([0-9]{1,15})", PAUSES),
+    Mutant("a pause may last no time", "redbox/box/operate.py", "    if milliseconds < 1:\n", "    if False:\n", PAUSES),
+    Mutant("an audit accepts a waiting head of a key that is not paused", "redbox/audit/rules.py", "and event.line_head == event.event_id and not event.key_paused:", "and False:", AUDIT_RULES),
+    Mutant("an audit reports the waiting head of a paused key", "redbox/audit/rules.py", "and event.line_head == event.event_id and not event.key_paused:", "and event.line_head == event.event_id:", AUDIT_RULES),
+    Mutant("an audit accepts a claimable head of a paused key", "redbox/audit/rules.py", 'elif in_line and event.key_paused and index != "claimed":', "elif False:", AUDIT_RULES),
     Mutant("a drain of a paused box is a success", "redbox/relay/engine.py", "                    refused = error  #", "                    pass  #", ENDS),
     Mutant("outcomes that do not fit are believed", "redbox/relay/workers.py", "if len(outcomes) != len(chunk):", "if False:", BAD_PUBLISHERS),
     Mutant("the dead-letter target is not told why", "redbox/relay/dead_letters.py", "{**event.headers, REASON_HEADER: reason}", "event.headers", BAD_PUBLISHERS),

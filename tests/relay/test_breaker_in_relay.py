@@ -233,6 +233,34 @@ async def test_an_event_that_is_rejected_while_the_box_is_paused_is_retried(redb
         await until(lambda: relay.summary().dead == 1, "it did not die", seconds=5)
 
 
+@pytest.mark.req("RF-4", "LM-3")
+async def test_a_target_that_rejects_everything_under_a_ramp(redbox_box: Box):
+    """Few events are claimed at first, but more are there: no event is marked DEAD for want of others to try."""
+    await put(redbox_box, 100)
+    await redbox_box.operate.resume(ramp=4, who="ada", why="test")
+    breaker = Breaker(pause=60, longest=60)
+    target = Target(raises=INVALID)
+    relay = Relay(redbox_box, target, breaker=breaker)
+    async with running(relay):
+        await until(lambda: breaker.circuit is Circuit.OPEN, "the breaker does not open")
+        assert len(target.tried) >= 20
+        assert relay.summary().dead == 0
+
+
+@pytest.mark.req("RF-4", "LM-3")
+async def test_a_target_that_comes_back_under_a_ramp(redbox_box: Box):
+    await put(redbox_box, 100)
+    await redbox_box.operate.resume(ramp=3, who="ada", why="test")
+    breaker = brisk()
+    target = Target(raises=Unavailable("down"))
+    relay = Relay(redbox_box, target, breaker=breaker, backoff=Backoff.fixed(0.01))
+    async with running(relay):
+        await until(lambda: breaker.opened > 3, "the breaker does not open")
+        target.raises = None
+        await until(lambda: relay.summary().published == 100, "not all were published")
+    assert relay.summary().dead == 0
+
+
 async def test_a_rejection_does_not_hold_up_new_events(redbox_box: Box):
     """One publish takes long, one event is rejected and its verdict is pending: a third is not delayed."""
     hung = asyncio.Event()

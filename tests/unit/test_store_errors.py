@@ -68,6 +68,8 @@ LASTS = [
     ("ERR Error running script: WRONGTYPE Operation against a key holding the wrong kind of value", ForeignKey),
     ("NEWERLAYOUT this box has layout 2", NewerLayout),
     ("PAUSED the box is paused", BoxPaused),
+    ('PAUSED {"who":"ada","why":"down","until":"1700000000000","now":"1699999999000"}', BoxPaused),
+    ('PAUSED {"who":"ada","unexpected":1}', BoxPaused),
     ("STREAMTAKEN by another", StreamTaken),
 ]
 

@@ -121,7 +121,7 @@ async def test_a_pause_that_would_be_over_is_refused(box: Box):
 
 
 @pytest.mark.req("LM-3")
-@pytest.mark.parametrize("stored", ["1", "", "x", "-", "1-2-3", "9" * 40 + "-" + "9" * 40])
+@pytest.mark.parametrize("stored", ["1", "", "x", "-", "1-2-3", "9" * 40 + "-" + "9" * 40, "9" * 15 + "-" + "9" * 40])
 async def test_a_pause_of_an_earlier_version_or_damaged_lasts_until_resumed(box: Box, stored: str):
     """Details that a later pause has left behind are not those of this pause."""
     await box.operate.pause(who="ada", why="another pause", duration=60)
@@ -167,3 +167,10 @@ async def test_a_reap_removes_a_pause_that_is_over(box: Box):
     await advance(box, seconds=61)
     await box.reap()
     assert set(await box._store.meta()).isdisjoint({"paused", "pause_who", "pause_why"})
+
+
+@pytest.mark.req("LM-3")
+async def test_a_pause_beyond_the_calendar(box: Box):
+    """Damaged: no datetime has its end."""
+    await box._store.exchange([("HSET", keys.meta(box.name), "paused", "999999999999999-999999999999999")])
+    assert await is_paused(box)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Outcome, PausedKey, Phase, State, keys
+from redbox.store.items import SeenClaim, StreamBatch
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA
 from redbox.testing.conformance.steps import claim_one, expire, known, store_time
@@ -300,15 +301,15 @@ async def test_a_transaction_puts_into_a_paused_key(box: Box):
 
 @pytest.mark.req("LM-3")
 async def test_a_stream_neither_cuts_nor_reclaims_events_of_a_paused_key(box: Box):
-    store, batch = box._store, ("lake", "me", 1)
+    store, batch = box._store, StreamBatch("lake", "me", 1)
     await put(box, "a", "b")
     await store.track_stream("own", "lake", "me")
     assert await store.cut_batch(batch, "stream:lake", 10, 60_000, 1_000_000, None) == 1
     await store.track_stream("cut", "lake", "me", 1)
     (member,) = await store.members("lake", 1, 0, -1)
-    await store.release("stream:lake", [member])
+    await store.release("stream:lake", [SeenClaim(*member)])
     await box.operate.pause(key=KEY, duration=60, **ADA)
-    assert await store.cut_batch(("lake", "me", 2), "stream:lake", 10, 60_000, 1_000_000, None) == 0
+    assert await store.cut_batch(StreamBatch("lake", "me", 2), "stream:lake", 10, 60_000, 1_000_000, None) == 0
     assert await store.reclaim(batch, "stream:lake", 60_000, ["a"]) == [b"NOTDUE"]
     assert await check_invariants(box) == []
     await advance(box, seconds=61)

@@ -10,6 +10,7 @@ import pytest
 
 from redbox import Box, BoxPaused, Event, keys
 from redbox.errors import ForeignKey, InvalidEvent, UsageError
+from redbox.store.items import StreamBatch
 from redbox.store.replies import Packed
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA
@@ -145,7 +146,7 @@ async def test_a_stream_shares_the_ramp(box: Box):
     await box.operate.resume(ramp=3600, **ADA)
 
     async def cut() -> int:
-        return await box._store.cut_batch(("lake", "me", 1), "stream:lake", 10, 60_000, 1_000_000, None)
+        return await box._store.cut_batch(StreamBatch("lake", "me", 1), "stream:lake", 10, 60_000, 1_000_000, None)
 
     assert await cut() == 1
     assert await cut() == 0
