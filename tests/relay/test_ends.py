@@ -73,7 +73,7 @@ async def _overdue(box: Box) -> bool:
 async def test_a_paused_box_cannot_be_drained_and_says_so(redbox_box: Box):
     await put(redbox_box, 1)
     await redbox_box.operate.pause(who="ada", why="test")
-    with pytest.raises(BoxPaused, match="resume it"):
+    with pytest.raises(BoxPaused, match="redbox resume"):
         await drained(Relay(redbox_box, Target()))
 
 
@@ -86,7 +86,7 @@ async def test_a_box_paused_while_it_is_drained(redbox_box: Box):
     await target.has_tried(1)
     await redbox_box.operate.pause(who="ada", why="test")
     target.gate.set()
-    with pytest.raises(BoxPaused, match="resume it"):
+    with pytest.raises(BoxPaused, match="redbox resume"):
         await asyncio.wait_for(drain, LIMIT)
     assert await states(redbox_box) == {State.PUBLISHED: len(target.taken), State.PENDING: 5 - len(target.taken)}
 

@@ -115,6 +115,8 @@ async def test_a_claim_that_finds_nothing_is_not_limited(box: Box):
     await put(box, 1)
     one = await packed(box)
     assert (len(one), one.limited) == (1, False)
+    used_up = await packed(box)
+    assert (len(used_up), used_up.limited, used_up.more_in is not None and used_up.more_in > 500) == (0, False, True)
 
 
 @pytest.mark.req("LM-3")
