@@ -122,15 +122,16 @@ CALLS: Final[dict[str, Call]] = {
 }
 SCRIPT_OF: Final = {call: call.partition(" ")[0] for call in CALLS}
 WRITING: Final = [call for call, script in SCRIPT_OF.items() if REGISTRY[script].flag != NO_WRITES]
-#: Keys that a script may write, whether or not it does so in the scene. The scripts that look at every key have `lost`.
+#: Keys that a script may write, or read between two writes, whether or not it does so in the scene. The scripts that
+#: look at every key have `lost`.
 ALL: Final = ("reclaim", "retry", "kill", "release", "reap", "replay", "reschedule", "drop", "sweep")
 MAY_WRITE: Final = {
-    "put": {"counters", "pending", "waiting", "wake"},
-    "claim": {"counters", "claimed", "retries", "wake", "alone"},
-    "cut_batch": {"counters", "claimed", "retries", "wake", "alone"},
-    "ack": {"counters", "claimed", "published", "wake"},
-    "settle_batch": {"counters", "claimed", "published", "wake"},
-    **{script: {"lost"} for script in ALL},
+    "put": {"counters", "pending", "waiting", "wake", "paused"},
+    "claim": {"counters", "claimed", "retries", "wake", "alone", "paused"},
+    "cut_batch": {"counters", "claimed", "retries", "wake", "alone", "paused"},
+    "ack": {"counters", "claimed", "published", "wake", "paused"},
+    "settle_batch": {"counters", "claimed", "published", "wake", "paused"},
+    **{script: {"lost", "paused"} for script in ALL},
 }
 
 

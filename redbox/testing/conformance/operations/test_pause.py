@@ -71,6 +71,7 @@ async def test_a_pause_says_by_whom_why_and_until_when(box: Box):
 async def test_a_pause_without_an_end(box: Box):
     pause = await box.operate.pause(who="ada", why="x" * 3000)
     assert pause.until is None
+    assert (await box.stats()).pause == pause
     await advance(box, days=1000)
     with pytest.raises(BoxPaused) as caught:
         await box.claim("relay-1")
@@ -112,7 +113,9 @@ async def test_a_pause_that_would_be_over_is_refused(box: Box):
     before = await contents(box)
     with pytest.raises(UsageError, match="has passed by the store's clock"):
         await box.operate.pause(until=datetime(2020, 1, 1, tzinfo=UTC), **ADA)
-    for invalid in ({"duration": 0}, {"duration": -1}, {"until": datetime(2100, 1, 1)}, {"key": ""}):
+    with pytest.raises(UsageError, match="duration must be positive"):
+        await box.operate.pause(duration=0, **ADA)
+    for invalid in ({"duration": -1}, {"until": datetime(2100, 1, 1)}, {"key": ""}):
         with pytest.raises(UsageError):
             await box.operate.pause(**invalid, **ADA)
     with pytest.raises(UsageError, match="not both"):
