@@ -303,6 +303,11 @@ def redis_binary() -> str:
     return binary or _do_without("redis-server is not installed: apt-get install redis-server")
 
 
+def promtool_binary() -> str:
+    binary = shutil.which("promtool")
+    return binary or _do_without("promtool is not installed: apt-get install prometheus")
+
+
 def valkey_binary() -> str:
     from redbox.errors import RedboxError
     from redbox.store.embedded.server import find_binary
