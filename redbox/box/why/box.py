@@ -294,7 +294,7 @@ def _flowing(snapshot: Snapshot) -> Cause:
 
 
 def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[Step, ...]]:
-    """Dead events, blocked lines and lost events, which do not keep other events from flowing."""
+    """Dead events, blocked lines, suspects and lost events, which do not keep other events from flowing."""
     stats = snapshot.stats
     sentences: list[str] = []
     steps: list[Step] = []
@@ -307,6 +307,11 @@ def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[St
     if head is not None and cause.situation is not Situation.BLOCKED:
         sentences.append(f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event.")
         steps.append(by_id("see the first of these events", "why", event_id=head.event_id))
+    suspect = next((each for each in snapshot.located.sightings if "suspect" in each.scores), None)
+    if suspect is not None and cause.situation is not Situation.SUSPECT:
+        first = f"{'' if stats.suspects == 1 else 'the first is '}event {quoted(suspect.event_id)}"
+        sentences.append(f"{are(stats.suspects)} suspected of crashing relays, and claimed alone: {first}.")
+        steps.append(by_id("see what is known about it", "why", event_id=suspect.event_id))
     if stats.lost and cause.situation is not Situation.LOST:
         sentences.append(_lost_sentence(snapshot))
         steps.append(DOCTOR)
