@@ -43,7 +43,7 @@ local function find_line(ordering, id)
     find_rank(line, redis.call("ZSCORE", line, id), id),
     redis.call("ZSCORE", key.blocked, ordering),
     redis.call("ZRANGE", line, 0, 0)[1] or false,
-    redis.call("ZSCORE", prefix .. ":paused", ordering),
+    redis.call("ZSCORE", key.paused, ordering),
   }
 end
 

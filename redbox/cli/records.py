@@ -65,7 +65,8 @@ def phase_in_words(record: Record, now: datetime, paused: bool) -> str:
         return f"claimed by {record.claimed_by}, but {over}"
     if record.waiting:
         due = "" if record.phase is Phase.AVAILABLE else f"due in {ahead}, and "
-        return f"{due}waits behind the head of the line of ordering key {record.event.ordering_key!r}"
+        line = f"waits in the line of ordering key {record.event.ordering_key!r}"
+        return f"{due}{line}; `redbox why {record.event_id}` says for what"
     if record.phase is Phase.SCHEDULED:
         return f"due in {ahead}"
     if record.phase is Phase.RETRY_SCHEDULED:

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from redbox import Event, Phase, Record, Settings, Situation, State, Stats
-from redbox.box.reports import RelayReport
+from redbox.box.reports import Pause, RelayReport
 from redbox.box.why.box import explain_box
 from redbox.box.why.event import explain_event
 from redbox.box.why.explanation import Step
 from redbox.box.why.key import explain_line
-from redbox.box.why.snapshot import PausedBy, Snapshot
+from redbox.box.why.snapshot import Snapshot
 from redbox.box.why.words import Clock, because, many, quoted, sentence
 from redbox.events import to_ms
 from redbox.relay.report import PublishRate
@@ -111,7 +111,7 @@ def test_a_publish_rate_is_measured_over_at_least_a_second():
 
 
 def test_a_pause_that_ends_by_itself():
-    pause = PausedBy("ada", "the provider is down", NOW - 3 * MINUTE, NOW + 7 * MINUTE)
+    pause = Pause("ada", "the provider is down", NOW - 3 * MINUTE, NOW + 7 * MINUTE)
     found = explain_event(snapshot(pending(), stats=stats(paused=True), pause=pause), "e")
     assert found.situation is Situation.PAUSED
     assert (
@@ -121,14 +121,16 @@ def test_a_pause_that_ends_by_itself():
 
 
 def test_a_pause_by_an_older_redbox():
-    found = explain_box(snapshot(pending(), stats=stats(paused=True, phases={Phase.AVAILABLE: 1}), pause=PausedBy()))
+    found = explain_box(
+        snapshot(pending(), stats=stats(paused=True, phases={Phase.AVAILABLE: 1}), pause=Pause("", "", None, None))
+    )
     assert "The box is paused, by an unknown operator: no event is claimed until it is resumed." in text(found)
 
 
 @pytest.mark.parametrize("index", ["pending", "waiting"])
 def test_a_paused_ordering_key(index: str):
     """Its head is in the index `waiting`, unless it was claimed when the key was paused."""
-    paused = {"order-7": PausedBy("ada", "wrong amounts", NOW - 3 * MINUTE)}
+    paused = {"order-7": Pause("ada", "wrong amounts", NOW - 3 * MINUTE, None)}
     seen = snapshot(pending(ordering_key="order-7", index=index), paused_keys=paused)
     for found in (explain_event(seen, "e"), explain_line(seen, "order-7")):
         assert found.situation is Situation.KEY_PAUSED
@@ -230,7 +232,7 @@ WORSE: tuple[tuple[Situation, dict[str, Any], dict[str, Any]], ...] = (
     (Situation.FAILING, {"relays": [relay(rate=0.0, failures_in_row=9, last_error="HTTP 500")]}, {}),
     (Situation.BREAKER_OPEN, {"relays": [relay(breaker="open", reason="HTTP 500", failures_in_row=9)]}, {}),
     (Situation.NO_RELAY, {"relays": []}, {}),
-    (Situation.PAUSED, {"paused": True}, {"pause": PausedBy("ada", "", NOW)}),
+    (Situation.PAUSED, {"paused": True}, {"pause": Pause("ada", "", NOW, None)}),
     (Situation.STORE_REFUSES_WRITES, {}, {"server": FULL}),
 )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
-from redbox.box.reports import RelayReport
+from redbox.box.reports import Pause, RelayReport
 from redbox.box.why.explanation import Cause, Situation, Step
-from redbox.box.why.snapshot import PausedBy, Snapshot
+from redbox.box.why.snapshot import Snapshot
 from redbox.box.why.words import because, quoted, sentence
 from redbox.durations import format_duration
 
@@ -26,9 +26,8 @@ def find_obstacle(snapshot: Snapshot, ordering_key: str | None = None) -> Cause 
         return Cause(Situation.NO_RELAY, (no_relay_sentence(snapshot),), (START_RELAY,))
     if all(relay.breaker_open for relay in alive):
         return _breakers_open(alive)
-    ramp_ends: timedelta | None = getattr(snapshot.stats, "ramp_ends", None)
-    if ramp_ends is not None:
-        return _ramping(ramp_ends)
+    if snapshot.stats.ramp_ends is not None:
+        return _ramping(snapshot.stats.ramp_ends)
     return None
 
 
@@ -44,7 +43,7 @@ def no_relay_sentence(snapshot: Snapshot) -> str:
 
 
 def _paused(snapshot: Snapshot) -> Cause:
-    text = f"The box {_pause_words(snapshot, snapshot.pause or PausedBy(), 'no event is claimed')}."
+    text = f"The box {_pause_words(snapshot, snapshot.pause or Pause('', '', None, None), 'no event is claimed')}."
     return Cause(Situation.PAUSED, (text,), (Step("let relays claim again", ("resume",)),))
 
 
@@ -56,7 +55,7 @@ def _key_paused(snapshot: Snapshot, key: str) -> Cause:
     )
 
 
-def _pause_words(snapshot: Snapshot, pause: PausedBy, effect: str) -> str:
+def _pause_words(snapshot: Snapshot, pause: Pause, effect: str) -> str:
     """`was paused 3 min ago by ada (the provider is down): no event is claimed until it is resumed`."""
     clock = snapshot.clock
     since = f"was paused {clock.ago(pause.since)}" if pause.since is not None else "is paused,"

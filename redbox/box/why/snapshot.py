@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from redbox.box.reports import RelayReport, Stats, decode_stats
+from redbox.box.reports import Pause, RelayReport, Stats, decode_stats
 from redbox.box.why.words import Clock
 from redbox.events import from_ms
 from redbox.store.damage import LAST_MS
-from redbox.store.replies import EventLine, Located, LoggedEntry, Sighting
+from redbox.store.replies import EventLine, Located, LoggedEntry, PausedEntry, Sighting
 from redbox.store.store import Sought, Store
 
 MOST_ENTRIES: Final = 3
 MOST_PAUSED: Final = 1000
-
-
-class PausedBy(msgspec.Struct, frozen=True):
-    """Who paused a box or an ordering key, and why; `until` is None if it stays paused until it is resumed."""
-
-    who: str = ""
-    why: str = ""
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,8 +27,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     located: Located
     stats: Stats
-    pause: PausedBy | None = None
-    paused_keys: dict[str, PausedBy] = {}
+    pause: Pause | None = None
+    paused_keys: dict[str, Pause] = {}
     log: Sequence[LoggedEntry] = ()
     server: dict[str, str] = {}
 
@@ -80,30 +70,27 @@ async def read_snapshot(store: Store, kind: Sought, name: str = "") -> Snapshot:
     )
 
 
-async def _pause(store: Store, stats: Stats) -> PausedBy | None:
-    if not stats.paused:
-        return None
-    known: Any = getattr(stats, "pause", None)
-    if known is not None:
-        return PausedBy(known.who, known.why, known.since, known.until)
+async def _pause(store: Store, stats: Stats) -> Pause | None:
+    """The pause of the box. That of an earlier version says nothing about itself, but the log does."""
+    if stats.pause is None or stats.pause.since is not None:
+        return stats.pause
     for entry in await store.log_about("pause", 1, field="action"):
-        return PausedBy(entry.fields.get("who", ""), entry.fields.get("why", ""), from_ms(entry.at))
-    return PausedBy()
+        return Pause(entry.fields.get("who", ""), entry.fields.get("why", ""), from_ms(entry.at), None)
+    return stats.pause
 
 
-async def _paused_keys(store: Store, located: Located) -> dict[str, PausedBy]:
+async def _paused_keys(store: Store, located: Located) -> dict[str, Pause]:
     """The pauses of the ordering keys of the events in question."""
     ends = {line.key: line.paused_until for each in located.sightings if (line := each.line) is not None}
     paused = {key: end for key, end in ends.items() if end is not None and end > located.now}
     if not paused:
         return {}
-    read: Any = getattr(store, "paused_keys", None)
-    known = {each.key: each for each in await read(MOST_PAUSED)} if read is not None else {}
+    known = {each.key: each for each in await store.paused_keys(MOST_PAUSED)}
     return {key: _paused_key(known.get(key), end) for key, end in paused.items()}
 
 
-def _paused_key(known: Any, end: int) -> PausedBy:
+def _paused_key(known: PausedEntry | None, end: int) -> Pause:
     until = None if end >= LAST_MS else from_ms(end)
     if known is None:
-        return PausedBy(until=until)
-    return PausedBy(known.who, known.why, None if known.since is None else from_ms(known.since), until)
+        return Pause("", "", None, until)
+    return Pause(known.who, known.why, None if known.since is None else from_ms(known.since), until)
