@@ -161,7 +161,7 @@ def test_an_empty_box(redbox: Redbox):
     ("event_id", "words"),
     [
         ("head", "AVAILABLE: due for "),
-        ("waiting", "AVAILABLE: waits behind the head of the line of ordering key 'k'"),
+        ("waiting", "AVAILABLE: waits in the line of ordering key 'k'; "),
         ("scheduled", "SCHEDULED: due in 1 h 59 min"),
         ("retry", "RETRY_SCHEDULED: failed; the next attempt is in 59 min"),
         ("claimed", "IN_FLIGHT: claimed by relay-1; the lease ends in 2"),
