@@ -6,7 +6,7 @@ belongs to it at one moment, so that a box in use raises no false alarm.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -69,11 +69,24 @@ class ScanStep(NamedTuple):
     cursor: int
 
 
-class Auditor:
-    """Finds all names of a box, and checks them. Each call reads a bounded amount."""
+class SortedStep(NamedTuple):
+    """Some names of a scan by what they need: events, lines and unique keys, and the ids of bodies and histories."""
 
-    def __init__(self, store: Store) -> None:
+    events: list[Name]
+    keys: list[Name]
+    leftovers: list[bytes]
+    cursor: int
+
+
+class Auditor:
+    """Finds all names of a box, and checks them. Each call reads a bounded amount.
+
+    `bodies=False` does not read the bodies of events.
+    """
+
+    def __init__(self, store: Store, *, bodies: bool = True) -> None:
         self._store = store
+        self._bodies = bodies
         self._prefix = f"{keys.prefix(store.box)}:".encode()
 
     # --- names ---------------------------------------------------------------------------------------------------
@@ -103,6 +116,33 @@ class Auditor:
         following, found = await self._store.scan(cursor, SCAN_COUNT)
         return ScanStep(list(self._names_in(found)), following)
 
+    async def scan_sorted(self, cursor: int) -> SortedStep:
+        """As `scan`, with the names sorted. An event is named by its hash alone: its body and history belong to it."""
+        following, found = await self._store.scan(cursor, SCAN_COUNT)
+        step = SortedStep([], [], [], following)
+        events, leftovers, start = step.events.append, step.leftovers.append, len(self._prefix)
+        for key in found:
+            kind, _, raw = key[start:].partition(b":")
+            if kind == b"e":
+                events(Name("event", raw))
+            elif kind in (b"b", b"h"):
+                leftovers(raw)
+            elif kind in _KEY_KINDS and raw:
+                step.keys.append(Name(_KEY_KINDS[kind], raw))
+        return step
+
+    async def without_event(self, ids: Sequence[bytes]) -> list[Name]:
+        """Those of the ids that have no event."""
+        return [Name("event", raw) for raw in await self._store.without_event(ids)]
+
+    async def keys_of(self, events: Sequence[Name]) -> list[Name]:
+        """The lines and unique keys of these events."""
+        found: list[Name] = []
+        for ordering, unique in await self._store.event_keys([event.raw for event in events]):
+            found += [Name("line", ordering)] if ordering else []
+            found += [Name("unique", unique)] if unique else []
+        return found
+
     def _names_in(self, found: Iterable[bytes]) -> Iterator[Name]:
         for key in found:
             kind, _, raw = key.removeprefix(self._prefix).partition(b":")
@@ -129,6 +169,8 @@ class Auditor:
                 return [problem for each in ids for problem in await self._check_events([each])]
             return [Problem("foreign", as_text(ids[0]), None, "one of its keys has a type that redbox does not use")]
         problems = [problem for event in events for problem in check_event(event)]
+        if not self._bodies:
+            return problems
         for group in _by_size([event for event in events if event.fields and event.body_bytes]):
             problems += await self._check_bodies(group)
         return problems
@@ -198,28 +240,3 @@ def _by_size(events: Iterable[EventSnapshot]) -> Iterator[list[EventSnapshot]]:
         size += event.body_bytes
     if group:
         yield group
-
-
-async def all_problems(store: Store) -> AsyncIterator[Problem]:
-    """Checks a whole box from one process. It keeps every name of the box in memory; for a large box use
-    `redbox pipeline audit`."""
-    auditor, checked = Auditor(store), set[Name]()
-
-    async def check(names: list[Name]) -> list[Problem]:
-        fresh = [name for name in dict.fromkeys(names) if name not in checked]
-        checked.update(fresh)
-        return await auditor.check(fresh)
-
-    for index in NAME_KINDS:
-        for part in await auditor.split(index, BATCH_COUNT):
-            rest: IndexRange | None = part
-            while rest is not None:
-                names, rest = await auditor.read(rest)
-                for problem in await check(names):
-                    yield problem
-    cursor, first = 0, True
-    while cursor or first:
-        names, cursor = await auditor.scan(cursor)
-        first = False
-        for problem in await check(names):
-            yield problem
