@@ -27,11 +27,27 @@ ROLES: Final = {
     ),
     "operator": Role(
         tuple(REGISTRY),
-        (*_SENDING, *_TRANSACTION, "BLPOP", "HGET", "HGETALL", "MGET", "SCAN", "TIME", "XREVRANGE", "ZCARD", "ZRANGE"),
+        (
+            *_SENDING,
+            *_TRANSACTION,
+            "BLPOP",
+            "EXISTS",
+            "HGET",
+            "HGETALL",
+            "HMGET",
+            "MGET",
+            "SCAN",
+            "TIME",
+            "XREVRANGE",
+            "ZCARD",
+            "ZRANGE",
+        ),
     ),
 }
 #: What a durability needs in addition, by its name.
 FOR_DURABILITY: Final = {"fsync": ("CONFIG|GET", "INFO", "HINCRBY", "WAITAOF"), "replicas=N": ("WAIT",)}
+#: What `redbox doctor` needs for all of its checks; without it some are left out.
+FOR_DOCTOR: Final = ("CONFIG|GET", "INFO", "MEMORY|USAGE")
 
 
 def granted(role: str) -> list[str]:

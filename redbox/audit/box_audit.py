@@ -34,7 +34,8 @@ def audit_box(
 ) -> BoxAudit:
     """Checks a box against RULES: iterate over the result for its problems. Changes nothing.
 
-    `sample` checks only the first and the last events of each index, so many of each, with their lines and unique keys.
+    `sample` checks only the first and the last events of each index, that number of each, with their lines and unique
+    keys.
     `bodies=False` does not read the bodies, and so leaves out the rules `damaged` and `newer`.
     """
     return BoxAudit(store_of(box), sample=sample, bodies=bodies, progress=progress)

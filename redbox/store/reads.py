@@ -143,6 +143,15 @@ class Reads:
         commands: list[Command] = [("HMGET", prefix + raw, "ordering_key", "unique_key") for raw in ids]
         return [(ordering, unique) for ordering, unique in await self.exchange(commands, repeat=True)]
 
+    async def created_and_body(self, event_id: bytes) -> tuple[bytes | None, bytes | None]:
+        """The created_at of an event and its body; None for what is missing."""
+        prefix = keys.prefix(self.box).encode()
+        commands: list[Command] = [
+            ("HMGET", prefix + b":e:" + event_id, "created_at"), ("MGET", prefix + b":b:" + event_id),
+        ]  # fmt: skip
+        (created_at,), (body,) = await self.exchange(commands, repeat=True)
+        return created_at, body
+
     async def index_sizes(self, indexes: Iterable[str]) -> list[int]:
         """How many members each of these sorted sets has."""
         return await self.exchange([("ZCARD", f"{keys.prefix(self.box)}:{index}") for index in indexes], repeat=True)

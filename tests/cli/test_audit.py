@@ -61,3 +61,39 @@ def test_doctor_exits_with_1_if_there_is_an_error(redbox: Redbox):
 
 def test_doctor_needs_a_box(redbox: Redbox):
     assert "there is no box 'default'" in redbox.error("doctor", code=1)
+
+
+def test_doctor_repairs(redbox: Redbox):
+    redbox.within(damage)
+    assert "confirmation needs a terminal" in redbox.error("doctor", "--repair", code=2)
+    planned = redbox("doctor", "--repair", "--dry-run")
+    assert "WOULD BE DONE" in planned.stdout
+    assert "13 problems would be mended, 0 left; 13 events audited" in planned.stderr
+    redbox("audit", code=1)
+    done = redbox("doctor", "--repair", "--yes", "--why", "after the outage", "--who", "ada")
+    assert "13 problems mended, 0 left" in done.stderr
+    assert "its score in pending is corrected" in done.stdout
+    redbox("audit")
+    (entry,) = redbox.within(lambda box: box.operate.log())
+    assert (entry.action, entry.who, entry.why, entry.count) == ("repair", "ada", "after the outage", 13)
+    assert "nothing to mend, 0 left" in redbox("doctor", "--repair", "--yes").stderr
+
+
+def test_doctor_reports_what_a_repair_leaves(redbox: Redbox):
+    redbox.kill(Event("n", event_id="e"))
+    redbox.within(lambda box: box._store.exchange([("SET", keys.body(box.name, "e"), b"\xc1")]))
+    done = redbox.json("doctor", "--repair", "--yes", code=1)
+    assert (done["mended"], [problem["rule"] for problem in done["left"]]) == ([], ["damaged"])
+    assert "its stored body cannot be read" in redbox("doctor", "--repair", "--yes", code=1).stdout
+
+
+def test_options_of_a_repair_need_it(redbox: Redbox):
+    assert "options of --repair" in redbox.error("doctor", "--yes", code=2)
+
+
+def test_a_relay_logs_errors_at_its_start(redbox: Redbox):
+    redbox.put(Event("n"))
+    redbox.within(lambda box: box._store.exchange([("ZADD", keys.lost(box.name), 5, "gone")]))
+    log = redbox("relay", "--to", "null:", "--once").stderr
+    assert log.count("1 lost event: 'gone'") == 1
+    assert "redbox doctor --repair" in log
