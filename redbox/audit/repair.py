@@ -17,7 +17,7 @@ from redbox.box.operate import operator_name
 from redbox.errors import ForeignKey, StoreError
 from redbox.events import UniqueScope, check_key, reason_text
 from redbox.store.codec import decode_body
-from redbox.store.replies import KnownBody
+from redbox.store.items import KnownBody
 from redbox.store.steps import batches
 from redbox.store.store import Store
 

@@ -193,18 +193,6 @@ class StoredEvent(NamedTuple):
     body: bytes | None
 
 
-class KnownBody(NamedTuple):
-    """What the body of an event says, for `repair`: its bytes, and its fields; `event_type` is "" if the body cannot be
-    read. `created_at` is that of the event when its body was read, "" without an event."""
-
-    created_at: str = ""
-    size: int = 0
-    event_type: str = ""
-    ordering_key: str = ""
-    unique_key: str = ""
-    unique_scope: str = ""
-
-
 class EventState(msgspec.Struct, frozen=True):
     """An event without its body: its hash, its index and score there, and its history."""
 

@@ -20,7 +20,7 @@ from redbox.store.connect import Endpoint
 from redbox.store.damage import is_count, score_ms
 from redbox.store.durability import SERVER, Durability
 from redbox.store.exchanges import Exchanges
-from redbox.store.items import KillItem, MarkItem, RetryItem, SeenClaim, StreamBatch
+from redbox.store.items import KillItem, KnownBody, MarkItem, RetryItem, SeenClaim, StreamBatch
 from redbox.store.reads import Reads, as_fields
 from redbox.store.replies import (
     CLAIM_HEAD,
@@ -37,7 +37,6 @@ from redbox.store.replies import (
     Filters,
     IdPage,
     IndexRanges,
-    KnownBody,
     Located,
     Packed,
     Position,
