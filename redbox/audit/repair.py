@@ -128,23 +128,24 @@ class _Repair:
     async def _mend(self, name: Name, member: bytes) -> tuple[str, ...]:
         try:
             if name.kind == "event":
-                return tuple(await self._store.repair(name.raw, await self._body(name.raw), dry=self._dry))
+                return tuple(await self._store.repair(name.raw, await read_body(self._store, name.raw), dry=self._dry))
             return tuple(await self._store.repair_key(name.kind, name.raw, member, dry=self._dry))
         except ForeignKey:
             return ()
 
-    async def _body(self, raw: bytes) -> KnownBody:
-        """What the body of an event says. The script compares what it finds with what was read here."""
-        created_at, body = await self._store.created_and_body(raw)
-        seen = "" if created_at is None else created_at.decode(errors="replace")
-        if not body:
-            return KnownBody(seen)
-        try:
-            event = decode_body(raw.decode(), body)
-        except (StoreError, UnicodeDecodeError):
-            return KnownBody(seen, len(body))
-        scope = str(event.unique_scope or UniqueScope.ALL_LIVE) if event.unique_key else ""
-        return KnownBody(seen, len(body), event.event_type, event.ordering_key or "", event.unique_key or "", scope)
+
+async def read_body(store: Store, raw: bytes) -> KnownBody:
+    """What the body of an event says. The script compares what it finds with what was read here."""
+    created_at, body = await store.created_and_body(raw)
+    seen = "" if created_at is None else created_at.decode(errors="replace")
+    if not body:
+        return KnownBody(seen)
+    try:
+        event = decode_body(raw.decode(), body)
+    except (StoreError, UnicodeDecodeError):
+        return KnownBody(seen, len(body))
+    scope = str(event.unique_scope or UniqueScope.ALL_LIVE) if event.unique_key else ""
+    return KnownBody(seen, len(body), event.event_type, event.ordering_key or "", event.unique_key or "", scope)
 
 
 def _targets(problem: Problem) -> Iterator[tuple[Name, bytes]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from redbox import Backoff, Box, Event, Relay, State
+from redbox import Backoff, Box, Event, RedboxError, Relay, State, keys
 from redbox.audit import repair
+from redbox.audit.repair import read_body
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import contents, fields_of, known
 from redbox.testing.conformance.test_rules import BROKEN, one_of_each, write_directly
@@ -125,6 +127,61 @@ async def test_each_damage_is_found_and_mended(box: Box, damage: str):
     await mend(box)
     assert await ids_of(box) == ALL
     assert (await known(box, event_id)).state == state
+
+
+HALF_DONE: dict[str, tuple[list[tuple[Any, ...]], str, str]] = {
+    "another index": ([("ZREM", ":pending", "pending"), ("ZADD", ":claimed", 5, "pending")], "pending", ""),
+    "no body": ([("DEL", ":b:waiting")], "waiting", ""),
+    "no body of a head": ([("DEL", ":b:suspect")], "suspect", ""),
+    "no event": ([("DEL", ":e:waiting")], "waiting", ""),
+    "nothing": ([("ZADD", ":dead", 5, "nobody"), ("RPUSH", ":h:nobody", "x")], "nobody", ""),
+    "not in its line": ([("ZREM", ":line:k", "waiting"), ("HDEL", ":e:waiting", "seq")], "waiting", ""),
+    "in no unique key": ([("DEL", ":unique:u2"), ("HSET", ":e:claimed", "claim", "99")], "claimed", ""),
+    "another line": ([("HSET", ":e:waiting", "ordering_key", "alone")], "waiting", ""),
+    "a member of a line": ([("ZADD", ":line:k", 0, "published")], "published", "k"),
+    "a line that is not blocked": ([("ZREM", ":blocked", "stuck")], "blocking", "stuck"),
+    "a line that is blocked": ([("ZADD", ":blocked", 5, "alone")], "suspect", "alone"),
+}
+
+
+@pytest.mark.parametrize("damage", HALF_DONE)
+async def test_a_repair_that_cannot_finish_writes_nothing(open_box: Callable[..., Box], damage: str):
+    commands, event_id, key = HALF_DONE[damage]
+
+    async def damaged() -> Box:
+        box = open_box()
+        await one_of_each(box)
+        for command in commands:
+            await write_directly(box, *command)
+        return box
+
+    async def call(box: Box) -> list[str]:
+        if key:
+            return await box._store.repair_key("line", key.encode(), event_id.encode(), dry=False)
+        return await box._store.repair(event_id.encode(), await read_body(box._store, event_id.encode()), dry=False)
+
+    def kinds(box: Box, found: dict[str, Any]) -> dict[str, Any]:
+        return {name.removeprefix(keys.prefix(box.name)): value for name, value in found.items()}
+
+    box = await damaged()
+    before = kinds(box, await contents(box))
+    assert await call(box)
+    after = kinds(box, await contents(box))
+    written = {kind for kind in before.keys() | after.keys() if before.get(kind) != after.get(kind)}
+    box = await damaged()
+    whole, spare = await contents(box), f"{keys.prefix(box.name)}:spare"
+    for kind in sorted(written | {":pending", ":waiting", ":suspect", ":retries", ":lost", ":blocked", ":wake"}):
+        name = keys.prefix(box.name) + kind
+        if name in whole:
+            await box._store.exchange([("RENAME", name, spare)])
+        await box._store.exchange([("SET", name, "somebody else's")])
+        with pytest.raises(RedboxError):
+            await call(box)
+        await box._store.exchange([("DEL", name)])
+        if name in whole:
+            await box._store.exchange([("RENAME", spare, name)])
+        assert await contents(box) == whole, kind
+    assert await call(box)
 
 
 async def test_a_repair_is_one_entry_of_the_log(box: Box):
