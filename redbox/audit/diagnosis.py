@@ -12,10 +12,10 @@ from redbox.audit.box_audit import SAMPLE, Progress, audit_box, store_of
 from redbox.audit.box_checks import check_box
 from redbox.audit.findings import Finding, Severity, error, ok, warning
 from redbox.audit.rules import RULES
-from redbox.audit.server_checks import Clock, check_clock, check_room, check_server
+from redbox.audit.server_checks import Clock, check_beats, check_clock, check_room, check_server
 from redbox.audit.snapshots import as_text
 from redbox.box import Box
-from redbox.box.reports import Stats
+from redbox.box.reports import Stats, decode_stats
 from redbox.errors import ForeignKey, NewerLayout, NotPermitted, RedboxError, StoreError
 from redbox.store.permissions import all_needed
 from redbox.store.store import Store
@@ -59,7 +59,7 @@ async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIte
         yield finding
     yield await _check_permissions(store)
     try:
-        stats = await box.stats()
+        reply = await store.stats()
     except NewerLayout as refusal:
         yield error("layout", str(refusal), "this redbox cannot read the box", "pip install --upgrade redbox-outbox")
         return
@@ -69,6 +69,9 @@ async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIte
     except ForeignKey as refusal:
         yield error("keys", str(refusal), "the box cannot be read", "rename or delete the key of the other program")
         return
+    stats = decode_stats(box.name, reply)
+    for finding in check_beats(reply.now, [beat.seen for beat in reply.relays]):
+        yield finding
     blocked = [as_text(raw) for raw in (await store.index_ends("blocked", BLOCKED))[:BLOCKED]] if stats.blocked else []
     for finding in check_box(stats, blocked):
         yield finding

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from redbox.arguments import counted
@@ -240,3 +240,15 @@ def check_clock(clock: Clock) -> Iterator[Finding]:
         )  # fmt: skip
     elif abs(clock.jumped) <= LARGEST_SKEW:
         yield ok("clock", f"the store's clock agrees with that of this machine within {LARGEST_SKEW:g} s")
+
+
+def check_beats(now: int, beats: Iterable[int]) -> Iterator[Finding]:
+    """The store's clock against the heartbeats that it has stamped; all in ms."""
+    ahead = (max(beats, default=now) - now) / 1000
+    if ahead > LARGEST_SKEW:
+        yield warning(
+            "clock", f"the store's clock was set back: a heartbeat is {format_duration(ahead)} ahead of it",
+            "events that were put before wait until the clock reaches their time again; claims of crashed relays are "
+            "returned later than usual",
+            "check the time service of the server; redbox reschedule ID makes an event due now",
+        )  # fmt: skip

@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import NoPermissionError
 
 from redbox.audit.findings import Finding
-from redbox.audit.server_checks import Clock, check_clock, check_room, check_server
+from redbox.audit.server_checks import Clock, check_beats, check_clock, check_room, check_server
 from redbox.store.server_facts import SETTINGS, ServerFacts
 
 pytestmark = pytest.mark.req("RO-4")
@@ -157,3 +157,10 @@ def test_clocks(clock: Clock, words: list[str]):
     findings = list(check_clock(clock))
     assert len(findings) == len(words)
     assert all(word in finding.sentence for finding, word in zip(findings, words, strict=True))
+
+
+def test_a_clock_that_was_set_back():
+    assert list(check_beats(1_700_000_000_000, [1_700_000_000_500, 5])) == []
+    assert list(check_beats(1_700_000_000_000, [])) == []
+    (finding,) = check_beats(1_700_000_000_000, [5, 1_700_000_060_000])
+    assert "a heartbeat is 1 min ahead" in finding.sentence

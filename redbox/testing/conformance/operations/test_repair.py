@@ -388,3 +388,13 @@ async def test_a_repair_beside_a_relay_loses_nothing(box: Box):
     await repair(box)
     assert await check_invariants(box) == []
     assert await ids_of(box) == set(ids)
+
+
+@pytest.mark.parametrize("stale", [{"created_at": "1"}, {"size": 1}, {"event_type": ""}])
+async def test_what_a_body_said_counts_only_while_it_is_the_same(box: Box, stale: dict[str, Any]):
+    await box.put(Event("n", event_id="e"))
+    read = await read_body(box._store, b"e")
+    other = read._replace(event_type="other")
+    assert await box._store.repair(b"e", other._replace(**stale), dry=False) == []
+    assert await check_invariants(box) == []
+    assert await box._store.repair(b"e", other, dry=True) == ["event_type is set"]
