@@ -251,12 +251,48 @@ async def test_a_body_without_an_event_is_delivered_with_its_keys(box: Box):
     assert claim.event_id == "b"
 
 
+async def test_a_member_that_can_be_restored_stays_in_its_line(box: Box):
+    await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("a", "b")])
+    await write_directly(box, "DEL", ":e:a")
+    assert await box._store.repair_key("line", b"k", b"a", dry=False) == []
+    await write_directly(box, "DEL", ":b:a")
+    assert await box._store.repair_key("line", b"k", b"a", dry=False) == ["removed from line k"]
+    assert [claim.event_id for claim in await box.claim("relay-1")] == ["b"]
+
+
+async def test_a_dead_head_stays_in_a_line_that_it_blocks(box: Box):
+    await one_of_each(box)
+    assert await box._store.repair_key("line", b"stuck", b"blocking", dry=False) == []
+    assert await check_invariants(box) == []
+
+
+async def test_a_seq_that_was_never_given_out_moves_no_event(box: Box):
+    await box.put_many([Event("n", event_id=each, ordering_key="k") for each in ("a", "b", "c")])
+    await write_directly(box, "HSET", ":e:b", "seq", 999)
+    assert await mend(box) == {"b"}
+    assert (await fields_of(box, "b"))["seq"] == "2"
+
+
+async def test_an_event_that_leaves_another_line_makes_way_at_once(box: Box):
+    await box.put(Event("n", event_id="a", ordering_key="k"))
+    await box.put(Event("n", event_id="x", ordering_key="other"))
+    created_at = (await fields_of(box, "x"))["created_at"]
+    await write_directly(box, "HSET", ":e:a", "ordering_key", "other")
+    await write_directly(box, "ZADD", ":line:other", 0, "a")
+    await write_directly(box, "ZREM", ":pending", "x")
+    await write_directly(box, "ZADD", ":waiting", created_at, "x")
+    assert await box._store.repair(b"a", await read_body(box._store, b"a"), dry=False)
+    assert await check_invariants(box) == []
+
+
 async def test_a_claim_is_not_taken_from_its_relay(box: Box):
     await box.put(Event("n", event_id="a", unique_key="u"))
     (claim,) = await box.claim("relay-1", lease=60)
     await write_directly(box, "DEL", ":claimed")
     await write_directly(box, "DEL", ":unique:u")
     assert await mend(box) == {"a"}
+    await advance(box, seconds=20)
+    assert await box.reap() == []
     assert await box.ack(claim) == [True]
     assert (await known(box, "a")).state is State.PUBLISHED
 
