@@ -200,8 +200,9 @@ def check_room(facts: ServerFacts, event_bytes: int | None) -> Iterator[Finding]
     if used is None or limit is None:
         return
     if limit == 0:
+        size = f"; an event of this box takes about {event_bytes:,} bytes" if event_bytes else ""
         yield info(
-            "memory", f"{_megabytes(used)} in use, and maxmemory is not set",
+            "memory", f"{_megabytes(used)} in use, and maxmemory is not set{size}",
             "a server that outgrows the memory of its machine is killed by the operating system",
             "redis-cli CONFIG SET maxmemory 2gb, with maxmemory-policy noeviction",
         )  # fmt: skip
