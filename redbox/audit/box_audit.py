@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from redbox import keys
 from redbox.audit.rules import Problem
-from redbox.audit.walk import NAME_KINDS, READ_COUNT, Auditor, IndexRange, Name
+from redbox.audit.walk import NAME_KINDS, READ_COUNT, Auditor, IndexRange, Name, ReadBatch
 from redbox.box import Box
 from redbox.settings import BATCH_COUNT
 from redbox.store.steps import batches
@@ -80,11 +80,13 @@ class BoxAudit:
         steps = _Steps(IN_FLIGHT)
         try:
             async for names in batches_of_names:
-                for problem in self._fresh(await steps.add(self._auditor.check(names))):
-                    yield problem
+                batch = await steps.add(self._auditor.read_batch(names))
                 self._count(names)
+                if batch is not None:
+                    for problem in self._fresh(await self._auditor.check_batch(batch)):
+                        yield problem
             while steps:
-                for problem in self._fresh(await steps.oldest()):
+                for problem in self._fresh(await self._auditor.check_batch(await steps.oldest())):
                     yield problem
         finally:
             await steps.cancel()
@@ -166,17 +168,18 @@ class _Steps:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._tasks: deque[asyncio.Task[list[Problem]]] = deque()
+        self._tasks: deque[asyncio.Task[ReadBatch]] = deque()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
-    async def add(self, step: Coroutine[Any, Any, list[Problem]]) -> list[Problem]:
+    async def add(self, step: Coroutine[Any, Any, ReadBatch]) -> ReadBatch | None:
         """Starts a step; returns the result of the oldest one if there are too many."""
         self._tasks.append(asyncio.create_task(step))
-        return await self.oldest() if len(self._tasks) > self._limit else []
+        await asyncio.sleep(0)  # so that it is sent before results are checked
+        return await self.oldest() if len(self._tasks) > self._limit else None
 
-    async def oldest(self) -> list[Problem]:
+    async def oldest(self) -> ReadBatch:
         return await self._tasks.popleft()
 
     async def cancel(self) -> None:
