@@ -31,6 +31,7 @@ ROLES: Final = {
             *_SENDING,
             *_TRANSACTION,
             "BLPOP",
+            "EXISTS",
             "HGET",
             "HGETALL",
             "HMGET",
@@ -46,6 +47,8 @@ ROLES: Final = {
 }
 #: What a durability needs in addition, by its name.
 FOR_DURABILITY: Final = {"fsync": ("CONFIG|GET", "INFO", "HINCRBY", "WAITAOF"), "replicas=N": ("WAIT",)}
+#: What `redbox doctor` needs for all of its checks; without it some are left out.
+FOR_DOCTOR: Final = ("CONFIG|GET", "INFO", "MEMORY|USAGE")
 
 
 def granted(role: str) -> list[str]:

@@ -2,9 +2,9 @@
 --- @include "open_box"
 --- @include "send_hint"
 -- Adds a PENDING event to its index: waiting (behind the head of its line, or its ordering key is paused), suspect
--- (after two expired leases in a row) or pending. Also updates its scores for counting retries and for uniqueness, and the time to hint at. An
--- event with an ordering_key is already in its line. `tried` is the number of attempts since its put or its last
--- replay.
+-- (after two expired leases in a row) or pending. Also updates its scores for counting retries and for uniqueness, and
+-- the time to hint at. An event with an ordering_key is already in its line. `tried` is the number of attempts since
+-- its put or its last replay.
 local SUSPECT_FROM = 2
 local function enqueue(id, available_at, tried, expiries, ordering_key, unique)
   local waits = ordering_key and (redis.call("ZRANGE", line_key .. ordering_key, "0", "0")[1] ~= id

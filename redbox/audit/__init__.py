@@ -1,9 +1,17 @@
-"""The audit of a box: the rules of a consistent box, and the walk that checks a whole box against them.
+"""The audit of a box: the rules of a consistent box, the check of a whole box against them, and the diagnosis.
 
-async for problem in all_problems(store): ...
+audit = audit_box(box)
+async for problem in audit: ...
+for finding in await diagnose(box): ...
 """
 
+from redbox.audit.box_audit import BoxAudit, all_problems, audit_box
+from redbox.audit.diagnosis import diagnose, quick_errors
+from redbox.audit.findings import Finding, Severity
+from redbox.audit.repair import Mended, Repaired, repair
 from redbox.audit.rules import RULES, Problem
-from redbox.audit.walk import all_problems
 
-__all__ = ["RULES", "Problem", "all_problems"]
+__all__ = [
+    "RULES", "BoxAudit", "Finding", "Mended", "Problem", "Repaired", "Severity", "all_problems", "audit_box",
+    "diagnose", "quick_errors", "repair",
+]  # fmt: skip

@@ -32,14 +32,14 @@ RULES: Final = {
     "suspect": "a PENDING event is a suspect after two expired leases in a row, and only then",
     "times": "published_at is set while an event is PUBLISHED, and died_at while it is DEAD",
     "claim": "a CLAIMED event has its claim, and no claim number is higher than the last one made",
-    "attempts": "no more attempts are excused than were made",
+    "attempts": "no more attempts are excused, or from before a replay, than were made",
     "history": f"at most {HISTORY} attempts are kept",
     "retries": "retries contains the PENDING events with attempts since their put or replay, by available_at",
     "line": "a line contains the live events of its ordering_key, and a DEAD one that blocks it",
     "head": "events behind the head of a line are in waiting, and so is the head of a paused key; no others are",
     "blocked": "a line is blocked while its head is DEAD, and only then",
     "unique": "a unique_key is held by its live events, each with the score that fits its state",
-    "body": "an event has a body, which agrees with its fields",
+    "body": "an event has a body, which agrees with its fields, or a repair has marked that it lost it",
     "damaged": "a body can be read",
     "newer": "a body can be read by this version of redbox",
     "orphan": "every id in the box has an event",
@@ -140,6 +140,9 @@ def _claim(event: EventSnapshot) -> Iterator[str]:
 def _attempts(event: EventSnapshot) -> Iterator[str]:
     if event.number("excused") > event.number("attempts"):
         yield f"{event.number('excused')} attempts are excused, but {event.number('attempts')} were made"
+    if event.recent_attempts < 0:
+        made = event.number("attempts")
+        yield f"{event.number('earlier_attempts')} attempts were made before its replay, but {made} in all"
 
 
 def _history(event: EventSnapshot) -> Iterator[str]:
@@ -148,7 +151,8 @@ def _history(event: EventSnapshot) -> Iterator[str]:
 
 
 def _body(event: EventSnapshot) -> Iterator[str]:
-    if not event.body_bytes:
+    marked = "body_missing" in event.fields and not event.is_live  # by the repair of an event that lost its body
+    if not event.body_bytes and not marked:
         yield "has no body"
 
 

@@ -6,7 +6,7 @@ belongs to it at one moment, so that a box in use raises no false alarm.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ from redbox.audit.rules import Problem, check_body, check_event, check_head, che
 from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyPage, as_text, read_events, read_keys
 from redbox.errors import ForeignKey
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
-from redbox.store.replies import START, Position
+from redbox.store.replies import START, Examined, ExaminedEvent, Position
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
@@ -69,11 +69,32 @@ class ScanStep(NamedTuple):
     cursor: int
 
 
-class Auditor:
-    """Finds all names of a box, and checks them. Each call reads a bounded amount."""
+class SortedStep(NamedTuple):
+    """Some names of a scan by what they need: events, lines and unique keys, and the ids of bodies and histories."""
 
-    def __init__(self, store: Store) -> None:
+    events: list[Name]
+    keys: list[Name]
+    leftovers: list[bytes]
+    cursor: int
+
+
+class ReadBatch(NamedTuple):
+    """Names, and what was read about them; `examined` is None for keys, and if one of them is foreign."""
+
+    names: Sequence[Name]
+    examined: Examined | None
+    bodies: dict[bytes, bytes | None]
+
+
+class Auditor:
+    """Finds all names of a box, and checks them. Each call reads a bounded amount.
+
+    `bodies=False` does not read the bodies of events.
+    """
+
+    def __init__(self, store: Store, *, bodies: bool = True) -> None:
         self._store = store
+        self._bodies = bodies
         self._prefix = f"{keys.prefix(store.box)}:".encode()
 
     # --- names ---------------------------------------------------------------------------------------------------
@@ -103,6 +124,33 @@ class Auditor:
         following, found = await self._store.scan(cursor, SCAN_COUNT)
         return ScanStep(list(self._names_in(found)), following)
 
+    async def scan_sorted(self, cursor: int) -> SortedStep:
+        """As `scan`, with the names sorted. An event is named by its hash alone: its body and history belong to it."""
+        following, found = await self._store.scan(cursor, SCAN_COUNT)
+        step = SortedStep([], [], [], following)
+        events, leftovers, start = step.events.append, step.leftovers.append, len(self._prefix)
+        for key in found:
+            kind, _, raw = key[start:].partition(b":")
+            if kind == b"e":
+                events(Name("event", raw))
+            elif kind in (b"b", b"h"):
+                leftovers(raw)
+            elif kind in _KEY_KINDS and raw:
+                step.keys.append(Name(_KEY_KINDS[kind], raw))
+        return step
+
+    async def without_event(self, ids: Sequence[bytes]) -> list[Name]:
+        """Those of the ids that have no event."""
+        return [Name("event", raw) for raw in await self._store.without_event(ids)]
+
+    async def keys_of(self, events: Sequence[Name]) -> list[Name]:
+        """The lines and unique keys of these events."""
+        found: list[Name] = []
+        for ordering, unique in await self._store.event_keys([event.raw for event in events]):
+            found += [Name("line", ordering)] if ordering else []
+            found += [Name("unique", unique)] if unique else []
+        return found
+
     def _names_in(self, found: Iterable[bytes]) -> Iterator[Name]:
         for key in found:
             kind, _, raw = key.removeprefix(self._prefix).partition(b":")
@@ -121,22 +169,43 @@ class Auditor:
             problems += await self._check_keys(chosen)
         return problems
 
-    async def _check_events(self, ids: Sequence[bytes]) -> list[Problem]:
+    async def read_batch(self, names: Sequence[Name]) -> ReadBatch:
+        """Reads what `check_batch` needs, and computes nothing: the next step can be sent before this one is checked.
+        Names of keys are read by the check itself."""
+        ids = [name.raw for name in names if name.kind == "event"]
+        if not ids:
+            return ReadBatch(names, None, {})
         try:
-            events = read_events(await self._store.examine(ids))
+            examined = await self._store.examine(ids)
         except ForeignKey:
-            if len(ids) > 1:
-                return [problem for each in ids for problem in await self._check_events([each])]
-            return [Problem("foreign", as_text(ids[0]), None, "one of its keys has a type that redbox does not use")]
-        problems = [problem for event in events for problem in check_event(event)]
-        for group in _by_size([event for event in events if event.fields and event.body_bytes]):
-            problems += await self._check_bodies(group)
-        return problems
+            return ReadBatch(names, None, {})
+        bodies: dict[bytes, bytes | None] = {}
+        wanted = [event for event in examined.events if event.fields and event.size] if self._bodies else []
+        for group in _by_size(wanted):
+            found = await self._store.bodies([as_text(event.event_id) for event in group])
+            bodies.update(zip((event.event_id for event in group), found, strict=True))
+        return ReadBatch(names, examined, bodies)
 
-    async def _check_bodies(self, events: Sequence[EventSnapshot]) -> list[Problem]:
+    async def check_batch(self, batch: ReadBatch) -> list[Problem]:
+        """Checks names that were read."""
+        if batch.examined is None:
+            return await self.check(batch.names)
+        events = read_events(batch.examined)
+        problems = [problem for event in events for problem in check_event(event)]
+        raw_ids = [event.event_id for event in batch.examined.events]
+        return problems + await self._check_bodies(events, [batch.bodies.get(raw_id) for raw_id in raw_ids])
+
+    async def _check_events(self, ids: Sequence[bytes]) -> list[Problem]:
+        batch = await self.read_batch([Name("event", each) for each in ids])
+        if batch.examined is not None:
+            return await self.check_batch(batch)
+        if len(ids) > 1:
+            return [problem for each in ids for problem in await self._check_events([each])]
+        return [Problem("foreign", as_text(ids[0]), None, "one of its keys has a type that redbox does not use")]
+
+    async def _check_bodies(self, events: Sequence[EventSnapshot], bodies: Sequence[bytes | None]) -> list[Problem]:
         """Checks bodies. They never change, so they need not be read with the event; but the event may have been
         dropped and put again since, so a problem counts only if it was not."""
-        bodies = await self._store.bodies([event.event_id for event in events])
         problems = {
             event.event_id: found
             for event, body in zip(events, bodies, strict=True)
@@ -186,40 +255,15 @@ def _check_page(name: Name, page: KeyPage, *, first: bool) -> list[Problem]:
     return problems
 
 
-def _by_size(events: Iterable[EventSnapshot]) -> Iterator[list[EventSnapshot]]:
+def _by_size(events: Iterable[ExaminedEvent]) -> Iterator[list[ExaminedEvent]]:
     """Groups events so that the bodies of a group can be read at once."""
-    group: list[EventSnapshot] = []
+    group: list[ExaminedEvent] = []
     size = 0
     for event in events:
-        if group and size + event.body_bytes > BATCH_BYTES:
+        if group and size + event.size > BATCH_BYTES:
             yield group
             group, size = [], 0
         group.append(event)
-        size += event.body_bytes
+        size += event.size
     if group:
         yield group
-
-
-async def all_problems(store: Store) -> AsyncIterator[Problem]:
-    """Checks a whole box from one process. It keeps every name of the box in memory; for a large box use
-    `redbox pipeline audit`."""
-    auditor, checked = Auditor(store), set[Name]()
-
-    async def check(names: list[Name]) -> list[Problem]:
-        fresh = [name for name in dict.fromkeys(names) if name not in checked]
-        checked.update(fresh)
-        return await auditor.check(fresh)
-
-    for index in NAME_KINDS:
-        for part in await auditor.split(index, BATCH_COUNT):
-            rest: IndexRange | None = part
-            while rest is not None:
-                names, rest = await auditor.read(rest)
-                for problem in await check(names):
-                    yield problem
-    cursor, first = 0, True
-    while cursor or first:
-        names, cursor = await auditor.scan(cursor)
-        first = False
-        for problem in await check(names):
-            yield problem

@@ -38,6 +38,8 @@ COMMANDS: Final = {
     "reap": "upkeep",
     "sweep": "upkeep",
     "log": "upkeep",
+    "audit": "audit",
+    "doctor": "doctor",
     "exporter": "exporter",
     "pipeline": "pipeline.group",
     "conform": "conform",

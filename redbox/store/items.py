@@ -44,3 +44,15 @@ class StreamBatch(NamedTuple):
     stream: str
     owner: str
     number: int
+
+
+class KnownBody(NamedTuple):
+    """What the body of an event says, for `repair`: its bytes, and its fields; `event_type` is "" if the body cannot be
+    read. `created_at` is that of the event when its body was read, "" without an event."""
+
+    created_at: str = ""
+    size: int = 0
+    event_type: str = ""
+    ordering_key: str = ""
+    unique_key: str = ""
+    unique_scope: str = ""

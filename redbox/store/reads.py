@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from redbox import keys
@@ -12,6 +12,7 @@ from redbox.store.codec import pairs
 from redbox.store.damage import is_count, is_moment, score_ms
 from redbox.store.exchanges import Exchanges
 from redbox.store.replies import Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
+from redbox.store.server_facts import QUESTIONS, ServerFacts
 from redbox.store.wire.base import BlockingWait, Command
 
 LOG_COUNT: Final = 200  # entries that are read at once
@@ -46,6 +47,22 @@ class Reads:
         """The store's clock, in ms."""
         ((seconds, microseconds),) = await self.exchange([("TIME",)], repeat=True)
         return int(seconds) * 1000 + int(microseconds) // 1000
+
+    async def server_facts(self) -> ServerFacts:
+        """What the server that holds the box says about itself. Commands that it refuses are named in the result."""
+        return ServerFacts.read(await self.exchanges.send(QUESTIONS, repeat=True))
+
+    async def memory_usage(self, ids: Sequence[bytes]) -> list[int]:
+        """The bytes of memory that the keys of each event take; empty where the server does not say."""
+        prefix = keys.prefix(self.box).encode()
+        commands: list[Command] = [
+            ("MEMORY", "USAGE", prefix + kind + raw) for raw in ids for kind in (b":e:", b":b:", b":h:")
+        ]
+        replies = await self.exchanges.send(commands, repeat=True) if commands else []
+        if any(isinstance(reply, Exception) for reply in replies):
+            return []
+        sizes = [reply or 0 for reply in replies]
+        return [sum(sizes[at : at + 3]) for at in range(0, len(sizes), 3)]
 
     async def time_and_claims(self) -> tuple[int, int]:
         """The store's clock, in ms, and then the highest claim number so far."""
@@ -108,6 +125,42 @@ class Reads:
         command = ("SCAN", cursor, "MATCH", f"{keys.prefix(self.box)}:*", "COUNT", count)
         ((following, found),) = await self.exchange([command], repeat=True)
         return int(following), list(found)
+
+    async def without_event(self, ids: Sequence[bytes]) -> list[bytes]:
+        """Those of the ids that have no event."""
+        if not ids:
+            return []
+        events = [f"{keys.prefix(self.box)}:e:".encode() + raw for raw in ids]
+        (existing,) = await self.exchange([("EXISTS", *events)], repeat=True)
+        if existing == len(ids):  # most often
+            return []
+        replies = await self.exchange([("EXISTS", event) for event in events], repeat=True)
+        return [raw for raw, exists in zip(ids, replies, strict=True) if not exists]
+
+    async def event_keys(self, ids: Sequence[bytes]) -> list[tuple[bytes | None, bytes | None]]:
+        """The ordering_key and the unique_key of each event."""
+        prefix = f"{keys.prefix(self.box)}:e:".encode()
+        commands: list[Command] = [("HMGET", prefix + raw, "ordering_key", "unique_key") for raw in ids]
+        return [(ordering, unique) for ordering, unique in await self.exchange(commands, repeat=True)]
+
+    async def created_and_body(self, event_id: bytes) -> tuple[bytes | None, bytes | None]:
+        """The created_at of an event and its body; None for what is missing."""
+        prefix = keys.prefix(self.box).encode()
+        commands: list[Command] = [
+            ("HMGET", prefix + b":e:" + event_id, "created_at"), ("MGET", prefix + b":b:" + event_id),
+        ]  # fmt: skip
+        (created_at,), (body,) = await self.exchange(commands, repeat=True)
+        return created_at, body
+
+    async def index_sizes(self, indexes: Iterable[str]) -> list[int]:
+        """How many members each of these sorted sets has."""
+        return await self.exchange([("ZCARD", f"{keys.prefix(self.box)}:{index}") for index in indexes], repeat=True)
+
+    async def index_ends(self, index: str, count: int) -> list[bytes]:
+        """The first and the last `count` members of a sorted set; some come twice if it is small."""
+        where = f"{keys.prefix(self.box)}:{index}"
+        first, last = await self.exchange([("ZRANGE", where, 0, count - 1), ("ZRANGE", where, -count, -1)], repeat=True)
+        return [*first, *last]
 
     async def hint(self, longest: float) -> bool:
         """Waits for a hint that an event is due, at most `longest` seconds; False without one. Takes a connection."""

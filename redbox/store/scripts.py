@@ -91,6 +91,10 @@ REGISTRY: Final[dict[str, Signature]] = {
         ("index", "score", "id", "last", "last_id", "since", "limit", "event_type"), flag=NO_WRITES
     ),
     "read_states": Signature((), ("id",), flag=NO_WRITES),
+    "repair": Signature(
+        ("dry", "id", "created_at", "size", "event_type", "ordering_key", "unique_key", "unique_scope")
+    ),
+    "repair_key": Signature(("dry", "kind", "name", "id")),
     "examine": Signature((), ("id",), flag=NO_WRITES),
     "examine_keys": Signature(("limit",), ("kind", "name", "score", "id"), flag=NO_WRITES),
 }  # fmt: skip

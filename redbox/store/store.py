@@ -20,7 +20,7 @@ from redbox.store.connect import Endpoint
 from redbox.store.damage import is_count, score_ms
 from redbox.store.durability import SERVER, Durability
 from redbox.store.exchanges import Exchanges
-from redbox.store.items import KillItem, MarkItem, RetryItem, SeenClaim, StreamBatch
+from redbox.store.items import KillItem, KnownBody, MarkItem, RetryItem, SeenClaim, StreamBatch
 from redbox.store.reads import Reads, as_fields
 from redbox.store.replies import (
     CLAIM_HEAD,
@@ -399,6 +399,19 @@ class Store(Reads):
             EventState(event_id.decode(), as_fields(fields), index.decode(), float(score), history)
             for event_id, fields, index, score, history in replies
         ]
+
+    async def repair(self, event_id: bytes, body: KnownBody, *, dry: bool) -> list[str]:
+        """Mends what is stored about an id; returns what was done, in words. `body` is what its body says."""
+        arguments = (
+            int(dry), event_id, body.created_at, body.size,
+            body.event_type, body.ordering_key, body.unique_key, body.unique_scope,
+        )  # fmt: skip
+        return [word.decode(errors="replace") for word in await self.scripts.run("repair", arguments, repeat=True)]
+
+    async def repair_key(self, kind: str, name: bytes, event_id: bytes, *, dry: bool) -> list[str]:
+        """Mends one member of a line or of a unique key, and whether the line is blocked; returns what was done."""
+        done = await self.scripts.run("repair_key", (int(dry), kind, name, event_id), repeat=True)
+        return [word.decode(errors="replace") for word in done]
 
     async def examine(self, ids: Iterable[str | bytes]) -> Examined:
         claims, places, *events = await self.scripts.run("examine", tuple(ids), repeat=True)

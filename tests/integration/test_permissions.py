@@ -26,7 +26,7 @@ from redbox import (
     StoreUnavailable,
     keys,
 )
-from redbox.audit import all_problems
+from redbox.audit import all_problems, diagnose, quick_errors, repair
 from redbox.cli.app import cli
 from redbox.relay import metrics
 from redbox.store.permissions import ARGUMENTS, together
@@ -422,3 +422,38 @@ async def test_a_stream_as_a_target_needs_one_command(client: redis.Redis, serve
     await Relay(box, f"redis+stream://target:pw@{server.host}:{server.port}/0/shop").drain()
     assert client.xlen("shop") == 1
     client.delete("shop")
+
+
+# --- doctor ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("RO-4")
+async def test_doctor_says_what_it_could_not_check(box: Box, restricted: Restricted, client: redis.Redis):
+    await box.put(Event("n", event_id="e"))
+    full = {finding.check for finding in await diagnose(restricted.box)}
+    assert {"eviction", "persistence", "replicas", "memory", "permissions"} <= full
+    rules = acl_rules("operator", box.name)
+    client.execute_command("ACL", "SETUSER", restricted.user, "reset", "on", ">pw", *rules.split())
+    findings = await diagnose(restricted.box, full=True)
+    refused = [finding for finding in findings if "does not answer" in finding.sentence]
+    assert ["+info" in refused[0].remedy, "+config|get" in refused[1].remedy] == [True, True]
+    checks = {finding.check: finding.severity for finding in findings}
+    assert (checks["permissions"], checks["audit"], checks["layout"]) == ("ok", "ok", "ok")
+    assert not {"eviction", "persistence", "replicas", "memory"} & checks.keys()
+    await box._store.exchange([("ZADD", keys.pending(box.name), 5, "e")])
+    assert (await repair(restricted.box)).ids == ["e"]
+
+
+@pytest.mark.req("RO-4")
+async def test_doctor_names_missing_permissions(box: Box, restricted: Restricted, client: redis.Redis):
+    await box.put(Event("n"))
+    restricted.permit("-zadd")
+    (finding,) = [each for each in await diagnose(restricted.box) if each.check == "permissions"]
+    assert finding.severity == "warning"
+    assert finding.remedy == "redis-cli ACL SETUSER NAME +zadd"
+    rules = acl_rules("relay", box.name)
+    client.execute_command("ACL", "SETUSER", restricted.user, "reset", "on", ">pw", *rules.split())
+    assert await quick_errors(restricted.box) == []
+    restricted.permit("-eval", "-evalsha")
+    findings = [each for each in await diagnose(restricted.box) if each.check == "permissions"]
+    assert {each.severity for each in findings} == {"error"}

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from redbox import Box, Claim, Event, keys
-from redbox.audit import all_problems
+from redbox.audit import all_problems, repair
 from redbox.box.receipts import chunks
 from redbox.pipeline.source.options import LOOK
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, MAX_PAYLOAD
@@ -527,6 +527,18 @@ async def an_audit(box: Box) -> Act:
 
     async def act() -> None:
         assert [problem async for problem in all_problems(box._store)] == []
+
+    return act
+
+
+@scene
+async def a_repair(box: Box) -> Act:
+    await blocked(box)
+    await box.put_many([Event("t" * WIDE, ordering_key="o" * WIDE, unique_key=f"{n:0{WIDE}}") for n in range(100)])
+    await box._store.exchange([("DEL", keys.line(box.name, "o" * WIDE)), ("DEL", keys.blocked(box.name))])
+
+    async def act() -> None:
+        assert (await repair(box)).left == []
 
     return act
 

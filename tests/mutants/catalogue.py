@@ -13,6 +13,7 @@ PAUSES = ("redbox/testing/conformance/operations/test_pause.py",)
 RAMPS = ("redbox/testing/conformance/operations/test_ramp.py",)
 KEY_PAUSES = ("redbox/testing/conformance/operations/test_paused_keys.py",)
 WHY = ("redbox/testing/conformance/operations/test_why.py",)
+REPAIR = ("redbox/testing/conformance/operations/test_repair.py",)
 PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 
 
@@ -399,6 +400,35 @@ MUTANTS = [
     Mutant("the checker sees no blocked line", "examine_keys.lua", 'blocked = redis.call("ZSCORE", key.blocked, name)', "blocked = false"),
     Mutant("the checker sees the beginning of a line", "examine_keys.lua", '< redis.call("ZCARD", members) and 1 or 0', "< 0 and 1 or 0"),
     Mutant("the checker takes a member's own key for the one it is in", "examine_keys.lua", "event.state, event[named] }", "event.state, event.state and name }"),
+    # repair
+    Mutant("a repair believes a terminal state without a proof", "include/decide_state.lua", '(proved or only_index == string.lower(state)) and state or "PENDING"', "state", REPAIR),
+    Mutant("a repair takes a state from one of two indexes", "include/examine_id.lua", "  if item.indexed ~= 1 then\n", "  if false then\n", REPAIR),
+    Mutant("a repair believes a claim without a relay", "include/decide_state.lua", " and fields.claimed_by\n", "\n", REPAIR),
+    Mutant("a repair forgets an event that can be restored", "repair.lua", "  if item.body == 0 then\n", "  if true then\n", REPAIR),
+    Mutant("a repair restores an event as PENDING only", "include/decide_state.lua", "only_index and string.upper(only_index)", "false", REPAIR),
+    Mutant("a repair takes the body of another event", "repair.lua", ' and item.body == size and (fields.created_at or "") == seen\n', "\n", REPAIR),
+    Mutant("a repair leaves what the body says", "repair.lua", "mend_fields(item, known, now)", "mend_fields(item, nil, now)", REPAIR),
+    Mutant("a repair kills what a relay holds", "include/mend_state.lua", " and not PROOF[state] and not held\n", " and not PROOF[state]\n", REPAIR),
+    Mutant("a repair kills what was published", "include/mend_state.lua", "item.body == 0 and not PROOF[state] and", "item.body == 0 and", REPAIR),
+    Mutant("a repair forgets to mark a lost body", "include/mend_state.lua", 'change_field(item, "body_missing", format_integer(now), "marked: its body is missing")', "do end", REPAIR),
+    Mutant("a repair lets claim numbers repeat", "repair.lua", 'redis.call("HSET", key.counters, "claimed", fields.claim)', "", REPAIR),
+    Mutant("a repair lets places repeat", "repair.lua", 'redis.call("HSET", key.counters, "seq", format_integer(place))', "", REPAIR),
+    Mutant("a repaired event passes a head that is claimed", "include/plan_place.lua", 'ahead_of.state == "PENDING" and', "", REPAIR),
+    Mutant("a repaired event loses its place", "include/plan_place.lua", "may_take(seq) and seq or may_take(place) and place or given_out + 1", "given_out + 1", REPAIR),
+    Mutant("a repair believes a place that was never given out", "include/plan_place.lua", "    seq = place\n", "", REPAIR),
+    Mutant("a repair leaves a new head waiting", "repair.lua", "    requeue(other, ordering, now)\n", "", REPAIR),
+    Mutant("a repair leaves the head of a line that was left waiting", "repair.lua", "    requeue(following, left, now)\n", "", REPAIR),
+    Mutant("a repair requeues events in any state", "include/requeue.lua", '  if event.state ~= "PENDING" then\n', "  if false then\n", REPAIR),
+    Mutant("a repair does not block a line", "repair.lua", 'redis.call("ZADD", key.blocked, now, ordering)', "", REPAIR),
+    Mutant("a dry repair writes", "repair.lua", "if dry or not done[1] then", "if not done[1] then", REPAIR),
+    Mutant("a dry repair forgets ids", "include/forget_id.lua", "  if dry then\n", "  if false then\n", REPAIR),
+    Mutant("a repair leaves an id in two indexes", "repair.lua", '  redis.call("ZREM", key[set], id)\n', "", REPAIR),
+    Mutant("a repaired claim has no lease", "include/plan_index.lua", "now + math.max(settings.longest_lease, LEASE)", "now", REPAIR),
+    Mutant("a repair removes members that can be restored", "repair_key.lua", 'removes = redis.call("STRLEN", body_key .. id) == 0', "removes = true", REPAIR),
+    Mutant("a repair removes a dead head", "repair_key.lua", 'not (kind == "line" and event.state == "DEAD" and head == id)', "true", REPAIR),
+    Mutant("a repair leaves members of another key", "repair_key.lua", "  elseif event[named] ~= name then\n    removes = true\n", "", REPAIR),
+    Mutant("a repair of a key forgets the new head", "repair_key.lua", "  requeue(new_head, name, now)\n", "", REPAIR),
+    Mutant("a dry repair of a key writes", "repair_key.lua", "if dry or not done[1] then", "if not done[1] then", REPAIR),
     # with a real server: the flags in the first line of a script
     Mutant("a full server takes events", "put.lua", "#!lua\n", "#!lua flags=allow-oom\n", FAULTS),
     Mutant("a full server takes replays", "replay.lua", "#!lua\n", "#!lua flags=allow-oom\n", FAULTS),

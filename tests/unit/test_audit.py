@@ -102,6 +102,7 @@ BROKEN = [
     ("claim", an_event("CLAIMED", claimed_by=None, claim=None), "is CLAIMED without claim, claimed_by"),
     ("claim", an_event("CLAIMED", claim="4"), "has claim number 4, but only 3 were given out"),
     ("attempts", an_event("CLAIMED", excused="2"), "2 attempts are excused, but 1 were made"),
+    ("attempts", retried(attempts="1", earlier_attempts="2"), "2 attempts were made before its replay, but 1 in all"),
     ("history", an_event(history_length=9), "has a history of 9, more than 8"),
     ("retries", retried(scores={"pending": NOW + 500.0}), f"nothing in retries, expected score {NOW + 500}"),
     ("retries", retried(scores={"pending": NOW + 500.0, "retries": 1.0}), "score 1 in retries"),

@@ -10,30 +10,31 @@ import pytest
 from redbox.store import store
 from redbox.store.permissions import WRITING, needed
 from redbox.store.scripts import REGISTRY, commands
-from tests.roles import FOR_DURABILITY, ROLES, acl_rules, granted
+from tests.roles import FOR_DOCTOR, FOR_DURABILITY, ROLES, acl_rules, granted
 
 STORE = Path(store.__file__).parent
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
 #: The files in which commands are written down.
-SENDING = ("store.py", "reads.py", "script_runner.py", "transaction.py", "durability.py", "append_only_file.py")
+SENDING = ("store.py", "reads.py", "script_runner.py", "transaction.py", "durability.py", "append_only_file.py",
+           "server_facts.py")  # fmt: skip
 
 
 def sent_by(file: str) -> set[str]:
-    """Returns the commands in a file: tuples that begin with a word in capitals. CONFIG is granted with its
-    subcommand."""
+    """Returns the commands in a file: tuples that begin with a word in capitals. CONFIG and MEMORY are granted with
+    their subcommands."""
     found = set()
     for node in ast.walk(ast.parse((STORE / file).read_text())):
         if isinstance(node, ast.Tuple) and node.elts and isinstance(node.elts[0], ast.Constant):
             word = node.elts[0].value
             if isinstance(word, str) and word.isalpha() and word.isupper():
-                found.add("CONFIG|GET" if word == "CONFIG" else word)
+                found.add({"CONFIG": "CONFIG|GET", "MEMORY": "MEMORY|USAGE"}.get(word, word))
     return found
 
 
 def test_every_command_that_the_store_sends_is_granted_to_a_role():
     sent = {command for file in SENDING for command in sent_by(file)}
     assert {"EVALSHA", "BLPOP", "SCAN", "WATCH", "WAITAOF"} < sent
-    extra = {command for each in FOR_DURABILITY.values() for command in each}
+    extra = {command for each in FOR_DURABILITY.values() for command in each} | set(FOR_DOCTOR)
     assert sent == {command for role in ROLES.values() for command in role.commands} | extra
 
 
@@ -66,3 +67,5 @@ def test_the_document_gives_what_a_durability_needs():
     for name, extra in FOR_DURABILITY.items():
         rules = " ".join(f"+{command.lower()}" for command in extra)
         assert f"| the durability `{name}` | `{rules}`" in text
+    rules = " ".join(f"+{command.lower()}" for command in FOR_DOCTOR)
+    assert f"| all checks of `redbox doctor` | `{rules}`" in text

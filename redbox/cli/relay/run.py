@@ -101,12 +101,17 @@ class RelayRun:
         )
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        """Checks that the store answers and the port is free, before anything is claimed."""
+        """Checks that the store answers and the port is free, before anything is claimed. Logs what is wrong with the
+        store or the box."""
+        from redbox.audit import quick_errors
+
         for relay in self._relays:
             box = await stack.enter_async_context(relay.box)
             await box.settings()
             if not await box.exists():
                 logger.warning("there is no box %r on %s yet: nothing was put into it", box.name, box.where)
+            for finding in await quick_errors(box):
+                logger.error("%s: %s; %s", finding.sentence, finding.meaning, finding.remedy)
         if self._watch is not None:
             from redbox.relay.monitor import Monitor
 

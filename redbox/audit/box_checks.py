@@ -1,0 +1,148 @@
+"""The checks of a box that its counts, its relays and its settings allow: pure functions from them to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final
+
+from redbox.arguments import counted
+from redbox.audit.findings import Finding, error, info, ok, warning
+from redbox.box.reports import RelayReport, Stats
+from redbox.durations import format_duration
+from redbox.events import Phase
+
+SILENT: Final = timedelta(seconds=15)  # three heartbeats
+LATE: Final = timedelta(minutes=5)
+SHOWN: Final = 5  # names in a sentence
+
+
+def check_box(stats: Stats, blocked: Sequence[str] = ()) -> Iterator[Finding]:
+    """The findings about a box. `blocked` are the first of the ordering keys that are blocked."""
+    yield ok("layout", f"the box has layout {stats.layout}, which this redbox understands")
+    yield from _unreadable(stats)
+    yield from _lost(stats)
+    yield from _pauses(stats)
+    yield from _relays(stats)
+    yield from _claims(stats)
+    yield from _keys(stats, blocked)
+    yield from _events(stats)
+
+
+def named(names: Sequence[str], total: int | None = None) -> str:
+    """The first names, and how many more there are."""
+    more = (len(names) if total is None else total) - min(SHOWN, len(names))
+    return ", ".join(map(repr, names[:SHOWN])) + (f" and {more:,} more" if more else "")
+
+
+def _unreadable(stats: Stats) -> Iterator[Finding]:
+    settings = [name for name in stats.unreadable if name.startswith("the setting ")]
+    if settings:
+        yield error(
+            "settings", f"{', '.join(settings)} cannot be read",
+            "the default is used, and nothing is swept until it is set again",
+            f"redbox configure {settings[0].removeprefix('the setting ')}=VALUE",
+        )  # fmt: skip
+    others = [name for name in stats.unreadable if name not in settings]
+    if others:
+        yield warning(
+            "settings", f"{', '.join(others[:SHOWN])} cannot be read", "it was not written by redbox, and is left out",
+            "delete it, if no other program needs it",
+        )  # fmt: skip
+
+
+def _lost(stats: Stats) -> Iterator[Finding]:
+    if stats.lost:
+        yield error(
+            "lost", f"{counted(stats.lost, 'lost event')}: {named(stats.lost_ids, stats.lost)}",
+            "a claim found the id without a complete event; such events are not delivered", "redbox doctor --repair",
+        )  # fmt: skip
+
+
+def _pauses(stats: Stats) -> Iterator[Finding]:
+    if stats.paused:
+        pause = stats.pause
+        by = f" by {pause.who}: {pause.why}" if pause is not None and pause.who else ""
+        ends = "it is resumed" if pause is None or pause.until is None else f"{pause.until:%Y-%m-%dT%H:%M:%SZ}"
+        yield warning("pause", f"the box is paused{by}", f"no event is claimed until {ends}", "redbox resume")
+    if stats.paused_keys:
+        are = "is" if stats.paused_keys == 1 else "are"
+        yield warning(
+            "pause", f"{counted(stats.paused_keys, 'ordering key')} {are} paused",
+            "their events wait until the pause ends, or the key is resumed", "redbox resume --key KEY",
+        )  # fmt: skip
+
+
+def _relays(stats: Stats) -> Iterator[Finding]:
+    alive = [relay for relay in stats.relays if relay.seen <= SILENT]
+    due = stats.phases[Phase.AVAILABLE]
+    later = stats.phases[Phase.SCHEDULED] + stats.phases[Phase.RETRY_SCHEDULED]
+    if not alive and due + later:
+        say = error if due else warning
+        last = min((relay.seen for relay in stats.relays), default=None)
+        since = "" if last is None else f"; the last heartbeat was {format_duration(last)} ago"
+        pending = f"{counted(due + later, 'pending event')}, {due:,} of them due"
+        yield say(
+            "relays", f"{pending}, and no relay is running{since}", "nothing is delivered", "redbox relay --to URL"
+        )
+    elif alive:
+        yield ok("relays", f"{counted(len(alive), 'relay')} running")
+    yield from _breakers(alive)
+    versions = sorted({relay.version for relay in alive if relay.version})
+    if len(versions) > 1:
+        yield warning(
+            "versions", f"the relays run different versions of redbox: {', '.join(versions)}",
+            "an upgrade is not finished", "restart the relays of the older version",
+        )  # fmt: skip
+
+
+def _breakers(alive: Sequence[RelayReport]) -> Iterator[Finding]:
+    for relay in alive:
+        if relay.breaker != "closed":
+            yield warning(
+                "breaker", f"the breaker of relay {relay.name} is {relay.breaker}: {relay.reason or 'no reason given'}",
+                f"its target {relay.target} is down or rejects everything; events wait, and keep their attempts",
+                "repair the target; the relay tries it again by itself",
+            )  # fmt: skip
+
+
+def _claims(stats: Stats) -> Iterator[Finding]:
+    if stats.overdue:
+        ended = stats.first_lease_ends
+        ago = "" if ended is None else f"; the first ended {format_duration(max(timedelta(0), -ended))} ago"
+        yield warning(
+            "claims", f"{counted(stats.overdue, 'claim')} over-age: the lease has ended, and nobody has reaped it{ago}",
+            "the events return to PENDING as soon as a relay runs", "redbox reap",
+        )  # fmt: skip
+    if stats.suspects:
+        yield warning(
+            "suspects", f"{counted(stats.suspects, 'suspect event')}: two leases in a row expired",
+            "the event may crash the relays that publish it; it is claimed alone",
+            "redbox list --state PENDING, redbox why ID",
+        )  # fmt: skip
+
+
+def _keys(stats: Stats, blocked: Sequence[str]) -> Iterator[Finding]:
+    if stats.blocked:
+        which = f": {named(blocked, stats.blocked)}" if blocked else ""
+        yield warning(
+            "blocked", f"{counted(stats.blocked, 'ordering key')} blocked by a dead event{which}",
+            "the events behind it wait (dead_head=block)", "redbox dead list --key KEY, then replay or drop it",
+        )  # fmt: skip
+
+
+def _events(stats: Stats) -> Iterator[Finding]:
+    oldest = stats.oldest_available
+    if oldest is not None and oldest > LATE and not stats.paused:
+        yield warning(
+            "backlog", f"the oldest due event has been waiting for {format_duration(oldest)}",
+            "relays are too slow, or not running", "redbox top, or start more relays",
+        )  # fmt: skip
+    retrying = stats.phases[Phase.RETRY_SCHEDULED]
+    if retrying:
+        yield info("retries", f"{counted(retrying, 'event')} failed and waiting for a retry", remedy="redbox why ID")
+    dead = stats.phases[Phase.DEAD]
+    if dead:
+        yield info(
+            "dead", counted(dead, "dead event"), "dead events are not tried again", "redbox dead list --by-error"
+        )

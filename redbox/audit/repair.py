@@ -1,0 +1,169 @@
+"""Mends a box: every problem of an audit is given to a script that reads it again, decides and writes in one step."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from redbox.audit.box_audit import Progress, audit_box, store_of
+from redbox.audit.rules import Problem
+from redbox.audit.walk import Auditor, Name
+from redbox.box import Box
+from redbox.box.operate import operator_name
+from redbox.errors import ForeignKey, StoreError
+from redbox.events import UniqueScope, check_key, reason_text
+from redbox.store.codec import decode_body
+from redbox.store.items import KnownBody
+from redbox.store.steps import batches
+from redbox.store.store import Store
+
+#: A mended event may show a problem that another one had hidden, so the mended names are checked again.
+PASSES: Final = 5
+LOGGED: Final = 20
+_ESCAPED: Final = re.compile(rb"\\x([0-9a-f]{2})")
+
+
+class Mended(msgspec.Struct, frozen=True):
+    """What was done, or would be done, for one problem. `key` is the ordering_key or unique_key of the problem."""
+
+    event_id: str | None
+    key: str | None
+    rule: str
+    actions: tuple[str, ...]
+
+
+class Repaired(msgspec.Struct):
+    """The result of a repair: what was done to each id or key, and the problems that are left.
+
+    `events` is how many events were audited. Problems are left if only a person can mend them (`damaged`, `newer`,
+    `foreign`), or while a relay holds the event.
+    """
+
+    dry_run: bool = False
+    events: int = 0
+    mended: list[Mended] = []
+    left: list[Problem] = []
+
+    @property
+    def by_rule(self) -> Counter[str]:
+        """How many problems of each rule were mended."""
+        return Counter(each.rule for each in self.mended)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the events that were mended, each once."""
+        return list(dict.fromkeys(each.event_id for each in self.mended if each.event_id is not None))
+
+
+async def repair(
+    box: Box, *, dry_run: bool = False, who: str | None = None, why: str = "", progress: Progress | None = None
+) -> Repaired:
+    """Audits the whole box, and mends what breaks a rule. May run while relays do.
+
+    No event is lost: in doubt an event becomes PENDING, and may be delivered twice. An event that lost its body becomes
+    DEAD. Recorded in the box's log as one entry, by default under the name of the user of this process.
+    """
+    store, who, why = store_of(box), who or operator_name(), reason_text("why", why)
+    check_key("who", who)
+    audit = audit_box(box, progress=progress)
+    repairing = _Repair(store, dry_run)
+    await repairing.mend(audit)
+    repairing.done.events = audit.events
+    for _ in range(0 if dry_run else PASSES):
+        names = repairing.to_check_again()
+        if not names:
+            break
+        await repairing.mend(_checked(store, names))
+    done = repairing.done
+    if done.mended and not dry_run:
+        detail = ", ".join(f"{rule} {count}" for rule, count in done.by_rule.most_common())
+        await store.write_log("repair", who=who, why=why, count=len(done.ids), ids=done.ids[:LOGGED], detail=detail)
+    return done
+
+
+async def _checked(store: Store, names: Iterable[Name]) -> AsyncIterator[Problem]:
+    for batch in batches(names):
+        for problem in await Auditor(store).check(batch):
+            yield problem
+
+
+class _Repair:
+    """One repair, of several passes."""
+
+    def __init__(self, store: Store, dry: bool) -> None:
+        self.done = Repaired(dry_run=dry)
+        self._store = store
+        self._dry = dry
+        self._changed = False  # in this pass
+        self._names: dict[Name, None] = {}
+
+    def to_check_again(self) -> list[Name]:
+        """The names of all problems of the last pass; none if it changed nothing."""
+        return list(self._names) if self._changed else []
+
+    async def mend(self, problems: AsyncIterable[Problem]) -> None:
+        """One pass: mends each problem, and notes those that are left."""
+        self.done.left, self._names, self._changed = [], {}, False
+        seen: dict[tuple[Name, bytes], tuple[str, ...]] = {}
+        async for problem in problems:
+            actions: tuple[str, ...] = ()
+            for name, member in _targets(problem):
+                if (name, member) not in seen:
+                    seen[name, member] = await self._mend(name, member)
+                actions += seen[name, member]
+            self._count(problem, actions)
+
+    def _count(self, problem: Problem, actions: tuple[str, ...]) -> None:
+        self._names.update(dict.fromkeys(name for name, _ in _targets(problem)))
+        if actions:
+            self._changed = True
+            self.done.mended.append(Mended(problem.event_id, problem.key, problem.rule, actions))
+        else:
+            self.done.left.append(problem)
+
+    async def _mend(self, name: Name, member: bytes) -> tuple[str, ...]:
+        try:
+            if name.kind == "event":
+                return tuple(await self._store.repair(name.raw, await read_body(self._store, name.raw), dry=self._dry))
+            return tuple(await self._store.repair_key(name.kind, name.raw, member, dry=self._dry))
+        except ForeignKey:
+            return ()
+
+
+async def read_body(store: Store, raw: bytes) -> KnownBody:
+    """What the body of an event says. The script compares what it finds with what was read here."""
+    created_at, body = await store.created_and_body(raw)
+    seen = "" if created_at is None else created_at.decode(errors="replace")
+    if not body:
+        return KnownBody(seen)
+    try:
+        event = decode_body(raw.decode(), body)
+    except (StoreError, UnicodeDecodeError):
+        return KnownBody(seen, len(body))
+    scope = str(event.unique_scope or UniqueScope.ALL_LIVE) if event.unique_key else ""
+    return KnownBody(seen, len(body), event.event_type, event.ordering_key or "", event.unique_key or "", scope)
+
+
+def _targets(problem: Problem) -> Iterator[tuple[Name, bytes]]:
+    """What has to be mended for a problem: the event first, then its membership in a line or a unique key. A problem
+    does not say of which of them its key is the name; the script for the other finds nothing to do."""
+    for event_id in _raw(problem.event_id):
+        if event_id:
+            yield Name("event", event_id), b""
+        for key in _raw(problem.key):
+            if key:
+                yield Name("line", key), event_id
+                yield Name("unique", key), event_id
+
+
+def _raw(text: str | None) -> list[bytes]:
+    """The stored names that a problem may mean: bytes that are not UTF-8 are escaped in its text."""
+    if not text:
+        return [b""]
+    raw = text.encode(errors="surrogateescape")
+    escaped = _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), raw)
+    return [raw] if escaped == raw else [raw, escaped]

@@ -1,0 +1,149 @@
+"""RO-4: the audit of a whole box, and the diagnosis of a box and its server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redbox import Box, Event, keys
+from redbox.audit import Finding, Severity, audit_box, diagnose, quick_errors
+from redbox.testing import advance
+from redbox.testing.conformance.steps import contents, make_dead, publish
+
+pytestmark = pytest.mark.req("RO-4")
+
+
+async def write(box: Box, *command: Any) -> None:
+    await box._store.exchange([command])
+
+
+async def found(box: Box, check: str, **options: Any) -> list[Finding]:
+    """The findings of one check."""
+    return [finding for finding in await diagnose(box, **options) if finding.check == check]
+
+
+@pytest.mark.req("SC-8")
+async def test_an_audit_counts_events_and_reports_progress(box: Box):
+    await publish(box, *(Event("n", unique_key=f"u{n}") for n in range(250)))
+    await box.put_many([Event("n", ordering_key="k", unique_key=f"u{n}") for n in range(130)])
+    before, steps = await contents(box), []
+    audit = audit_box(box, progress=lambda done, total: steps.append((done, total)))
+    assert [problem async for problem in audit] == []
+    assert (audit.events, audit.keys, audit.problems) == (380, 131, 0)
+    assert steps[-1] == (380, 380)
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert await contents(box) == before
+
+
+async def test_a_problem_is_reported_once_however_often_its_id_is_found(box: Box):
+    await box.put(Event("n", event_id="e"))
+    for index in ("pending", "dead", "retries"):
+        await write(box, "ZADD", f"{keys.prefix(box.name)}:{index}", 5, "nobody")
+    await write(box, "SET", keys.body(box.name, "nobody"), "x")
+    audit = audit_box(box)
+    sentences = [problem.sentence async for problem in audit]
+    assert len(sentences) == len(set(sentences)) == 4
+    assert dict(audit.by_rule) == {"orphan": 4}
+
+
+async def test_a_sample_finds_problems_at_the_ends_of_an_index(box: Box):
+    await box.put_many([Event("n", event_id=f"e{n:03}", delay=1 + n) for n in range(50)])
+    for event_id in ("e000", "e025", "e049"):
+        await write(box, "HSET", keys.event(box.name, event_id), "expiries", "2")
+    audit = audit_box(box, sample=5)
+    assert {problem.event_id async for problem in audit} == {"e000", "e049"}
+    assert audit.events == 10
+    assert {problem.event_id async for problem in audit_box(box)} == {"e000", "e025", "e049"}
+
+
+async def test_an_audit_without_bodies_reads_none(box: Box):
+    await make_dead(box, Event("n", event_id="dead"))
+    await write(box, "SET", keys.body(box.name, "dead"), b"\xc1")
+    assert [problem.rule async for problem in audit_box(box)] == ["damaged"]
+    assert [problem.rule async for problem in audit_box(box, bodies=False)] == []
+
+
+async def test_an_audit_can_be_given_up(box: Box):
+    await box.put_many([Event("n", event_id=f"e{n}") for n in range(900)])
+    for n in range(900):
+        await write(box, "ZADD", keys.dead(box.name), 1, f"nobody{n}")
+    async for problem in audit_box(box):
+        assert problem.rule == "orphan"
+        break
+    assert (await box.stats()).box == box.name
+
+
+async def test_a_sound_box_has_no_error(box: Box):
+    await publish(box, Event("n"))
+    findings = await diagnose(box)
+    assert [each for each in findings if each.severity is Severity.ERROR] == []
+    assert {"layout", "audit", "clock"} <= {each.check for each in findings if each.severity is Severity.OK}
+    order = list(Severity)
+    assert [order.index(each.severity) for each in findings] == sorted(order.index(each.severity) for each in findings)
+    assert all(each.meaning and each.remedy for each in findings if each.severity in ("error", "warning"))
+
+
+async def test_pending_events_without_a_relay(box: Box):
+    await box.put(Event("n", delay=3600))
+    (finding,) = await found(box, "relays")
+    assert finding.severity is Severity.WARNING
+    await box.put(Event("n"))
+    (finding,) = await found(box, "relays")
+    assert finding.severity is Severity.ERROR
+    assert "2 pending events, 1 of them due" in finding.sentence
+    await box.beat("relay-1", "one", {"version": "1"}, fresh=15)
+    (finding,) = await found(box, "relays")
+    assert finding.severity is Severity.OK
+
+
+async def test_relays_of_different_versions_and_an_open_breaker(box: Box):
+    await box.put(Event("n"))
+    await box.beat("relay-1", "one", {"version": "0.9"}, fresh=15)
+    await box.beat(
+        "relay-2", "two", {"version": "1.0", "breaker": "open", "reason": "HTTP 503", "target": "http://a"}, fresh=15
+    )
+    (versions,) = await found(box, "versions")
+    assert "0.9, 1.0" in versions.sentence
+    (breaker,) = await found(box, "breaker")
+    assert "relay-2 is open: HTTP 503" in breaker.sentence
+
+
+async def test_over_age_claims_and_blocked_keys(box: Box):
+    await box.operate.configure(dead_head="block", who="test", why="blocks")
+    await make_dead(box, Event("n", ordering_key="k7"))
+    await box.put(Event("n"))
+    await box.claim("relay-1", lease=10)
+    await advance(box, minutes=1)
+    (claims,) = await found(box, "claims")
+    assert "1 claim over-age" in claims.sentence
+    assert claims.remedy == "redbox reap"
+    (blocked,) = await found(box, "blocked")
+    assert "'k7'" in blocked.sentence
+
+
+async def test_lost_ids_and_unreadable_settings_are_errors_at_the_start_of_a_relay_too(box: Box):
+    await box.put(Event("n"))
+    await write(box, "ZADD", keys.lost(box.name), 5, "gone")
+    await write(box, "HSET", keys.meta(box.name), "max_pending", "many")
+    (lost,) = await found(box, "lost")
+    assert "'gone'" in lost.sentence
+    (settings,) = await found(box, "settings")
+    assert "max_pending" in settings.sentence
+    assert {finding.check for finding in await quick_errors(box)} == {"lost", "settings"}
+
+
+async def test_broken_rules_are_errors(box: Box):
+    await box.put(Event("n", event_id="e"))
+    await write(box, "ZADD", keys.pending(box.name), 1, "e")
+    (finding,) = await found(box, "audit: score")
+    assert finding.severity is Severity.ERROR
+    assert "such as e: has score 1" in finding.sentence
+    assert await found(box, "audit: score", full=True) == [finding]
+
+
+async def test_a_newer_layout_ends_the_diagnosis(box: Box):
+    await write(box, "HSET", keys.meta(box.name), "layout", "99")
+    (finding,) = await found(box, "layout")
+    assert finding.severity is Severity.ERROR
+    assert await quick_errors(box) == []

@@ -1,0 +1,166 @@
+"""RO-4: the findings about a server, from what it says about itself."""
+
+from __future__ import annotations
+
+import pytest
+from redis.exceptions import NoPermissionError
+
+from redbox.audit.findings import Finding
+from redbox.audit.server_checks import Clock, check_beats, check_clock, check_room, check_server
+from redbox.store.server_facts import SETTINGS, ServerFacts
+
+pytestmark = pytest.mark.req("RO-4")
+INFO = {
+    "redis_version": "7.4.2", "used_memory": "1048576", "aof_enabled": "1", "role": "master",
+    "connected_slaves": "1", "slave0": "ip=10.0.0.2,port=6379,state=online,offset=5,lag=0",
+}  # fmt: skip
+CONFIG = {
+    "maxmemory": "1073741824", "maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "everysec",
+    "save": "",
+}  # fmt: skip
+
+
+def facts(info: dict[str, str | None] | None = None, config: dict[str, str] | None = None) -> ServerFacts:
+    """A server as most are, with changes; None removes a field."""
+    changed = {name: value for name, value in {**INFO, **(info or {})}.items() if value is not None}
+    lines = [f"{name}:{value}" for name, value in changed.items()]
+    settings = {**CONFIG, **(config or {})}
+    replies = [[name.encode(), settings[name].encode()] for name in SETTINGS]
+    return ServerFacts.read(["# Server\r\n" + "\r\n".join(lines), *replies])
+
+
+def found(given: ServerFacts, check: str) -> list[Finding]:
+    return [finding for finding in check_server(given) if finding.check == check]
+
+
+@pytest.mark.parametrize(
+    ("info", "severity", "words"),
+    [
+        ({}, "ok", "Redis 7.4.2"),
+        ({"redis_version": "6.2.14"}, "error", "older than 7.0"),
+        ({"valkey_version": "8.1.0", "server_name": "valkey"}, "ok", "Valkey 8.1.0"),
+        ({"valkey_version": "7.1.0"}, "error", "older than 7.2"),
+        ({"dragonfly_version": "df-v1.20.1"}, "warning", "Dragonfly 1.20.1"),
+        ({"redis_version": "255.255.255"}, "ok", "Redis 255"),
+        ({"redis_version": "unstable"}, "ok", "Redis unstable"),
+    ],
+)
+def test_the_kind_and_version_of_a_server(info: dict[str, str | None], severity: str, words: str):
+    (finding,) = found(facts(info), "server")
+    assert finding.severity == severity
+    assert words in finding.sentence
+
+
+def test_known_bugs_are_named_until_they_are_fixed():
+    assert len(found(facts({"redis_version": "7.0.15"}), "known bugs")) == 2
+    assert found(facts({"redis_version": "99.0.0"}), "known bugs") == []
+    assert found(facts({"redis_version": "unstable"}), "known bugs") == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "limit", "severity"),
+    [
+        ("noeviction", "1073741824", "ok"),
+        ("noeviction", "0", "ok"),
+        ("allkeys-lru", "1073741824", "error"),
+        ("allkeys-random", "1073741824", "error"),
+        ("allkeys-lru", "0", "warning"),
+        ("volatile-lru", "1073741824", "warning"),
+    ],
+)
+def test_a_server_that_evicts_keys(policy: str, limit: str, severity: str):
+    (finding,) = found(facts(config={"maxmemory-policy": policy, "maxmemory": limit}), "eviction")
+    assert finding.severity == severity
+
+
+def test_eviction_is_known_from_info_too():
+    replies = ["maxmemory:100\r\nmaxmemory_policy:allkeys-lfu", *[NoPermissionError("no")] * len(SETTINGS)]
+    given = ServerFacts.read(replies)
+    (finding,) = found(given, "eviction")
+    assert finding.severity == "error"
+    (refused,) = found(given, "server")
+    assert "CONFIG GET" in refused.sentence
+
+
+@pytest.mark.parametrize(
+    ("config", "severity", "words"),
+    [
+        ({"appendfsync": "always"}, "ok", "every write is on disk"),
+        ({"appendfsync": "everysec"}, "info", "up to one second of acknowledged events can be lost on power failure"),
+        ({"appendfsync": "no"}, "warning", "30 seconds"),
+        ({"appendonly": "no", "save": "3600 1"}, "warning", "since the last snapshot"),
+        ({"appendonly": "no", "save": ""}, "warning", "loses every event"),
+    ],
+)
+def test_how_durable_writes_are(config: dict[str, str], severity: str, words: str):
+    (finding,) = found(facts({"aof_enabled": None}, config), "persistence")
+    assert finding.severity == severity
+    assert words in f"{finding.sentence}; {finding.meaning}"
+
+
+def test_a_failed_save_is_an_error():
+    assert [each.severity for each in found(facts({"aof_last_write_status": "err"}), "persistence")] == [
+        "error",
+        "info",
+    ]
+
+
+def test_replicas():
+    assert [each.severity for each in found(facts(), "replicas")] == ["ok"]
+    assert [each.severity for each in found(facts({"slave0": "state=wait_bgsave"}), "replicas")] == ["warning"]
+    assert [each.severity for each in found(facts({"connected_slaves": "0"}), "replicas")] == ["info"]
+    assert [each.severity for each in found(facts({"role": "slave"}), "replicas")] == ["error"]
+
+
+def test_a_server_that_says_nothing():
+    given = ServerFacts.read([NoPermissionError("no")] * (1 + len(SETTINGS)))
+    findings = list(check_server(given))
+    assert [each.severity for each in findings] == ["info", "info"]
+    assert "+info" in findings[0].remedy
+    assert "+config|get" in findings[1].remedy
+    assert list(check_room(given, 1000)) == []
+
+
+@pytest.mark.parametrize(
+    ("used", "event_bytes", "severity", "words"),
+    [
+        (0, 1024, "ok", "room for about 1,048,576 events of 1,024 bytes"),
+        (0, None, "ok", "0 MB of 1,024 MB in use"),
+        (1073741824 - 1024 * 5000, 1024, "warning", "room for about 5,000 events"),
+        (1073741824 * 2, 1024, "warning", "room for about 0 events"),
+        (1073741823, None, "warning", "1,024 MB of 1,024 MB in use"),
+    ],
+)
+def test_room_in_events(used: int, event_bytes: int | None, severity: str, words: str):
+    (finding,) = check_room(facts({"used_memory": str(used)}), event_bytes)
+    assert finding.severity == severity
+    assert words in finding.sentence
+
+
+def test_room_without_a_limit():
+    (finding,) = check_room(facts(config={"maxmemory": "0"}), 1000)
+    assert "maxmemory is not set; an event of this box takes about 1,000 bytes" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("clock", "words"),
+    [
+        (Clock(0.2, 0.1, 0.0), ["agrees"]),
+        (Clock(90.0, 0.1, 0.0), ["is 1 min 30 s ahead of"]),
+        (Clock(-5.0, 0.1, 0.0), ["is 5 s behind"]),
+        (Clock(5.0, 10.0, 0.0), ["agrees"]),
+        (Clock(0.0, 0.0, -7.0), ["jumped by -7.0 s"]),
+        (Clock(-7.0, 0.0, -7.0), ["jumped by -7.0 s", "is 7 s behind"]),
+    ],
+)
+def test_clocks(clock: Clock, words: list[str]):
+    findings = list(check_clock(clock))
+    assert len(findings) == len(words)
+    assert all(word in finding.sentence for finding, word in zip(findings, words, strict=True))
+
+
+def test_a_clock_that_was_set_back():
+    assert list(check_beats(1_700_000_000_000, [1_700_000_000_500, 5])) == []
+    assert list(check_beats(1_700_000_000_000, [])) == []
+    (finding,) = check_beats(1_700_000_000_000, [5, 1_700_000_060_000])
+    assert "a heartbeat is 1 min ahead" in finding.sentence
