@@ -22,7 +22,7 @@
 --- @include "count_attempts"
 --- @include "as_number"
 --- @include "enqueue"
---- @include "record_action"
+--- @include "record_step"
 --- @include "send_hint"
 --- @include "read_event"
 
@@ -56,6 +56,6 @@ for _, event in ipairs(moved) do
   local tried = count_attempts(event.attempts, event.earlier_attempts)
   enqueue(id, available_at, tried, as_number(event.expiries), event.ordering_key, event.unique_key)
 end
-record_action("reschedule", who, why, ids, available_at, nil, token)
+record_step("reschedule", who, why, ids, token, available_at)
 send_hint()
 return replies

@@ -2,11 +2,11 @@
 --- @include "record_action"
 -- Writes one step of an operator's action into the box's log. Steps with the same token are one entry: it is written
 -- anew with the sum of their counts and the ids of the first. If more than NEAR other entries came between two steps,
--- there is another entry with the token, which readers of the log add up.
+-- there is another entry with the token, which readers of the log add up. Not for scripts of relays: it needs XDEL.
 local NEAR = 20
-local function record_step(action, who, why, ids, token)
+local function record_step(action, who, why, ids, token, detail)
   if who == "" or #ids == 0 or token == "" then
-    return record_action(action, who, why, ids)
+    return record_action(action, who, why, ids, detail)
   end
   for _, entry in ipairs(redis.call("XREVRANGE", key.log, "+", "-", "COUNT", NEAR)) do
     local names, fields = entry[2], {}
@@ -22,8 +22,8 @@ local function record_step(action, who, why, ids, token)
       for _, id in ipairs(ids) do
         first[#first + 1] = id
       end
-      return record_action(action, who, why, first, nil, tonumber(fields.count) + #ids, token)
+      return record_action(action, who, why, first, detail, tonumber(fields.count) + #ids, token)
     end
   end
-  record_action(action, who, why, ids, nil, nil, token)
+  record_action(action, who, why, ids, detail, nil, token)
 end

@@ -12,7 +12,6 @@ from redbox.box.reports import RelayReport, Stats
 from redbox.durations import format_duration
 from redbox.events import Phase
 
-SILENT: Final = timedelta(seconds=15)  # three heartbeats
 LATE: Final = timedelta(minutes=5)
 SHOWN: Final = 5  # names in a sentence
 
@@ -74,7 +73,7 @@ def _pauses(stats: Stats) -> Iterator[Finding]:
 
 
 def _relays(stats: Stats) -> Iterator[Finding]:
-    alive = [relay for relay in stats.relays if relay.seen <= SILENT]
+    alive = [relay for relay in stats.relays if relay.alive]
     due = stats.phases[Phase.AVAILABLE]
     later = stats.phases[Phase.SCHEDULED] + stats.phases[Phase.RETRY_SCHEDULED]
     if not alive and due + later:

@@ -6,12 +6,14 @@ from collections import Counter
 
 import msgspec
 
+from redbox.fingerprints import fingerprint
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
 
 class RecentError(msgspec.Struct, frozen=True, kw_only=True):
-    """An error that `count` of the newest dead events have; `event_id` is the newest of them."""
+    """An error that `count` of the newest dead events have, or a similar one. `event_id` is the newest of them, and
+    `error` its text."""
 
     error: str
     count: int
@@ -19,12 +21,16 @@ class RecentError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def recent_errors(store: Store, sample: int) -> list[RecentError]:
-    """The errors of the newest `sample` dead events, the most frequent first."""
+    """The errors of the newest `sample` dead events, the most frequent first. Similar ones are counted together."""
     counts: Counter[str] = Counter()
-    newest: dict[str, str] = {}
+    newest: dict[str, tuple[str, str]] = {}
     for ids in batches(await store.newest_dead(sample)):
         for event_id, stored in zip(ids, await store.hashes(ids, bodies=False), strict=True):
             error = stored.fields.get(b"last_error", b"").decode(errors="replace")
-            counts[error] += 1
-            newest.setdefault(error, event_id)
-    return [RecentError(error=error, count=count, event_id=newest[error]) for error, count in counts.most_common()]
+            group = fingerprint(error)
+            counts[group] += 1
+            newest.setdefault(group, (error, event_id))
+    return [
+        RecentError(error=newest[group][0], count=count, event_id=newest[group][1])
+        for group, count in counts.most_common()
+    ]

@@ -164,8 +164,7 @@ def test_every_command_of_an_explanation_is_a_command_of_redbox(arguments: tuple
 
 def parses(arguments: tuple[str, ...]) -> None:
     """Parses a command line as click would, without running it."""
-    if arguments[0] not in COMMANDS:
-        pytest.xfail(f"there is no command redbox {arguments[0]} yet")
+    assert arguments[0] in COMMANDS
     # With the settings of the application: click remembers the names of the help option that it sees first.
     context = click.Context(cli, info_name="redbox", **cli.context_settings)
     command, name, rest = cli, "redbox", list(arguments)

@@ -310,7 +310,7 @@ MUTANTS = [
     Mutant("a step of kill has no token", "kill.lua", 'record_action("kill", who, why, ids, nil, nil, token)', 'record_action("kill", who, why, ids)'),
     Mutant("a step of release has no token", "release.lua", 'record_action("release", who, why, ids, nil, nil, token)', 'record_action("release", who, why, ids)'),
     Mutant("a step of drop has no token", "drop.lua", 'record_step("drop", who, why, ids, token)', 'record_step("drop", who, why, ids, "")'),
-    Mutant("a step of reschedule has no token", "reschedule.lua", "ids, available_at, nil, token)", "ids, available_at)"),
+    Mutant("a step of reschedule has no token", "reschedule.lua", "ids, token, available_at)", 'ids, "", available_at)'),
     Mutant("operators are not recorded", "include/record_action.lua", '  if who == "" or (ids and #ids == 0) then\n', "  if true then\n"),
     Mutant("pages repeat their last event", "include/find_rank_after.lua", "at[1] <= id", "at[1] < id"),
     Mutant("pages ignore the type", "page.lua", "if not type_matches(event_type) then", "if false then"),
