@@ -193,10 +193,10 @@ def test_an_invalid_rate_is_refused(dead_events: Redbox, rate: str):
 @pytest.mark.req("RO-1", "RF-3")
 def test_list_by_error(dead_events: Redbox):
     header, *rows = dead_events("dead", "list", "--by-error").stdout.splitlines()
-    assert header.split() == ["GROUP", "COUNT", "TYPES", "FIRST", "LAST", "SAMPLE", "ERROR"]
+    assert header.split() == ["GROUP", "COUNT", "TYPES", "FIRST", "LAST", "SAMPLE", "LAST", "ERROR"]
     assert [row.split()[:2] for row in rows] == [[group_id("http 500: boom"), "2"], [group_id("timeout"), "1"]]
     assert "user.created, user.deleted" in rows[0]
-    assert rows[0].endswith("  d2      http 500: boom")
+    assert rows[0].endswith("  d2      HTTP 500: boom")
     first, second = dead_events.lines("dead", "list", "--by-error")
     assert (first["count"], first["sample_id"], first["example"]) == (2, "d2", "HTTP 500: boom")
     assert (second["fingerprint"], second["event_types"]) == ("timeout", ["order.paid"])

@@ -177,7 +177,7 @@ def events_die(desk: Desk) -> Story:
     with desk.relay("--no-breaker"):
         desk.until_phase(DEAD=30)
         groups, event = yield
-        assert "http 422: the amount is missing" in groups
+        assert "HTTP 422: the amount is missing" in groups
         assert "30" in groups
         assert "HTTP 422: the amount is missing" in event
         desk.set_target("ok")

@@ -98,6 +98,7 @@ def list_dead(session: Session, /, by_error: bool, limit: int | None, cursor: st
 
 
 def _print_groups(session: Session, limit: int | None, filters: dict[str, Any]) -> None:
+    from redbox.box.error_groups import OTHER
     from redbox.cli.records import iso
 
     async def read() -> list[ErrorGroup]:
@@ -112,7 +113,7 @@ def _print_groups(session: Session, limit: int | None, filters: dict[str, Any]) 
     elif not groups:
         session.output.note("no dead events match the filters")
     else:
-        columns = ("GROUP", "COUNT", "TYPES", "FIRST", "LAST", "SAMPLE", "ERROR")
+        columns = ("GROUP", "COUNT", "TYPES", "FIRST", "LAST", "SAMPLE", "LAST ERROR")
         rows = [
             (
                 group.group,
@@ -121,7 +122,7 @@ def _print_groups(session: Session, limit: int | None, filters: dict[str, Any]) 
                 iso(group.first_seen, brief=True),
                 iso(group.last_seen, brief=True),
                 group.sample_id,
-                group.fingerprint,
+                group.example if group.group != OTHER else group.fingerprint,
             )
             for group in shown
         ]
