@@ -27,8 +27,8 @@ class KnownBug(NamedTuple):
 KNOWN_BUGS: Final = (
     KnownBug(
         {"Redis": (8, 2), "Valkey": (9, 0)},
-        "may crash on CLIENT UNBLOCK while writes are paused",
-        "redbox never sends CLIENT UNBLOCK, but other clients may (redis#14164, valkey#2117)",
+        "may crash when one client ends the wait of another while writes are paused",
+        "redbox never sends that command, but other clients may (redis#14164, valkey#2117)",
     ),
     KnownBug(
         {"Redis": (8, 6), "Valkey": (9, 2)},

@@ -15,6 +15,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -256,6 +257,12 @@ class Screen:
         return termios.tcgetattr(self.terminal) == self.before
 
     def exit_code(self) -> int:
+        """Reads to the end: a command that writes more than the terminal holds would wait for a reader."""
+        deadline = time.monotonic() + 40
+        with suppress(OSError):
+            while select.select([self.terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                self.shown += os.read(self.terminal, 65536).decode(errors="replace")
+        assert time.monotonic() < deadline, self.shown[-2000:]
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self.pid = 0
         return code
