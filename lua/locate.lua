@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- locate: reads where events are, how many are before them, and the head of their line, to explain why they wait.
 --
--- Guarantee: changes nothing; O(log n) in the number of events, and at most 10 of them. One consistent view.
+-- Guarantee: changes nothing; O(log n) in the number of events, and reports at most 12 of them. One consistent view.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   kind     event | line | unique | box
@@ -9,8 +9,8 @@
 --
 -- Returns   {now, id of the suspect that is claimed or false, members of the line or unique key, event...}: the event,
 --           the head of the line, the first holders of the unique key, or for the box the first event of each index of
---           live events and the first dead head; and the heads of their lines, and that suspect. Each {id, event as
---           in get or false, {score or false in pending, waiting, suspect, claimed, published, dead, lost}, number of
+--           live events, the first dead head, and the claimed event or suspect with the most expired leases in a row;
+--           and the heads of their lines, and that suspect. Each {id, event as in get or false, {score or false in pending, waiting, suspect, claimed, published, dead, lost}, number of
 --           due events before it, {ordering_key, length of the line, rank in it or false, when it was blocked or false,
 --           head or false, end of the pause of the ordering_key or false} or false}
 -- Errors    NEWERLAYOUT
@@ -21,10 +21,13 @@
 --- @include "describe_event"
 --- @include "is_suspect_claimed"
 --- @include "find_rank_after"
+--- @include "read_event"
+--- @include "as_number"
 
 local INDEXES = { "pending", "waiting", "suspect", "claimed", "published", "dead", "lost" }
 local LIVE = { "pending", "suspect", "waiting", "claimed" }
 local HOLDERS = 3
+local CANDIDATES = 10
 local kind, name = ARGV[1], ARGV[2]
 local _, refusal = open_box()
 if refusal then
@@ -73,6 +76,29 @@ local function look(id)
   look(line and line[5])
 end
 
+-- The event that most likely crashes relays. A restarted relay claims it again at once, so it is rarely in the index
+-- `suspect`. The suspect that was claimed last is looked at first: it has been claimed alone.
+local function find_crasher()
+  local fields, crasher, most = { "state", "expiries" }, false, 0
+  local function compare(id)
+    local event = read_event(id, fields)
+    local expiries = as_number(event.expiries)
+    if (event.state == "CLAIMED" or event.state == "PENDING") and expiries > most then
+      crasher, most = id, expiries
+    end
+  end
+  local last = string.match(redis.call("GET", key.alone) or "", " (.*)$")
+  if last then
+    compare(last)
+  end
+  for _, index in ipairs({ "claimed", "suspect" }) do
+    for _, id in ipairs(redis.call("ZRANGE", key[index], 0, CANDIDATES - 1)) do
+      compare(id)
+    end
+  end
+  return crasher
+end
+
 if is_suspect_claimed() then
   reply[2] = string.match(redis.call("GET", key.alone), " (.*)$")
 end
@@ -92,6 +118,7 @@ else
   end
   local blocked = redis.call("ZRANGE", key.blocked, 0, 0)[1]
   look(blocked and redis.call("ZRANGE", line_key .. blocked, 0, 0)[1])
+  look(find_crasher())
 end
 look(reply[2])
 return reply

@@ -397,6 +397,7 @@ MUTANTS = [
     Mutant("an explanation does not name the suspect that is claimed", "locate.lua", "look(reply[2])", "", WHY),
     Mutant("an explanation overlooks a lost id", "locate.lua", '"dead", "lost" }', '"dead", "dead" }', WHY),
     Mutant("an explanation overlooks a blocked line", "locate.lua", "look(blocked and redis", "look(false and redis", WHY),
+    Mutant("an explanation names the first suspect, not the worst", "locate.lua", "look(find_crasher())", "look(false)", WHY),
     Mutant("the checker sees no blocked line", "examine_keys.lua", 'blocked = redis.call("ZSCORE", key.blocked, name)', "blocked = false"),
     Mutant("the checker sees the beginning of a line", "examine_keys.lua", '< redis.call("ZCARD", members) and 1 or 0', "< 0 and 1 or 0"),
     Mutant("the checker takes a member's own key for the one it is in", "examine_keys.lua", "event.state, event[named] }", "event.state, event.state and name }"),

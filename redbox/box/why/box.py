@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from redbox.arguments import counted
 from redbox.box.reports import SILENT
-from redbox.box.why.event import DOCTOR, cause_of
+from redbox.box.why.event import DOCTOR, SUSPECT_FROM, cause_of
 from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
 from redbox.box.why.obstacles import SEE_RELAYS, START_RELAY, find_obstacle, no_relay_sentence, relay_facts
 from redbox.box.why.snapshot import Snapshot
@@ -212,7 +212,42 @@ def _suspects_only(snapshot: Snapshot) -> Cause | None:
     if cause.situation is not Situation.SUSPECT:
         return None
     text = "The only due event is a suspect." if due == 1 else f"All {due:,} due events are suspects."
-    return Cause(Situation.SUSPECT, (text, *cause.sentences), cause.steps)
+    crashing = _crashing(snapshot)
+    sentences, steps = ((), ()) if crashing is None else (crashing.sentences, crashing.steps)
+    steps += tuple(step for step in cause.steps if step not in steps)
+    return Cause(Situation.SUSPECT, (*sentences, text, *cause.sentences), steps)
+
+
+def _crashing(snapshot: Snapshot) -> Cause | None:
+    """An event that probably crashes each relay that claims it."""
+    suspects = [each for each in snapshot.located.sightings if _expiries(each) >= SUSPECT_FROM]
+    if not suspects:
+        return None
+    # Of equal ones, the one that is claimed: it is claimed alone.
+    worst = max(suspects, key=lambda each: (_expiries(each), "claimed" in each.scores))
+    count, record = _expiries(worst), worst.record
+    others = snapshot.stats.suspects - ("suspect" in worst.scores)
+    held = f"Event {quoted(worst.event_id)} was held by {count:,} relays that died ({count:,} expired leases in a row)"
+    if "claimed" in worst.scores and record is not None:
+        sentences = [
+            f"{held}, and is claimed by relay {quoted(record.claimed_by or 'unknown')}: the next crash is likely."
+        ]
+    else:
+        sentences = [f"{held}: when a relay claims it, the next crash is likely."]
+    if others:
+        too = f"{many(others, 'other event', 'is a suspect', 'are suspects')} too, and probably innocent"
+        sentences.append(f"{too}: a relay that dies holds many events. Suspects are claimed alone, to tell them apart.")
+    steps = (
+        by_id("mark it DEAD, so that no relay claims it", "kill", event_id=worst.event_id),
+        by_id("see what is known about it", "why", event_id=worst.event_id),
+    )
+    return Cause(Situation.SUSPECT, tuple(sentences), steps)
+
+
+def _expiries(sighting: Sighting) -> int:
+    """Expired leases in a row of an event that relays claim or hold."""
+    record = sighting.record
+    return record.expiries if record is not None and sighting.scores.keys() & {"claimed", "suspect"} else 0
 
 
 def _late(snapshot: Snapshot) -> Cause | None:
@@ -266,8 +301,9 @@ CAUSES: Final[tuple[Callable[[Snapshot], Cause | None], ...]] = (
     _leases_expired,
     _failing,
     _blocked,
-    _only_scheduled,
     _suspects_only,
+    _crashing,
+    _only_scheduled,
     _late,
     _full,
     _lost,
@@ -307,11 +343,10 @@ def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[St
     if head is not None and cause.situation is not Situation.BLOCKED:
         sentences.append(f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event.")
         steps.append(by_id("see the first of these events", "why", event_id=head.event_id))
-    suspect = next((each for each in snapshot.located.sightings if "suspect" in each.scores), None)
-    if suspect is not None and cause.situation is not Situation.SUSPECT:
-        first = f"{'' if stats.suspects == 1 else 'the first is '}event {quoted(suspect.event_id)}"
-        sentences.append(f"{are(stats.suspects)} suspected of crashing relays, and claimed alone: {first}.")
-        steps.append(by_id("see what is known about it", "why", event_id=suspect.event_id))
+    crashing = None if cause.situation is Situation.SUSPECT else _crashing(snapshot)
+    if crashing is not None:
+        sentences += crashing.sentences
+        steps += crashing.steps
     if stats.lost and cause.situation is not Situation.LOST:
         sentences.append(_lost_sentence(snapshot))
         steps.append(DOCTOR)

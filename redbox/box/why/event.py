@@ -15,6 +15,12 @@ from redbox.durations import format_duration
 from redbox.events import Phase, Record, State, from_ms
 from redbox.store.replies import LoggedEntry, Sighting
 
+#: Expired leases in a row that make an event a suspect, as in lua/include/enqueue.lua.
+SUSPECT_FROM: Final = 2
+#: A heartbeat may have been written this long before it reached the store.
+BEAT_DELAY: Final = timedelta(seconds=1)
+#: Longer than the 5 s between two heartbeats.
+MISSED_BEAT: Final = timedelta(seconds=8)
 #: Indexes that hold an event in its state; `lost` is none of them.
 _HOMES: Final = ("pending", "waiting", "suspect", "claimed", "published", "dead")
 DOCTOR: Final = Step("check the whole box, and see how to repair it", ("doctor",))
@@ -71,10 +77,11 @@ def _not_due(snapshot: Snapshot, record: Record, name: str) -> Cause:
     step = by_id("make it due now", "reschedule", event_id=record.event_id)
     if record.phase is Phase.RETRY_SCHEDULED:
         text = f"{name} waits for attempt {record.attempts + 1}, due {ahead}"
-        sentences = [sentence(f"{text}: {_last_attempt(snapshot, record)}")]
+        sentences = [sentence(f"{text}: {_last_attempt(snapshot, record)}"), *_suspicion(record)]
         situation = Situation.RETRY_SCHEDULED
     else:
-        sentences = [f"{name} is scheduled: it is due {ahead}, and was put {clock.ago(record.created_at)}."]
+        put = f"and was put {clock.ago(record.created_at)}"
+        sentences = [f"{name} is scheduled: it is due {ahead}, {put}.", *_suspicion(record)]
         situation = Situation.SCHEDULED
     obstacle = find_obstacle(snapshot, record.event.ordering_key)
     if obstacle is None or obstacle.situation is Situation.RAMPING:
@@ -114,7 +121,7 @@ def _waiting(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
     if head is None:
         return Cause(Situation.WAITING, (text, *own), (DOCTOR,))
     cause = cause_of(snapshot, head, f"Event {quoted(line.head)}")
-    return Cause(Situation.WAITING, (text, *cause.sentences, *own), cause.steps)
+    return Cause(Situation.WAITING, (text, *cause.sentences, *own, *_suspicion(record)), cause.steps)
 
 
 def _waiting_head(snapshot: Snapshot, record: Record, name: str) -> Cause:
@@ -133,7 +140,8 @@ def _waiting_head(snapshot: Snapshot, record: Record, name: str) -> Cause:
 def _available(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) -> Cause:
     due = f"{name} has been due for {snapshot.clock.age(record.available_at)}"
     failed = record.attempts > 0 and record.last_error is not None
-    before = (sentence(f"Before, {_last_attempt(snapshot, record)}"),) if failed else ()
+    last = (sentence(f"Before, {_last_attempt(snapshot, record)}"),) if failed else ()
+    before = (*last, *_suspicion(record))
     obstacle = find_obstacle(snapshot, record.event.ordering_key)
     if obstacle is not None and obstacle.situation is not Situation.RAMPING:
         stuck = f"{due}, and no relay claims it."
@@ -171,6 +179,13 @@ def _turn(snapshot: Snapshot, sighting: Sighting) -> str:
     return f"{relays}: a relay claims it as soon as it has a free worker."
 
 
+def _suspicion(record: Record) -> tuple[str, ...]:
+    """A sentence about a suspect that something else keeps from being claimed."""
+    if record.expiries < SUSPECT_FROM:
+        return ()
+    return (f"It is a suspect: {record.expiries} leases in a row expired while relays held it, so it may crash them.",)
+
+
 def _suspect(snapshot: Snapshot, record: Record, name: str) -> Cause:
     leases = f"{record.expiries} leases in a row expired while relays held it"
     text = f"{name} is a suspect: {leases}, so it may crash relays, and a relay claims it alone."
@@ -201,8 +216,10 @@ def _claimed(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
     if until is None or until > clock.now:
         ends = "" if until is None else f"; the lease ends {clock.ahead(until)} unless the relay renews it"
         release = by_id("take it from the relay, so that another one claims it", "release", event_id=record.event_id)
-        return Cause(Situation.CLAIMED, (f"{claimed}{ends}.", _holder(snapshot, record)), (release,))
-    over = f"{claimed}, and the lease ended {clock.ago(until)}."
+        expired, kill = _expired_before(record)
+        sentences = (f"{claimed}{ends}.", _holder(snapshot, record), *expired)
+        return Cause(Situation.CLAIMED, sentences, (*kill, release))
+    over = " ".join((f"{claimed}, and the lease ended {clock.ago(until)}.", *_expired_before(record)[0]))
     reap = Step("return expired claims to PENDING now", ("reap",))
     if not snapshot.alive:
         nobody = "No relay is alive, so nobody reaps it: it stays claimed until a relay runs, or until a reap by hand."
@@ -214,6 +231,18 @@ def _claimed(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
     return Cause(Situation.LEASE_EXPIRED, (over, soon), (reap,))
 
 
+def _expired_before(record: Record) -> tuple[tuple[str, ...], tuple[Step, ...]]:
+    """The leases in a row that expired before the present claim, and what to do about a suspect."""
+    count = record.expiries
+    if not count:
+        return (), ()
+    leases = f"{counted(count, 'lease')} in a row expired before, while relays held it"
+    if count < SUSPECT_FROM:
+        return (f"{leases}.",), ()
+    text = f"It is a suspect: {leases}, so it may crash this relay too."
+    return (text,), (by_id("mark it DEAD, so that no relay claims it", "kill", event_id=record.event_id),)
+
+
 def _holder(snapshot: Snapshot, record: Record) -> str:
     """Whether the relay that claimed an event is alive, and what follows from that."""
     relay = snapshot.relay(record.claimed_by)
@@ -222,6 +251,14 @@ def _holder(snapshot: Snapshot, record: Record) -> str:
         return f"That relay sends no heartbeat, so it is not known to be alive; {lost}."
     if not relay.alive:
         return f"That relay has been silent for {format_duration(relay.seen)}; {lost}."
+    held_for = timedelta(0) if record.claimed_at is None else snapshot.clock.now - record.claimed_at
+    if not relay.in_flight and held_for - relay.seen > BEAT_DELAY and relay.pid:
+        return f"A relay of that name is alive, but holds no event: it has probably replaced the one that died; {lost}."
+    newer = next((each for each in snapshot.alive if each.host == relay.host and each.seen < relay.seen), None)
+    if relay.seen > MISSED_BEAT:
+        silent = f"That relay has been silent for {format_duration(relay.seen)}, and may have died"
+        instead = "" if newer is None else f", and relay {quoted(newer.name)} runs on the same host"
+        return f"{silent}{instead}; {lost}."
     return f"That relay is alive: its last heartbeat came {format_duration(relay.seen)} ago, and it settles the event."
 
 

@@ -282,6 +282,38 @@ async def claimed_without_heartbeat(box: Box, _: AsyncExitStack) -> Expected:
 
 
 @scene
+async def claimed_after_an_expired_lease(box: Box, _: AsyncExitStack) -> Expected:
+    await put_and_claim(box, event(), lease=10)
+    await expire(box)
+    await claim_one(box, "relay-2", lease=60)
+    await advance(box, seconds=10)
+    await alive(box, "relay-2", pid="7", in_flight="0")
+    words = ("1 lease in a row expired before", "A relay of that name is alive, but holds no event", "replaced")
+    return Expected(Situation.CLAIMED, words, ("redbox release e",))
+
+
+@scene
+async def suspect_that_is_claimed(box: Box, _: AsyncExitStack) -> Expected:
+    await make_suspect(box)
+    await alive(box, "relay-2")
+    await claim_one(box, "relay-2", lease=60)
+    await advance(box, seconds=10)
+    await alive(box, "relay-3")
+    words = (
+        "That relay has been silent for 10",
+        "and relay relay-3 runs on the same host",
+        "It is a suspect: 2 leases in a row expired before",
+    )
+    return Expected(Situation.CLAIMED, words, ("redbox kill e", "redbox release e"))
+
+
+@scene
+async def suspect_without_a_relay(box: Box, _: AsyncExitStack) -> Expected:
+    await make_suspect(box)
+    return Expected(Situation.NO_RELAY, ("It is a suspect: 2 leases in a row expired",))
+
+
+@scene
 async def claimed_to_be_marked_dead(box: Box, _: AsyncExitStack) -> Expected:
     await box.retry(await put_and_claim(box, event()), error="no", delay=0)
     await advance(box, milliseconds=1)
@@ -616,6 +648,45 @@ async def box_with_lost_events(box: Box, stack: AsyncExitStack) -> Expected:
 async def box_of_suspects(box: Box, stack: AsyncExitStack) -> Expected:
     await suspect_behind_a_suspect(box, stack)
     return of_box(Situation.SUSPECT, "Event e is a suspect", "another suspect, event first")
+
+
+@scene
+async def box_whose_relay_is_crashed_again_and_again(box: Box, _: AsyncExitStack) -> Expected:
+    """A supervisor restarts the relay at once, so the event is always claimed."""
+    await make_suspect(box, "poison")
+    await claim_one(box, "relay-3", lease=60)
+    await box.put(event("innocent"))
+    await alive(box, "relay-3", rate="5")
+    words = (
+        "Event poison was held by 2 relays that died (2 expired leases in a row), and is claimed by relay relay-3",
+        "the next crash is likely",
+    )
+    return of_box(Situation.SUSPECT, *words, commands=("redbox kill poison", "redbox why poison"))
+
+
+@scene
+async def box_whose_suspects_are_mostly_innocent(box: Box, _: AsyncExitStack) -> Expected:
+    await box.put_many([event(f"e{n}") for n in range(5)])
+    for _claim in range(2):
+        assert len(await box.claim("relay-1", lease=10)) == 5
+        await expire(box)
+    await advance(box, milliseconds=1)
+    while (claim := await claim_one(box, lease=10)).event_id != "e3":
+        await box.ack(claim)
+    await expire(box)
+    await alive(box)
+    words = (
+        "Event e3 was held by 3 relays that died (3 expired leases in a row): when a relay claims it",
+        "1 other event is a suspect too, and probably innocent",
+    )
+    return of_box(Situation.SUSPECT, *words, commands=("redbox kill e3",))
+
+
+@scene
+async def box_with_a_suspect_and_no_relay(box: Box, _: AsyncExitStack) -> Expected:
+    await make_suspect(box)
+    await advance(box, minutes=1)
+    return of_box(Situation.NO_RELAY, "Event e was held by 2 relays that died", commands=("redbox kill e",))
 
 
 @pytest.mark.parametrize("name", SCENES)
