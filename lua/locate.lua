@@ -61,7 +61,7 @@ local function count_before(id, scores)
 end
 
 local reply, seen = { now_ms(), false, 0 }, {}
-local function look(id)
+local function look(id, as_head)
   if not id or seen[id] then
     return
   end
@@ -73,7 +73,10 @@ local function look(id)
   local event, ordering = describe_event(id), redis.call("HGET", event_key .. id, "ordering_key")
   local line = ordering and find_line(ordering, id)
   reply[#reply + 1] = { id, event or false, scores, count_before(id, scores), line }
-  look(line and line[5])
+  -- In damaged lines, a head may belong to another line.
+  if not as_head then
+    look(line and line[5], true)
+  end
 end
 
 -- The event that most likely crashes relays. A restarted relay claims it again at once, so it is rarely in the index

@@ -393,7 +393,7 @@ MUTANTS = [
     # explanations
     Mutant("an explanation counts the event itself among those before it", "locate.lua", "find_rank_after(index, score, id) - 1", "find_rank_after(index, score, id)", WHY),
     Mutant("an explanation does not count suspects before an event", "locate.lua", ' + redis.call("ZCOUNT", key.suspect, "-inf", scores[1])', "", WHY),
-    Mutant("an explanation does not look at the head of the line", "locate.lua", "  look(line and line[5])\n", "", WHY),
+    Mutant("an explanation does not look at the head of the line", "locate.lua", "look(line and line[5], true)", "look(false)", WHY),
     Mutant("an explanation does not name the suspect that is claimed", "locate.lua", "look(reply[2])", "", WHY),
     Mutant("an explanation overlooks a lost id", "locate.lua", '"dead", "lost" }', '"dead", "dead" }', WHY),
     Mutant("an explanation overlooks a blocked line", "locate.lua", "look(blocked and redis", "look(false and redis", WHY),

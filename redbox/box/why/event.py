@@ -44,8 +44,9 @@ def explain_event(snapshot: Snapshot, event_id: str) -> Explanation:
     )
 
 
-def cause_of(snapshot: Snapshot, sighting: Sighting, name: str = "It") -> Cause:
-    """Why the event is where it is. `name` is the event as the subject of a sentence."""
+def cause_of(snapshot: Snapshot, sighting: Sighting, name: str = "It", *, as_head: bool = False) -> Cause:
+    """Why the event is where it is. `name` is the event as the subject of a sentence. With `as_head`, the event explains
+    another one, and no further event is explained: damaged lines may be crossed."""
     record = sighting.record
     homeless = not any(index in sighting.scores for index in _HOMES)
     if record is None:
@@ -63,7 +64,7 @@ def cause_of(snapshot: Snapshot, sighting: Sighting, name: str = "It") -> Cause:
     if record.state is State.CLAIMED:
         return _claimed(snapshot, sighting, record, name)
     if "waiting" in sighting.scores:
-        return _waiting(snapshot, sighting, record, name)
+        return _waiting(snapshot, sighting, record, name, as_head=as_head)
     if record.phase is not Phase.AVAILABLE:
         return _not_due(snapshot, record, name)
     return _available(snapshot, sighting, record, name)
@@ -105,7 +106,7 @@ def _last_attempt(snapshot: Snapshot, record: Record) -> str:
     return f"it was attempted {counted(record.attempts, 'time')}" + (f", and failed with: {error}" if error else "")
 
 
-def _waiting(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) -> Cause:
+def _waiting(snapshot: Snapshot, sighting: Sighting, record: Record, name: str, *, as_head: bool) -> Cause:
     line = sighting.line
     if line is None or line.head is None:  # the event says that it has no line: damage that an audit reports
         text = f"{name} is stored as waiting behind the head of a line, but there is no such line."
@@ -118,9 +119,9 @@ def _waiting(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
     later = record.phase is not Phase.AVAILABLE
     own = (f"{name} itself is due {snapshot.clock.ahead(record.available_at)}.",) if later else ()
     head = snapshot.head_of(line)
-    if head is None:
+    if head is None or as_head:
         return Cause(Situation.WAITING, (text, *own), (DOCTOR,))
-    cause = cause_of(snapshot, head, f"Event {quoted(line.head)}")
+    cause = cause_of(snapshot, head, f"Event {quoted(line.head)}", as_head=True)
     return Cause(Situation.WAITING, (text, *cause.sentences, *own, *_suspicion(record)), cause.steps)
 
 
@@ -362,7 +363,7 @@ def _lost(snapshot: Snapshot, sighting: Sighting, name: str) -> Cause:
 # --- evidence ----------------------------------------------------------------------------------------------------
 
 
-def event_facts(snapshot: Snapshot, sighting: Sighting) -> dict[str, Any]:
+def event_facts(snapshot: Snapshot, sighting: Sighting, *, as_head: bool = False) -> dict[str, Any]:
     """The facts that the sentences are made from. Times are those of the store's clock."""
     record, line = sighting.record, sighting.line
     facts: dict[str, Any] = {
@@ -383,8 +384,9 @@ def event_facts(snapshot: Snapshot, sighting: Sighting) -> dict[str, Any]:
     if line is not None:
         facts["line"] = {"key": line.key, "length": line.length, "rank": line.rank, "head": line.head}
         head = snapshot.head_of(line)
-        if head is not None and head.event_id != sighting.event_id:
-            facts["head"] = {"situation": cause_of(snapshot, head).situation, **event_facts(snapshot, head)}
+        if head is not None and head.event_id != sighting.event_id and not as_head:
+            situation = cause_of(snapshot, head, as_head=True).situation
+            facts["head"] = {"situation": situation, **event_facts(snapshot, head, as_head=True)}
     if snapshot.log:
         facts["log"] = [{"at": from_ms(entry.at), **entry.fields} for entry in snapshot.log]
     return facts

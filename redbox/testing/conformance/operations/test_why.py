@@ -766,6 +766,24 @@ async def test_why_of_many_damages(box: Box):
         await box.why()
 
 
+async def test_crossed_lines(box: Box):
+    """Each of two events is the head of the other one's line: a head is explained once."""
+    await box.put_many([event(each, ordering_key=f"key-{each}") for each in ("a", "b")])
+    for mine, other in (("a", "b"), ("b", "a")):
+        await box._store.exchange([("ZADD", keys.line(box.name, f"key-{mine}"), 0, other)])
+        await box._store.exchange([("ZREM", keys.pending(box.name), mine)])
+        await box._store.exchange([("ZADD", keys.waiting(box.name), 1, mine)])
+    found = await box.why("a")
+    assert found.situation is Situation.WAITING
+    assert [sentence.partition(",")[0] for sentence in found.sentences] == [
+        "It waits behind event b",
+        "Event b waits behind event a",
+    ]
+    assert [step.command() for step in found.next_steps] == ["redbox doctor"]
+    await box.why(key="key-a")
+    await box.why()
+
+
 async def test_the_position_among_events_of_the_same_time(box: Box):
     """The order of claims: by time, then by id."""
     ids = [f"e{n:02}" for n in range(20)]
