@@ -45,8 +45,8 @@ def explain_event(snapshot: Snapshot, event_id: str) -> Explanation:
 
 
 def cause_of(snapshot: Snapshot, sighting: Sighting, name: str = "It", *, as_head: bool = False) -> Cause:
-    """Why the event is where it is. `name` is the event as the subject of a sentence. With `as_head`, the event explains
-    another one, and no further event is explained: damaged lines may be crossed."""
+    """Why the event is where it is. `name` is the event as the subject of a sentence. With `as_head`, the event
+    explains another one, and no further event is explained: damaged lines may be crossed."""
     record = sighting.record
     homeless = not any(index in sighting.scores for index in _HOMES)
     if record is None:
@@ -275,8 +275,7 @@ def _published(snapshot: Snapshot, record: Record, name: str) -> Cause:
         removed = record.published_at + timedelta(seconds=settings.keep_published)
         when = f"{clock.ahead(removed)}" if removed > clock.now else "by the next sweep"
         kept = f"Nothing more happens to it before it is removed {when}, or sooner if the box keeps too many."
-    again = by_id("publish it again", "dead", "replay", event_id=record.event_id)
-    return Cause(Situation.PUBLISHED, (text, kept), (again,))
+    return Cause(Situation.PUBLISHED, (text, kept))  # no command replays a published event by its id
 
 
 def _dead(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) -> Cause:

@@ -354,7 +354,7 @@ async def published(box: Box, _: AsyncExitStack) -> Expected:
     await publish(box, event())
     await advance(box, hours=1, minutes=15)
     words = ("It was published 1 h 15 min ago by relay publisher, at attempt 1.", "before it is removed in 22 h 4")
-    return Expected(Situation.PUBLISHED, words, ("redbox dead replay e",))
+    return Expected(Situation.PUBLISHED, words)
 
 
 @scene
@@ -764,6 +764,12 @@ async def test_why_of_many_damages(box: Box):
             await box.why(unique_key=f"u-{each}")
         await box.why(key="k")
         await box.why()
+
+
+async def test_a_published_event_has_no_next_step(box: Box):
+    """`redbox dead replay` refuses it."""
+    await publish(box, event())
+    assert (await box.why("e")).next_steps == ()
 
 
 async def test_crossed_lines(box: Box):
