@@ -161,6 +161,24 @@ def test_all_breakers_are_open():
     assert "The breakers of all 2 relays have been open for 9 min: HTTP 401." in text(found)
 
 
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [("HTTP 403", "Repair the target: check its credentials."), ("HTTP 503 after 4013 ms", "Repair the target; the")],
+)
+def test_an_open_breaker_says_what_to_do(reason: str, words: str):
+    found = explain_event(snapshot(pending(), stats=stats(relays=[relay(breaker="open", reason=reason)])), "e")
+    assert words in text(found)
+    assert [step.arguments for step in found.next_steps] == [("stats",)]
+
+
+def test_an_open_breaker_beside_a_healthy_relay():
+    sick = relay("sick", breaker="open", reason="HTTP 503", breaker_since=2 * MINUTE)
+    found = explain_box(snapshot(stats=stats(relays=[relay(rate=3.0), sick])))
+    assert found.situation is Situation.FLOWING
+    assert found.sentences[-1] == "Besides, the breaker of relay sick has been open for 2 min: HTTP 503."
+    assert [step.arguments for step in found.next_steps] == [("stats",)]
+
+
 def test_one_closed_breaker_is_enough():
     relays = [relay("a", breaker="open", reason="HTTP 401"), relay("b", rate=3.5)]
     found = explain_event(snapshot(pending(), stats=stats(relays=relays)), "e")

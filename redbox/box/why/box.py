@@ -10,7 +10,14 @@ from redbox.arguments import counted
 from redbox.box.reports import SILENT
 from redbox.box.why.event import DOCTOR, SUSPECT_FROM, cause_of
 from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
-from redbox.box.why.obstacles import SEE_RELAYS, START_RELAY, find_obstacle, no_relay_sentence, relay_facts
+from redbox.box.why.obstacles import (
+    SEE_RELAYS,
+    START_RELAY,
+    find_obstacle,
+    no_relay_sentence,
+    open_breaker_sentence,
+    relay_facts,
+)
 from redbox.box.why.snapshot import Snapshot
 from redbox.box.why.words import are, many, quoted, sentence, wait
 from redbox.durations import format_duration
@@ -343,6 +350,10 @@ def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[St
     if head is not None and cause.situation is not Situation.BLOCKED:
         sentences.append(f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event.")
         steps.append(by_id("see the first of these events", "why", event_id=head.event_id))
+    sick = None if cause.situation is Situation.BREAKER_OPEN else open_breaker_sentence(snapshot.alive)
+    if sick is not None:
+        sentences.append(sick)
+        steps.append(SEE_RELAYS)
     crashing = None if cause.situation is Situation.SUSPECT else _crashing(snapshot)
     if crashing is not None:
         sentences += crashing.sentences

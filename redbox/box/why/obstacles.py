@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any, Final
 
+from redbox.arguments import counted
 from redbox.box.reports import Pause, RelayReport
 from redbox.box.why.explanation import Cause, Situation, Step
 from redbox.box.why.snapshot import Snapshot
@@ -12,6 +14,8 @@ from redbox.box.why.words import because, quoted, sentence
 from redbox.durations import format_duration
 
 START_RELAY: Final = Step("start a relay, with the URL of the target", ("relay", "--to", "URL"))
+#: HTTP statuses of wrong or missing credentials.
+_REFUSED: Final = re.compile(r"\b40[13]\b")
 SEE_RELAYS: Final = Step("see each relay and its breaker", ("stats",))
 
 
@@ -63,6 +67,18 @@ def _pause_words(snapshot: Snapshot, pause: Pause, effect: str) -> str:
     return f"{since} {because(pause.who, pause.why)}: {effect} {until}"
 
 
+def open_breaker_sentence(alive: list[RelayReport]) -> str | None:
+    """The open breakers beside relays that publish, by the first of them."""
+    opened = [relay for relay in alive if relay.breaker_open]
+    if not opened:
+        return None
+    first = opened[0]
+    since = "" if first.breaker_since is None else f" for {format_duration(first.breaker_since)}"
+    reason = sentence(quoted(first.reason) or "the target does not acknowledge events")
+    more = f" (and {counted(len(opened) - 1, 'other')})" if len(opened) > 1 else ""
+    return f"Besides, the breaker of relay {quoted(first.name)}{more} has been open{since}: {reason}"
+
+
 def _breakers_open(alive: list[RelayReport]) -> Cause:
     latest = alive[0]
     known = [relay.breaker_since for relay in alive if relay.breaker_since is not None]
@@ -75,7 +91,12 @@ def _breakers_open(alive: list[RelayReport]) -> Cause:
         f"The target is {quoted(latest.target) or 'unknown'}; relays try a few events again and again, and publish the "
         "others as soon as the target acknowledges one."
     )
-    return Cause(Situation.BREAKER_OPEN, (f"The {whose} been open{since}: {reason}", after), (SEE_RELAYS,))
+    refused = any(_REFUSED.search(relay.reason) for relay in alive)
+    repair = "Repair the target; the breaker then closes by itself."
+    if refused:
+        repair = "Repair the target: check its credentials. The breaker then closes by itself."
+    step = Step("see whether the target is repaired, by its breaker", ("stats",))
+    return Cause(Situation.BREAKER_OPEN, (f"The {whose} been open{since}: {reason}", after, repair), (step,))
 
 
 def _ramping(ramp_ends: timedelta) -> Cause:
