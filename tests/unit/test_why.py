@@ -271,7 +271,15 @@ def test_dead_events_alone_are_a_second_sentence():
     assert found.situation is Situation.FLOWING
     assert found.sentences[0] == "Nothing is stuck: no event is pending or claimed."
     assert found.sentences[-1] == "Besides, 2 events are DEAD, the oldest for 3 min."
-    assert [step.arguments for step in found.next_steps] == [("dead", "list")]
+    assert [step.arguments for step in found.next_steps] == [("dead", "list", "--by-error")]
+
+
+def test_failing_relays_come_before_heads_that_wait_for_a_retry():
+    """Nothing can be claimed, because the heads of all lines have failed."""
+    failing = relay(rate=0.0, failures_in_row=9, last_error="HTTP 500")
+    counts = {"phases": {Phase.AVAILABLE: 1, Phase.RETRY_SCHEDULED: 1}, "waiting": 1, "waiting_due": 1}
+    found = explain_box(snapshot(stats=stats(**counts, relays=[failing])))
+    assert found.situation is Situation.FAILING
 
 
 def test_a_line_that_moves_is_not_stuck():

@@ -150,6 +150,8 @@ def _blocked(snapshot: Snapshot) -> Cause | None:
         lines = f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event"
         cause = cause_of(snapshot, head, f"Event {quoted(head.event_id)}")
         return Cause(Situation.BLOCKED, (f"{behind}, and {lines}.", *cause.sentences), cause.steps)
+    if _failing(snapshot) is not None:
+        return None
     first = next((each for each in snapshot.located.sightings if "waiting" in each.scores), None)
     line = None if first is None else first.line
     holder = None if line is None else snapshot.head_of(line)
@@ -177,12 +179,12 @@ def _failing(snapshot: Snapshot) -> Cause | None:
     """Relays are alive and publish nothing but failures."""
     alive = snapshot.alive
     failing = [relay for relay in alive if relay.failures_in_row >= FAILURES and not relay.rate]
-    if not alive or len(failing) < len(alive) or not _pending(snapshot):
+    retries = snapshot.stats.phases[Phase.RETRY_SCHEDULED]
+    if not alive or len(failing) < len(alive) or not (retries or _claimable(snapshot)):
         return None
     worst = max(failing, key=lambda relay: relay.failures_in_row)
     text = f"The last {counted(worst.failures_in_row, 'attempt')} of relay {quoted(worst.name)} failed, the latest with"
     relays = "It is the only relay alive" if len(alive) == 1 else f"All {len(alive):,} relays fail"
-    retries = snapshot.stats.phases[Phase.RETRY_SCHEDULED]
     after = f"{relays}; the target is {quoted(worst.target) or 'unknown'}, and {wait(retries)} for a retry."
     return Cause(
         Situation.FAILING,
@@ -306,8 +308,8 @@ CAUSES: Final[tuple[Callable[[Snapshot], Cause | None], ...]] = (
     _due_and_obstructed,
     _retrying_behind_breakers,
     _leases_expired,
-    _failing,
     _blocked,
+    _failing,
     _suspects_only,
     _crashing,
     _only_scheduled,
@@ -342,10 +344,10 @@ def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[St
     sentences: list[str] = []
     steps: list[Step] = []
     dead = stats.phases[Phase.DEAD]
-    if dead:
+    if dead > (cause.situation is Situation.BLOCKED):  # the cause names one of them
         oldest = f", the oldest for {format_duration(stats.oldest_dead)}" if stats.oldest_dead else ""
         sentences.append(f"Besides, {are(dead)} DEAD{oldest}.")
-        steps.append(Step("see why they died", ("dead", "list")))
+        steps.append(Step("see why they died", ("dead", "list", "--by-error")))
     head = _blocking_head(snapshot)
     if head is not None and cause.situation is not Situation.BLOCKED:
         sentences.append(f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event.")

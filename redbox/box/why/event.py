@@ -290,7 +290,7 @@ def _dead(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) -> 
         blocks = (
             f"It blocks the line of ordering key {quoted(line.key)!r}: {behind_it} until it is replayed or dropped."
         )
-        drop = by_id("remove it for good, so that the others go on", "drop", event_id=record.event_id)
+        drop = by_id("remove it for good, so that the others go on", "dead", "drop", event_id=record.event_id)
         return Cause(Situation.DEAD, (sentence(died), blocks), (again, drop))
     return Cause(Situation.DEAD, (sentence(died), "Nothing more happens to it unless it is replayed."), (again,))
 

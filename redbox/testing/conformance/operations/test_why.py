@@ -121,7 +121,7 @@ async def waiting_behind_a_dead_head_and_due_later(box: Box, _: AsyncExitStack) 
         "1 event waits behind it",
         "It itself is due in 5",
     )
-    return Expected(Situation.WAITING, words, ("redbox dead replay head", "redbox drop head"))
+    return Expected(Situation.WAITING, words, ("redbox dead replay head", "redbox dead drop head"))
 
 
 @scene
@@ -371,7 +371,7 @@ async def dead_and_blocking(box: Box, _: AsyncExitStack) -> Expected:
     await box.put_many([event(ordering_key="k"), event("second", ordering_key="k"), event("third", ordering_key="k")])
     await box.kill(await claim_one(box), reason="no")
     words = ("It has been DEAD", "It blocks the line of ordering key 'k': 2 events wait behind it")
-    return Expected(Situation.DEAD, words, ("redbox dead replay e", "redbox drop e"))
+    return Expected(Situation.DEAD, words, ("redbox dead replay e", "redbox dead drop e"))
 
 
 @scene
@@ -505,7 +505,7 @@ async def box_with_dead_events(box: Box, _: AsyncExitStack) -> Expected:
     await advance(box, hours=2)
     await alive(box)
     words = ("Nothing is stuck", "Besides, 2 events are DEAD, the oldest for 2 h")
-    return of_box(Situation.FLOWING, *words, commands=("redbox dead list",))
+    return of_box(Situation.FLOWING, *words, commands=("redbox dead list --by-error",))
 
 
 @scene
@@ -567,7 +567,16 @@ async def box_with_blocked_lines(box: Box, _: AsyncExitStack) -> Expected:
         "HTTP 422",
         "Besides, 2 events are DEAD",
     )
-    return of_box(Situation.BLOCKED, *words, commands=("redbox dead replay k0", "redbox drop k0"))
+    return of_box(Situation.BLOCKED, *words, commands=("redbox dead replay k0", "redbox dead drop k0"))
+
+
+@scene
+async def box_with_a_blocked_line_after_failures(box: Box, _: AsyncExitStack) -> Expected:
+    await block_lines(box)
+    await box.put_many([event(f"k{n}", ordering_key="k") for n in range(3)])
+    await box.kill(await box.claim("relay-1"), reason="HTTP 422")
+    await alive(box, rate="0", failures_in_row="5", last_error="HTTP 422")
+    return of_box(Situation.BLOCKED, "1 ordering key is blocked by a DEAD event", "Event k0 has been DEAD")
 
 
 @scene
@@ -576,7 +585,7 @@ async def box_with_a_blocked_line_that_nothing_waits_for(box: Box, _: AsyncExitS
     await make_dead(box, event(ordering_key="k"))
     await alive(box)
     words = ("Nothing is stuck", "Besides, 1 event is DEAD", "1 ordering key is blocked by a DEAD event.")
-    return of_box(Situation.FLOWING, *words, commands=("redbox dead list", "redbox why e"))
+    return of_box(Situation.FLOWING, *words, commands=("redbox dead list --by-error", "redbox why e"))
 
 
 @scene
@@ -770,6 +779,13 @@ async def test_a_published_event_has_no_next_step(box: Box):
     """`redbox dead replay` refuses it."""
     await publish(box, event())
     assert (await box.why("e")).next_steps == ()
+
+
+async def test_a_dead_head_is_not_counted_twice(box: Box):
+    await box_with_a_blocked_line_after_failures(box, AsyncExitStack())
+    found = await box.why()
+    assert "Besides" not in "\n".join(found.sentences)
+    assert [step.command() for step in found.next_steps] == ["redbox dead replay k0", "redbox dead drop k0"]
 
 
 async def test_crossed_lines(box: Box):
