@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from redbox import keys
@@ -219,6 +219,13 @@ class Reads:
             return []
         (details,) = await self.exchange([("HMGET", keys.pauses(self.box), *[key for key, _ in scored])], repeat=True)
         return [_paused_entry(key, ends, about) for (key, ends), about in zip(scored, details, strict=True)]
+
+    async def pauses_of(self, ends: Mapping[str, int]) -> list[PausedEntry]:
+        """What is known about the pauses of these ordering keys, each with its end."""
+        (details,) = await self.exchange([("HMGET", keys.pauses(self.box), *ends)], repeat=True)
+        return [
+            _paused_entry(key.encode(), end, about) for (key, end), about in zip(ends.items(), details, strict=True)
+        ]
 
     async def boxes(self) -> list[str]:
         """The names of all boxes of this server, or of this cluster."""

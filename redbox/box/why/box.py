@@ -19,7 +19,7 @@ from redbox.box.why.obstacles import (
     relay_facts,
 )
 from redbox.box.why.snapshot import Snapshot
-from redbox.box.why.words import are, many, quoted, sentence, wait
+from redbox.box.why.words import are, because, many, quoted, sentence, wait
 from redbox.durations import format_duration
 from redbox.events import Phase
 from redbox.settings import MAX_PAYLOAD
@@ -266,6 +266,8 @@ def _late(snapshot: Snapshot) -> Cause | None:
     if age is None or age < LATE or not due:
         return None
     text = f"{are(due)} due, the oldest for {format_duration(age)}"
+    if stats.waiting_due:
+        text += f", and {wait(stats.waiting_due, 'more due event')} in lines"
     obstacle = find_obstacle(snapshot)
     if obstacle is not None and obstacle.situation is Situation.RAMPING:
         return Cause(Situation.RAMPING, (*obstacle.sentences, f"{text}."), obstacle.steps)
@@ -274,7 +276,7 @@ def _late(snapshot: Snapshot) -> Cause | None:
     relays, holding = f"{are(len(alive), 'relay')} alive", f"{counted(held, 'event')} in flight"
     more = Step("start another relay, with the URL of the target", ("relay", "--to", "URL"))
     if rate > 0:
-        length = format_duration(timedelta(seconds=due / rate))
+        length = format_duration(timedelta(seconds=(due + stats.waiting_due) / rate))
         pace = f"published {rate:,.3g} events/s before the last heartbeat"
         after = f"{relays} and {pace}: at that rate, the backlog takes {length}, if no event is added."
         return Cause(Situation.BACKLOG, (f"{text}.", after), (more, SEE_RELAYS))
@@ -352,6 +354,12 @@ def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[St
     if head is not None and cause.situation is not Situation.BLOCKED:
         sentences.append(f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event.")
         steps.append(by_id("see the first of these events", "why", event_id=head.event_id))
+    if snapshot.first_paused is not None and cause.situation is not Situation.KEY_PAUSED:
+        key, pause = snapshot.first_paused
+        which = repr(quoted(key)) if stats.paused_keys == 1 else f"such as {quoted(key)!r}"
+        paused = f"{are(stats.paused_keys, 'ordering key')} paused, {which}"
+        sentences.append(f"Besides, {paused} {because(pause.who, pause.why)}.")
+        steps.append(Step("let relays claim its events again", ("resume", f"--key={key}")))
     sick = None if cause.situation is Situation.BREAKER_OPEN else open_breaker_sentence(snapshot.alive)
     if sick is not None:
         sentences.append(sick)

@@ -15,20 +15,21 @@ from redbox.store.replies import EventLine, Located, LoggedEntry, PausedEntry, S
 from redbox.store.store import Sought, Store
 
 MOST_ENTRIES: Final = 3
-MOST_PAUSED: Final = 1000
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A box, and the events in question, at one moment.
 
     `log` are the newest entries about an event that does not exist. `server` is what INFO says about the server, for
-    the explanation of a box. `paused_keys` are those of the ordering keys in question that are paused.
+    the explanation of a box, and `first_paused` is one of its paused ordering keys. `paused_keys` are those of the
+    ordering keys in question that are paused.
     """
 
     located: Located
     stats: Stats
     pause: Pause | None = None
     paused_keys: dict[str, Pause] = {}
+    first_paused: tuple[str, Pause] | None = None
     log: Sequence[LoggedEntry] = ()
     server: dict[str, str] = {}
 
@@ -65,6 +66,7 @@ async def read_snapshot(store: Store, kind: Sought, name: str = "") -> Snapshot:
         stats=stats,
         pause=await _pause(store, stats),
         paused_keys=await _paused_keys(store, located),
+        first_paused=await _first_paused(store) if kind == "box" and stats.paused_keys else None,
         log=await store.log_about(name, MOST_ENTRIES) if unknown else (),
         server=await store.server_info() if kind == "box" else {},
     )
@@ -85,12 +87,17 @@ async def _paused_keys(store: Store, located: Located) -> dict[str, Pause]:
     paused = {key: end for key, end in ends.items() if end is not None and end > located.now}
     if not paused:
         return {}
-    known = {each.key: each for each in await store.paused_keys(MOST_PAUSED)}
-    return {key: _paused_key(known.get(key), end) for key, end in paused.items()}
+    return {each.key: _paused_key(each) for each in await store.pauses_of(paused)}
 
 
-def _paused_key(known: PausedEntry | None, end: int) -> Pause:
-    until = None if end >= LAST_MS else from_ms(end)
-    if known is None:
-        return Pause("", "", None, until)
-    return Pause(known.who, known.why, None if known.since is None else from_ms(known.since), until)
+async def _first_paused(store: Store) -> tuple[str, Pause] | None:
+    """The paused ordering key whose pause ends first."""
+    for each in await store.paused_keys(1):
+        return each.key, _paused_key(each)
+    return None
+
+
+def _paused_key(entry: PausedEntry) -> Pause:
+    since = None if entry.since is None else from_ms(entry.since)
+    until = None if entry.until is None or entry.until >= LAST_MS else from_ms(entry.until)
+    return Pause(entry.who, entry.why, since, until)

@@ -629,6 +629,24 @@ async def box_with_a_backlog(box: Box, _: AsyncExitStack) -> Expected:
 
 
 @scene
+async def box_with_a_backlog_in_lines(box: Box, _: AsyncExitStack) -> Expected:
+    await box.put_many([event(f"e{n}", ordering_key="k") for n in range(20)])
+    await advance(box, minutes=1)
+    await alive(box, rate="2", in_flight="3")
+    words = ("1 event is due, the oldest for 1 min", "and 19 more due events wait in lines", "the backlog takes 10 s")
+    return of_box(Situation.BACKLOG, *words)
+
+
+@scene
+async def box_with_paused_ordering_keys(box: Box, _: AsyncExitStack) -> Expected:
+    await alive(box)
+    for number in range(2):
+        await box.operate.pause(key=f"order-{number}", duration=600 + number, who="ada", why="wrong amounts")
+    words = ("Nothing is stuck", "Besides, 2 ordering keys are paused, such as 'order-0' by ada (wrong amounts).")
+    return of_box(Situation.FLOWING, *words, commands=("redbox resume --key=order-0",))
+
+
+@scene
 async def box_whose_relay_hangs(box: Box, _: AsyncExitStack) -> Expected:
     await box.put_many([event(f"e{n}") for n in range(20)])
     await advance(box, minutes=1)
@@ -786,6 +804,16 @@ async def test_a_dead_head_is_not_counted_twice(box: Box):
     found = await box.why()
     assert "Besides" not in "\n".join(found.sentences)
     assert [step.command() for step in found.next_steps] == ["redbox dead replay k0", "redbox dead drop k0"]
+
+
+async def test_the_pause_of_one_of_many_paused_keys(box: Box):
+    """Its end comes after that of 1,000 others."""
+    await box.put(event(ordering_key="k"))
+    await box.operate.pause(key="k", who="ada", why="wrong amounts")
+    far = await box._store.time() + 3_600_000
+    others = [part for number in range(1000) for part in (far, f"other-{number}")]
+    await box._store.exchange([("ZADD", keys.paused(box.name), *others)])
+    assert "by ada (wrong amounts)" in "\n".join((await box.why("e")).sentences)
 
 
 async def test_crossed_lines(box: Box):
