@@ -82,7 +82,7 @@ def test_a_box_that_does_not_exist(redbox: Redbox):
 
 def test_why_of_the_box_and_of_keys(redbox: Redbox):
     redbox.put(Event("a", event_id="e", ordering_key="k", unique_key="u"))
-    assert redbox("why").stdout.startswith("box default: no relay\nNo relay is alive")
+    assert redbox("why").stdout.startswith("box default: no relay\nNo relay is running")
     assert redbox("why", "--key", "k").stdout.startswith("ordering key 'k': no relay\nThe head of its line is event e")
     assert redbox("why", "--unique", "u").stdout.startswith("unique key 'u': no relay\nEvent e holds it")
 

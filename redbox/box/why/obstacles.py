@@ -38,7 +38,7 @@ def find_obstacle(snapshot: Snapshot, ordering_key: str | None = None) -> Cause 
 def no_relay_sentence(snapshot: Snapshot) -> str:
     """Which relay was seen last, and when."""
     if not snapshot.stats.relays:
-        return "No relay is alive: none has sent a heartbeat within a day."
+        return "No relay is running: none is registered; a relay that stops in order leaves no heartbeat."
     last = min(snapshot.stats.relays, key=lambda relay: relay.seen)
     return (
         f"No relay is alive: the last heartbeat came {format_duration(last.seen)} ago, from relay {quoted(last.name)} "

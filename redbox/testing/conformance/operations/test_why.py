@@ -212,7 +212,18 @@ async def no_relay(box: Box, _: AsyncExitStack) -> Expected:
 @scene
 async def no_relay_ever(box: Box, _: AsyncExitStack) -> Expected:
     await box.put(event())
-    return Expected(Situation.NO_RELAY, ("No relay is alive: none has sent a heartbeat within a day.",))
+    return Expected(Situation.NO_RELAY, ("No relay is running: none is registered",), ("redbox relay --to URL",))
+
+
+@scene
+async def no_relay_after_one_has_stopped(box: Box, _: AsyncExitStack) -> Expected:
+    async def take(_: Event) -> None: ...
+
+    async with Relay(box, take, beat_every=0.05):
+        await seen(box, lambda relay: relay.alive)
+    await box.put(event())
+    words = ("No relay is running: none is registered; a relay that stops in order leaves no heartbeat.",)
+    return Expected(Situation.NO_RELAY, words, ("redbox relay --to URL",))
 
 
 async def open_breaker(box: Box, stack: AsyncExitStack) -> None:
@@ -521,7 +532,7 @@ async def box_without_a_relay(box: Box, _: AsyncExitStack) -> Expected:
     await put_and_claim(box, event(), lease=10)
     await box.put_many([event("f"), event("g")])
     await advance(box, minutes=3)
-    words = ("No relay is alive", "Meanwhile 2 events are due, the oldest for 3 min", "and 1 claim has expired.")
+    words = ("No relay is running", "Meanwhile 2 events are due, the oldest for 3 min", "and 1 claim has expired.")
     return of_box(Situation.NO_RELAY, *words, commands=("redbox relay --to URL",))
 
 
@@ -615,7 +626,7 @@ async def box_with_retries_only(box: Box, _: AsyncExitStack) -> Expected:
 @scene
 async def box_with_scheduled_events_and_no_relay(box: Box, _: AsyncExitStack) -> Expected:
     await box.put(event(delay=55))
-    words = ("No event is due: 1 event waits for its time", "No relay is alive")
+    words = ("No event is due: 1 event waits for its time", "No relay is running")
     return of_box(Situation.SCHEDULED, *words, commands=("redbox relay --to URL",))
 
 
