@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from redbox.arguments import counted
 from redbox.box.reports import SILENT
-from redbox.box.why.event import DOCTOR, SUSPECT_FROM, cause_of
+from redbox.box.why.event import DOCTOR, REAP, SUSPECT_FROM, cause_of
 from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
 from redbox.box.why.obstacles import (
     SEE_RELAYS,
@@ -113,8 +113,19 @@ def _due_and_obstructed(snapshot: Snapshot) -> Cause | None:
     age = f", the oldest for {format_duration(stats.oldest_available)}" if stats.oldest_available else ""
     parts = [f"{are(due)} due{age}"] if due else []
     if stats.overdue:
-        parts.append(f"{many(stats.overdue, 'claim', 'has', 'have')} expired")
-    return Cause(cause.situation, (*cause.sentences, f"Meanwhile {', and '.join(parts)}."), cause.steps)
+        parts.append(f"{many(stats.overdue, 'claim', 'has', 'have')} expired{_first_holder(snapshot)}")
+    steps = (*cause.steps, REAP) if stats.overdue else cause.steps
+    return Cause(cause.situation, (*cause.sentences, f"Meanwhile {', and '.join(parts)}."), steps)
+
+
+def _first_holder(snapshot: Snapshot) -> str:
+    """`, the first one held by relay relay-1`: who held the claim whose lease ended first."""
+    claimed = [each for each in snapshot.located.sightings if "claimed" in each.scores]
+    first = min(claimed, key=lambda each: each.scores["claimed"], default=None)
+    if first is None or first.record is None or not first.record.claimed_by:
+        return ""
+    which = "held by" if snapshot.stats.overdue == 1 else "the first one held by"
+    return f", {which} relay {quoted(first.record.claimed_by)}"
 
 
 def _retrying_behind_breakers(snapshot: Snapshot) -> Cause | None:
@@ -132,10 +143,10 @@ def _leases_expired(snapshot: Snapshot) -> Cause | None:
         return None
     ago = format_duration(-stats.first_lease_ends)
     text = (
-        f"{many(stats.overdue, 'claim', 'has', 'have')} expired, the first {ago} ago, and no relay has reaped: relays "
-        "are alive, but run without a reaper."
+        f"{many(stats.overdue, 'claim', 'has', 'have')} expired{_first_holder(snapshot)}, {ago} ago, and no relay has "
+        "reaped: relays are alive, but run without a reaper."
     )
-    return Cause(Situation.LEASE_EXPIRED, (text,), (Step("return expired claims to PENDING now", ("reap",)),))
+    return Cause(Situation.LEASE_EXPIRED, (text,), (REAP,))
 
 
 def _blocked(snapshot: Snapshot) -> Cause | None:

@@ -23,6 +23,7 @@ BEAT_DELAY: Final = timedelta(seconds=1)
 MISSED_BEAT: Final = timedelta(seconds=8)
 #: Indexes that hold an event in its state; `lost` is none of them.
 _HOMES: Final = ("pending", "waiting", "suspect", "claimed", "published", "dead")
+REAP: Final = Step("return expired claims to PENDING now", ("reap",))
 DOCTOR: Final = Step("check the whole box, and see how to repair it", ("doctor",))
 
 
@@ -221,15 +222,14 @@ def _claimed(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
         sentences = (f"{claimed}{ends}.", _holder(snapshot, record), *expired)
         return Cause(Situation.CLAIMED, sentences, (*kill, release))
     over = " ".join((f"{claimed}, and the lease ended {clock.ago(until)}.", *_expired_before(record)[0]))
-    reap = Step("return expired claims to PENDING now", ("reap",))
     if not snapshot.alive:
         nobody = "No relay is alive, so nobody reaps it: it stays claimed until a relay runs, or until a reap by hand."
-        return Cause(Situation.LEASE_EXPIRED, (over, nobody), (reap, START_RELAY))
+        return Cause(Situation.LEASE_EXPIRED, (over, nobody), (REAP, START_RELAY))
     if clock.now - until > SILENT:
         idle = "Relays are alive, but none of them has reaped it: they run without a reaper, or cannot write."
-        return Cause(Situation.LEASE_EXPIRED, (over, idle), (reap,))
+        return Cause(Situation.LEASE_EXPIRED, (over, idle), (REAP,))
     soon = "A relay returns it to PENDING within a few seconds, unless its holder settles it first."
-    return Cause(Situation.LEASE_EXPIRED, (over, soon), (reap,))
+    return Cause(Situation.LEASE_EXPIRED, (over, soon), (REAP,))
 
 
 def _expired_before(record: Record) -> tuple[tuple[str, ...], tuple[Step, ...]]:

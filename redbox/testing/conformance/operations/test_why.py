@@ -532,8 +532,12 @@ async def box_without_a_relay(box: Box, _: AsyncExitStack) -> Expected:
     await put_and_claim(box, event(), lease=10)
     await box.put_many([event("f"), event("g")])
     await advance(box, minutes=3)
-    words = ("No relay is running", "Meanwhile 2 events are due, the oldest for 3 min", "and 1 claim has expired.")
-    return of_box(Situation.NO_RELAY, *words, commands=("redbox relay --to URL",))
+    words = (
+        "No relay is running",
+        "Meanwhile 2 events are due, the oldest for 3 min",
+        "and 1 claim has expired, held by relay ",
+    )
+    return of_box(Situation.NO_RELAY, *words, commands=("redbox relay --to URL", "redbox reap"))
 
 
 @scene
@@ -549,7 +553,7 @@ async def box_whose_leases_expired(box: Box, _: AsyncExitStack) -> Expected:
     await box.claim("relay-1", lease=10)
     await advance(box, minutes=2)
     await alive(box)
-    words = ("2 claims have expired, the first 1 min 5", "run without a reaper")
+    words = ("2 claims have expired, the first one held by relay relay-1, 1 min 5", "run without a reaper")
     return of_box(Situation.LEASE_EXPIRED, *words, commands=("redbox reap",))
 
 
