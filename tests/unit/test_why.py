@@ -210,6 +210,15 @@ def test_a_full_server():
     assert found.situation is Situation.STORE_REFUSES_WRITES
     assert "it uses 120.0 MiB of maxmemory 100.0 MiB, with the policy noeviction." in text(found)
     assert "Puts and replays that need more than is left are refused. Relays go on" in text(found)
+    assert [step.command() for step in found.next_steps] == ["redbox sweep --keep-published 10m --dry-run"]
+
+
+def test_a_full_server_without_a_relay():
+    found = explain_box(snapshot(server=FULL, stats=stats()))
+    assert found.situation is Situation.STORE_REFUSES_WRITES
+    assert "No relay is running" in text(found)
+    assert "Relays go on" not in text(found)
+    assert found.next_steps[-1].arguments == ("relay", "--to", "URL")
 
 
 @pytest.mark.parametrize(

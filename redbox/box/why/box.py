@@ -67,6 +67,14 @@ def _pending(snapshot: Snapshot) -> int:
 
 
 def _store_refuses(snapshot: Snapshot) -> Cause | None:
+    """A server that refuses writes; and that no relay is alive, which a repair of the server does not change."""
+    cause = _server_refuses(snapshot)
+    if cause is None or snapshot.alive:
+        return cause
+    return Cause(cause.situation, (*cause.sentences, no_relay_sentence(snapshot)), (*cause.steps, START_RELAY))
+
+
+def _server_refuses(snapshot: Snapshot) -> Cause | None:
     """Nothing can be put; with a full disk or on a replica, nothing can be claimed or settled either."""
     info = snapshot.server
     limit, used = _number(info, "maxmemory"), _number(info, "used_memory") - _number(info, "mem_not_counted_for_evict")
@@ -75,11 +83,12 @@ def _store_refuses(snapshot: Snapshot) -> Cause | None:
     if limit and limit - used < MAX_PAYLOAD and not policy.startswith("allkeys"):
         memory = f"{_megabytes(used)} of maxmemory {_megabytes(limit)}"
         text = f"The server is full: it uses {memory}, with the policy {policy}."
-        after = (
-            "Puts and replays that need more than is left are refused. Relays go on: they claim and settle the events "
-            "that are stored."
+        after = "Puts and replays that need more than is left are refused."
+        if snapshot.alive:
+            after += " Relays go on: they claim and settle the events that are stored."
+        step = Step(
+            "see how many PUBLISHED events a sweep would remove", ("sweep", "--keep-published", "10m", "--dry-run")
         )
-        step = Step("see how many events a sweep would remove", ("sweep", "--dry-run"))
         return Cause(Situation.STORE_REFUSES_WRITES, (text, after), (step,))
     snapshots = info.get("rdb_last_bgsave_status") == "err" and info.get("stop-writes-on-bgsave-error") == "yes"
     if snapshots or info.get("aof_last_write_status") == "err":
