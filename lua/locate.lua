@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- locate: reads where events are, how many are before them, and the head of their line, to explain why they wait.
 --
--- Guarantee: changes nothing; O(log n) in the number of events, and reports at most 12 of them. One consistent view.
+-- Guarantee: changes nothing; O(log n) in the number of events, and reports at most 14 of them. One consistent view.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   kind     event | line | unique | box

@@ -291,6 +291,12 @@ def test_failing_relays_come_before_heads_that_wait_for_a_retry():
     assert found.situation is Situation.FAILING
 
 
+def test_earlier_failures_do_not_explain_scheduled_events():
+    failing = relay(rate=0.0, failures_in_row=9, last_error="HTTP 500")
+    found = explain_box(snapshot(stats=stats(phases={Phase.SCHEDULED: 1}, relays=[failing])))
+    assert found.situation is Situation.SCHEDULED
+
+
 def test_a_line_that_moves_is_not_stuck():
     """Events wait behind a head that a relay publishes at the moment."""
     claimed = msgspec.structs.replace(
