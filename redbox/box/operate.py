@@ -16,7 +16,7 @@ from redbox.box.reports import LogEntry, Pause, PausedKey, Swept
 from redbox.box.selection import Selection
 from redbox.box.sweep import sweep
 from redbox.durations import Duration
-from redbox.errors import UsageError
+from redbox.errors import ForeignKey, UsageError
 from redbox.events import (
     Outcome,
     State,
@@ -202,7 +202,12 @@ class Operate:
         if ramp is not None and ordering_key:
             raise UsageError("give either key or ramp, not both: a ramp is for the whole box")
         length = None if ramp is None else _positive_ms("ramp", ramp)
-        return await self._store.resume(key=ordering_key, ramp=length, who=who, why=why)
+        try:
+            return await self._store.resume(key=ordering_key, ramp=length, who=who, why=why)
+        except ForeignKey as error:
+            if not ordering_key:
+                raise
+            raise ForeignKey(f"ordering key {shown(ordering_key)} cannot be resumed: {error}") from error
 
     async def paused_keys(self, limit: int = 100) -> list[PausedKey]:
         """The paused ordering keys, those whose pause ends first at the beginning."""

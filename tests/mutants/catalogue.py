@@ -175,6 +175,8 @@ MUTANTS = [
     Mutant("a pause of a key does not end in a claim", "claim.lua", "if keys_paused and keys_paused <= now then", "if false then", KEY_PAUSES),
     Mutant("a pause of a key does not end in a reap", "reap.lua", "local resumed = keys_paused and end_key_pauses(now) or {}", "local resumed = {}", KEY_PAUSES),
     Mutant("a reap trusts a damaged note about paused keys", "reap.lua", "local resumed = keys_paused and end_key_pauses(now) or {}", "local resumed = keys_paused and keys_paused <= now and end_key_pauses(now) or {}", KEY_PAUSES),
+    Mutant("a foreign line stops the claims of the box when its pause ends", "include/end_key_pauses.lua", '"WRONGTYPE", 1, true) then', '"never", 1, true) then', KEY_PAUSES),
+    Mutant("a foreign line is resumed when its pause ends", "include/end_key_pauses.lua", "if foreign[ordering_key] then", "if false then", KEY_PAUSES),
     Mutant("a relay sleeps past the end of a key's pause", "include/find_next_due.lua", "if keys_paused and keys_paused < tonumber(first or math.huge) then", "if false then", KEY_PAUSES),
     Mutant("the note about paused keys is never removed", "include/note_paused_keys.lua", '    redis.call("HDEL", key.meta, "keys_paused")\n', "", KEY_PAUSES),
     Mutant("the note about paused keys is not updated", "include/note_paused_keys.lua", "if first and ends ~= keys_paused then", "if first and not keys_paused then", KEY_PAUSES),

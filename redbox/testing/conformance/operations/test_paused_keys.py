@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Outcome, PausedKey, Phase, State, keys
+from redbox.errors import ForeignKey
 from redbox.store.items import SeenClaim, StreamBatch
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA
@@ -148,6 +149,48 @@ async def test_details_that_are_lost_or_damaged(box: Box):
     await box.operate.pause(key="b", **ADA)
     await box._store.exchange([("HSET", keys.pauses(box.name), "a", "nonsense"), ("HDEL", keys.pauses(box.name), "b")])
     assert await box.operate.paused_keys() == [PausedKey(key, "", "", None, None) for key in ("a", "b")]
+
+
+@pytest.mark.req("LM-3", "LM-4")
+@pytest.mark.parametrize("foreign", ["line", "head"])
+@pytest.mark.parametrize("how", ["claim", "reap", "cut"])
+async def test_the_end_of_a_pause_whose_line_is_foreign_stops_no_other_key(box: Box, how: str, foreign: str):
+    """Its pause goes on for a minute, and is then looked at again."""
+    store = box._store
+    await put(box, "a", "b")
+    await put(box, "x", key="order-8")
+    await put(box, "y", key="order-9")
+    for key in (KEY, "order-8"):
+        await box.operate.pause(key=key, duration=60, **ADA)
+    damaged = keys.line(box.name, KEY) if foreign == "line" else keys.event(box.name, "a")
+    await store.exchange([("RENAME", damaged, keys.body(box.name, "kept")), ("SET", damaged, "somebody else's")])
+    await advance(box, seconds=61) if foreign == "line" else await _end_pauses(box)
+    if how == "cut":
+        await store.track_stream("own", "lake", "me")
+        assert await store.cut_batch(StreamBatch("lake", "me", 1), "stream:lake", 10, 60_000, 1_000_000, None) == 2
+    else:
+        if how == "reap":
+            assert await box.reap() == []
+        assert sorted(claim.event_id for claim in await box.claim("relay-1", limit=10)) == ["x", "y"]
+    (listed,) = await box.operate.paused_keys()
+    assert listed.key == KEY
+    assert listed.until is not None
+    assert timedelta(seconds=50) < listed.until - await store_time(box) <= timedelta(seconds=60)
+    with pytest.raises(ForeignKey, match=f"^ordering key '{KEY}' cannot be resumed: something else uses"):
+        await box.operate.resume(key=KEY, **ADA)
+    await store.exchange([("RENAME", keys.body(box.name, "kept"), damaged)])
+    await advance(box, seconds=61)
+    assert [claim.event_id for claim in await box.claim("relay-1", limit=10)] == ["a"]
+    assert "keys_paused" not in await store.meta()
+    assert await check_invariants(box) == []
+
+
+async def _end_pauses(box: Box) -> None:
+    """Like advance(), which reads every event."""
+    await box._store.exchange([
+        ("ZADD", keys.paused(box.name), 1, KEY, 1, "order-8"),
+        ("HSET", keys.meta(box.name), "keys_paused", "1"),
+    ])  # fmt: skip
 
 
 # --- a key is paused while its head is ... ---------------------------------------------------------------------------
