@@ -30,5 +30,4 @@ local function end_key_pauses(now)
     end
   end
   note_paused_keys()
-  return over
 end

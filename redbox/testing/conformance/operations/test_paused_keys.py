@@ -326,6 +326,82 @@ async def test_while_its_head_is_lost(box: Box):
 
 
 @pytest.mark.req("LM-3")
+@pytest.mark.parametrize("how", ["claim", "reap", "cut", "resume", "ack", "kill"])
+@pytest.mark.parametrize("indexed", [True, False])
+async def test_while_its_line_has_many_ids_without_an_event(box: Box, how: str, indexed: bool):
+    """A script moves some of them to lost, and the next claim or reap continues."""
+    store, paused = box._store, how not in ("ack", "kill")
+    await put(box, "a", "b")
+    claim = None if paused else await claim_one(box)
+    if paused:
+        await box.operate.pause(key=KEY, duration=None if how == "resume" else 60, **ADA)
+        await store.exchange([("DEL", keys.event(box.name, "a"), keys.body(box.name, "a"))])
+    ids = [f"lost-{number}" for number in range(2500 - paused)]
+    scores = [part for number, event_id in enumerate(ids) for part in (1 + number / 10_000, event_id)]
+    await store.exchange([("ZADD", keys.line(box.name, KEY), *scores)])
+    if indexed:
+        await store.exchange([("ZADD", keys.waiting(box.name), *scores)])
+    await _end_pause(box, how)
+    reply = 0
+    if how == "resume":
+        assert await box.operate.resume(key=KEY, **ADA)
+    elif how == "cut":
+        await store.track_stream("own", "lake", "me")
+        reply = await store.cut_batch(StreamBatch("lake", "me", 1), "stream:lake", 10, 60_000, 1_000_000, None)
+    elif how == "reap":
+        assert (await store.reap(limit=10, delay=0)).more
+    elif claim is not None:
+        assert await (box.ack(claim) if how == "ack" else box.kill(claim)) == [True]
+    else:
+        first = await box.claim_packed("relay-1", limit=10, lease=60, attempts=None, holding=0)
+        assert (len(first), first.more_in) == (0, 0)
+    assert reply == 0
+    assert (await store.exchange([("ZCARD", keys.lost(box.name))])) == [1000]
+    stats = await box.stats()
+    assert (stats.paused_keys, await box.operate.paused_keys()) == (0, [])
+    if how == "reap":
+        assert [(await store.reap(limit=10, delay=0)).more for _ in range(2)] == [True, False]
+    else:
+        assert await box.claim("relay-1", limit=10) == []
+    assert (await claim_one(box)).event_id == "b"
+    assert (await store.exchange([("ZCARD", keys.lost(box.name))])) == [2500]
+    assert "keys_paused" not in await store.meta()
+    assert await store.exchange([("EXISTS", keys.paused(box.name))]) == [0]
+
+
+async def _end_pause(box: Box, how: str) -> None:
+    if how in ("claim", "reap", "cut"):
+        await box._store.exchange([
+            ("ZADD", keys.paused(box.name), 1, KEY),
+            ("HSET", keys.meta(box.name), "keys_paused", "1"),
+        ])  # fmt: skip
+
+
+@pytest.mark.req("LM-3")
+async def test_an_acknowledged_event_leaves_many_ids_without_an_event_to_a_paused_key(box: Box):
+    await put(box, "a", "b")
+    claim, store = await claim_one(box), box._store
+    await box.operate.pause(key=KEY, **ADA)
+    scores = [part for number in range(1500) for part in (1 + number / 10_000, f"lost-{number}")]
+    await store.exchange([("ZADD", keys.line(box.name, KEY), *scores)])
+    await box.ack(claim)
+    assert [each.until for each in await box.operate.paused_keys()] == [None]
+    assert await box.claim("relay-1", limit=10) == []
+    assert await box.operate.resume(key=KEY, **ADA)
+    assert (await claim_one(box)).event_id == "b"
+
+
+@pytest.mark.req("LM-4")
+async def test_a_foreign_key_instead_of_the_paused_keys_stops_no_acknowledgement(box: Box):
+    await put(box, "a", "b")
+    claim, store = await claim_one(box), box._store
+    scores = [part for number in range(1500) for part in (1 + number / 10_000, f"lost-{number}")]
+    await store.exchange([("ZADD", keys.line(box.name, KEY), *scores), ("SET", keys.paused(box.name), "foreign")])
+    assert await box.ack(claim) == [True]
+    assert (await claim_one(box)).event_id == "b"
+
+
+@pytest.mark.req("LM-3")
 async def test_a_unique_key_is_held_while_its_event_is_paused(box: Box):
     await put(box, "a", unique_key="u")
     await box.operate.pause(key=KEY, **ADA)
