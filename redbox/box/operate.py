@@ -185,10 +185,8 @@ class Operate:
         why, ordering_key = reason_text("why", why), _ordering_key(key)
         ending = _pause_argument(duration, until)
         reply = await self._store.pause(key=ordering_key, until=ending, who=who, why=why)
-        if reply.until is not None and reply.until <= reply.now:
-            raise UsageError(
-                f"until: {from_ms(reply.now).isoformat()} has passed by the store's clock; nothing was paused"
-            )
+        if until is not None and reply.until is not None and reply.until <= reply.now:
+            raise UsageError(f"until: {until.isoformat()} has passed by the store's clock; nothing was paused")
         return Pause(who, why, from_ms(reply.now), None if reply.until is None else from_ms(reply.until))
 
     async def resume(self, *, who: str, why: str, ramp: Duration | None = None, key: str | None = None) -> bool:
