@@ -52,7 +52,7 @@ redis.call("HSETNX", key.meta, "layout", LAYOUT)
 if ordering_key == "" then
   redis.call("HSET", key.meta, "paused", since .. "-" .. until_text, "pause_who", who, "pause_why", why)
   if ramp then
-    redis.call("HSET", key.limits, "ramp_at", ends and until_text or since, "ramp_elapsed", format_integer(ramp.elapsed))
+    redis.call("HSET", key.limits, "ramp_at", ends and until_text or "0", "ramp_elapsed", format_integer(ramp.elapsed))
   end
   wake_relays()
 else

@@ -45,7 +45,9 @@ local pause_ends = settings.paused and find_pause_end(settings.paused) or 0
 if pause_ends > 0 and pause_ends <= now then
   redis.call("HDEL", key.meta, "paused", "pause_who", "pause_why")
 end
-local resumed = keys_paused and end_key_pauses(now) or {}
+if keys_paused then
+  end_key_pauses(now)
+end
 local expired, lost = {}, {}
 local ended = redis.call("ZRANGEBYSCORE", key.claimed, "-inf", now, "LIMIT", 0, limit)
 for _, id in ipairs(ended) do
@@ -67,7 +69,8 @@ for _, ordering in ipairs(blocked) do
 end
 check_keys()
 
-local reply = { (#ended == limit or #far == limit or #blocked == limit or #resumed == PAUSES_AT_ONCE) and 1 or 0 }
+local pauses_left = keys_paused and keys_paused <= now
+local reply = { (#ended == limit or #far == limit or #blocked == limit or pauses_left) and 1 or 0 }
 for i, event in ipairs(expired) do
   local id, hash = event.id, event_key .. event.id
   local expiries = as_number(event.expiries) + 1

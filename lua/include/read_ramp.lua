@@ -2,8 +2,8 @@
 --- @include "as_number"
 -- The ramp of the box, or nil if there is none: its `length`; how much of it has `elapsed`, and had elapsed `before`,
 -- when it was last updated, `at`; all in ms; and how many `tokens` there were then. `at` is later than now during a
--- pause that ends by itself, and after the server's clock was set back: then nothing has elapsed since. Damaged values
--- count as 0.
+-- pause that ends by itself, and after the server's clock was set back; it is 0 during a pause without an end: then
+-- nothing has elapsed since. Damaged values count as 0.
 local function read_ramp(settings, now)
   local length = as_number(settings.ramp)
   if length == 0 then

@@ -57,7 +57,7 @@ if first and first < math.huge then
   redis.call("HSET", key.meta, "keys_paused", string.format("%d", first - by))
 end
 local ramp_at = redis.call("HGET", key.limits, "ramp_at")
-if ramp_at then
+if ramp_at and ramp_at ~= "0" then
   redis.call("HSET", key.limits, "ramp_at", string.format("%d", ramp_at - by))
 end
 return moved

@@ -16,7 +16,7 @@ from redbox.box.reports import LogEntry, Pause, PausedKey, Swept
 from redbox.box.selection import Selection
 from redbox.box.sweep import sweep
 from redbox.durations import Duration
-from redbox.errors import UsageError
+from redbox.errors import ForeignKey, UsageError
 from redbox.events import (
     Outcome,
     State,
@@ -185,10 +185,8 @@ class Operate:
         why, ordering_key = reason_text("why", why), _ordering_key(key)
         ending = _pause_argument(duration, until)
         reply = await self._store.pause(key=ordering_key, until=ending, who=who, why=why)
-        if reply.until is not None and reply.until <= reply.now:
-            raise UsageError(
-                f"until: {from_ms(reply.now).isoformat()} has passed by the store's clock; nothing was paused"
-            )
+        if until is not None and reply.until is not None and reply.until <= reply.now:
+            raise UsageError(f"until: {until.isoformat()} has passed by the store's clock; nothing was paused")
         return Pause(who, why, from_ms(reply.now), None if reply.until is None else from_ms(reply.until))
 
     async def resume(self, *, who: str, why: str, ramp: Duration | None = None, key: str | None = None) -> bool:
@@ -202,7 +200,12 @@ class Operate:
         if ramp is not None and ordering_key:
             raise UsageError("give either key or ramp, not both: a ramp is for the whole box")
         length = None if ramp is None else _positive_ms("ramp", ramp)
-        return await self._store.resume(key=ordering_key, ramp=length, who=who, why=why)
+        try:
+            return await self._store.resume(key=ordering_key, ramp=length, who=who, why=why)
+        except ForeignKey as error:
+            if not ordering_key:
+                raise
+            raise ForeignKey(f"ordering key {shown(ordering_key)} cannot be resumed: {error}") from error
 
     async def paused_keys(self, limit: int = 100) -> list[PausedKey]:
         """The paused ordering keys, those whose pause ends first at the beginning."""

@@ -15,6 +15,7 @@ from redbox.cli.output import printable
 from redbox.cli.parameters import DURATION, MOMENT, name_value_pairs
 from redbox.cli.session import Session, pass_session
 from redbox.durations import format_duration
+from redbox.settings import BATCH_COUNT
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -100,23 +101,30 @@ def resume_command(
         raise click.UsageError("--ramp is for the whole box, and cannot be combined with --key", ctx)
     require_answer(yes=yes, dry_run=dry_run)
 
-    async def resume() -> str:
+    what, verb = _what(session, key), "would resume" if dry_run else "resumed"
+    unneeded = f"{what} is not paused"
+
+    async def resume() -> tuple[str, str]:
         async with session.existing() as box:
             slowly = "" if ramp is None else f", slowly at first, and at full rate after {format_duration(ramp)}"
             stats = await box.stats()
             pending = next(count for phase, count in stats.phases.items() if phase.value == "AVAILABLE")
-            if key is None and not stats.paused:
-                session.output.note(f"{_what(session, key)} is not paused")
-            words = f"relays claim events of {_what(session, key)} again{slowly}"
+            paused = stats.paused if key is None else await _may_be_paused(box, key)
+            ends_ramp = key is None and not paused and ramp is None and stats.ramp_ends is not None
+            words = f"relays claim events of {what} again{slowly}"
+            if ends_ramp:
+                words = f"the ramp is ended, and relays claim events of {what} at full rate"
+            elif not paused and (ramp is not None or not (yes or dry_run)):  # else it is the result
+                session.output.note(unneeded)
             if not dry_run:
                 due = "" if key is not None else f" {pending:,} {'is' if pending == 1 else 'are'} available."
-                confirm(f"Resume {_what(session, key)}? Then {words}.{due}", yes=yes)
-                await box.operate.resume(who=operator(who), why=why, **_given(ramp=ramp, key=key))
-            return words
+                confirm(f"Resume {what}? Then {words}.{due}", yes=yes)
+                paused = await box.operate.resume(who=operator(who), why=why, **_given(ramp=ramp, key=key))
+            return (verb, words) if paused or ends_ramp or ramp is not None else ("nothing to resume", unneeded)
 
-    words = session.run(resume())
+    done, words = session.run(resume())
     data = {"action": "resume", "dry_run": dry_run, "key": key, "effect": words}
-    session.output.document(data, printable(f"{'would resume' if dry_run else 'resumed'}: {words}"))
+    session.output.document(data, printable(f"{done}: {words}"))
 
 
 @click.command("configure")
@@ -226,6 +234,12 @@ async def _box(session: Session, *, yes: bool) -> AsyncIterator[Box]:
             confirm(f"{words[0].upper()}{words[1:]}. Create it?", yes=yes)
             session.output.note(f"{words}; it is created")
         yield box
+
+
+async def _may_be_paused(box: Box, key: str) -> bool:
+    """Whether an ordering key is paused; also true if it may be behind the first of very many paused keys."""
+    listed = await box.operate.paused_keys(limit=BATCH_COUNT)
+    return len(listed) == BATCH_COUNT or any(each.key == key for each in listed)
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -32,12 +32,40 @@ def test_pause_and_resume(redbox: Redbox):
         "effect": "relays claim events of box 'default' again",
     }  # fmt: skip
     assert not is_paused(redbox)
-    assert "box 'default' is not paused" in redbox("resume", "--dry-run").stderr
+    assert redbox("resume", "--dry-run").stdout == "nothing to resume: box 'default' is not paused\n"
     entries = redbox.within(lambda box: box.operate.log())
     assert [(entry.action, entry.who, entry.why) for entry in entries] == [
         ("resume", "ada", ""),
         ("pause", "ada", "deploy"),
     ]
+
+
+@pytest.mark.req("RO-3", "LM-3")
+def test_resume_says_that_a_key_is_not_paused(redbox: Redbox):
+    redbox.put(Event("a"))
+    words = "ordering key 'order-8' in box 'default' is not paused"
+    redbox("pause", "--key", "order-7", "--yes")
+    for option in ("--dry-run", "--yes"):
+        assert redbox("resume", "--key", "order-8", option).stdout == f"nothing to resume: {words}\n"
+    assert redbox.json("resume", "--key", "order-8", "--yes")["effect"] == words
+    again = "relays claim events of ordering key 'order-7' in box 'default' again"
+    assert redbox("resume", "--key", "order-7", "--dry-run").stdout == f"would resume: {again}\n"
+    assert redbox("resume", "--key", "order-7", "--yes").stdout == f"resumed: {again}\n"
+
+
+@pytest.mark.req("RO-3", "LM-3")
+def test_resume_says_that_it_ends_a_ramp(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
+    redbox.put(Event("a"))
+    assert redbox("resume", "--ramp", "1h", "--yes").stderr.endswith("box 'default' is not paused\n")
+    words = "the ramp is ended, and relays claim events of box 'default' at full rate"
+    assert redbox("resume", "--dry-run").stdout == f"would resume: {words}\n"
+    monkeypatch.setattr(changes, "can_ask", lambda: True)
+    asked = redbox("resume", input="y\n")
+    assert f"Then {words}." in asked.stderr
+    assert asked.stdout.endswith(f"resumed: {words}\n")
+    assert redbox.within(lambda box: box.stats()).ramp_ends is None
+    assert redbox("resume", "--yes").stdout == "nothing to resume: box 'default' is not paused\n"
+    assert "box 'default' is not paused\nResume box 'default'?" in redbox("resume", input="n\n", code=1).stderr
 
 
 @pytest.mark.req("RO-3", "LM-3")

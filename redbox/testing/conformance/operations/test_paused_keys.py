@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Outcome, PausedKey, Phase, State, keys
+from redbox.errors import ForeignKey
 from redbox.store.items import SeenClaim, StreamBatch
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA
@@ -150,6 +151,48 @@ async def test_details_that_are_lost_or_damaged(box: Box):
     assert await box.operate.paused_keys() == [PausedKey(key, "", "", None, None) for key in ("a", "b")]
 
 
+@pytest.mark.req("LM-3", "LM-4")
+@pytest.mark.parametrize("foreign", ["line", "head"])
+@pytest.mark.parametrize("how", ["claim", "reap", "cut"])
+async def test_the_end_of_a_pause_whose_line_is_foreign_stops_no_other_key(box: Box, how: str, foreign: str):
+    """Its pause goes on for a minute, and is then looked at again."""
+    store = box._store
+    await put(box, "a", "b")
+    await put(box, "x", key="order-8")
+    await put(box, "y", key="order-9")
+    for key in (KEY, "order-8"):
+        await box.operate.pause(key=key, duration=60, **ADA)
+    damaged = keys.line(box.name, KEY) if foreign == "line" else keys.event(box.name, "a")
+    await store.exchange([("RENAME", damaged, keys.body(box.name, "kept")), ("SET", damaged, "somebody else's")])
+    await advance(box, seconds=61) if foreign == "line" else await _end_pauses(box)
+    if how == "cut":
+        await store.track_stream("own", "lake", "me")
+        assert await store.cut_batch(StreamBatch("lake", "me", 1), "stream:lake", 10, 60_000, 1_000_000, None) == 2
+    else:
+        if how == "reap":
+            assert await box.reap() == []
+        assert sorted(claim.event_id for claim in await box.claim("relay-1", limit=10)) == ["x", "y"]
+    (listed,) = await box.operate.paused_keys()
+    assert listed.key == KEY
+    assert listed.until is not None
+    assert timedelta(seconds=50) < listed.until - await store_time(box) <= timedelta(seconds=60)
+    with pytest.raises(ForeignKey, match=f"^ordering key '{KEY}' cannot be resumed: something else uses"):
+        await box.operate.resume(key=KEY, **ADA)
+    await store.exchange([("RENAME", keys.body(box.name, "kept"), damaged)])
+    await advance(box, seconds=61)
+    assert [claim.event_id for claim in await box.claim("relay-1", limit=10)] == ["a"]
+    assert "keys_paused" not in await store.meta()
+    assert await check_invariants(box) == []
+
+
+async def _end_pauses(box: Box) -> None:
+    """Like advance(), which reads every event."""
+    await box._store.exchange([
+        ("ZADD", keys.paused(box.name), 1, KEY, 1, "order-8"),
+        ("HSET", keys.meta(box.name), "keys_paused", "1"),
+    ])  # fmt: skip
+
+
 # --- a key is paused while its head is ... ---------------------------------------------------------------------------
 
 
@@ -280,6 +323,82 @@ async def test_while_its_head_is_lost(box: Box):
     await box.operate.resume(key=KEY, **ADA)
     assert (await claim_one(box)).event_id == "b"
     assert (await box.stats()).lost_ids == ["a"]
+
+
+@pytest.mark.req("LM-3")
+@pytest.mark.parametrize("how", ["claim", "reap", "cut", "resume", "ack", "kill"])
+@pytest.mark.parametrize("indexed", [True, False])
+async def test_while_its_line_has_many_ids_without_an_event(box: Box, how: str, indexed: bool):
+    """A script moves some of them to lost, and the next claim or reap continues."""
+    store, paused = box._store, how not in ("ack", "kill")
+    await put(box, "a", "b")
+    claim = None if paused else await claim_one(box)
+    if paused:
+        await box.operate.pause(key=KEY, duration=None if how == "resume" else 60, **ADA)
+        await store.exchange([("DEL", keys.event(box.name, "a"), keys.body(box.name, "a"))])
+    ids = [f"lost-{number}" for number in range(2500 - paused)]
+    scores = [part for number, event_id in enumerate(ids) for part in (1 + number / 10_000, event_id)]
+    await store.exchange([("ZADD", keys.line(box.name, KEY), *scores)])
+    if indexed:
+        await store.exchange([("ZADD", keys.waiting(box.name), *scores)])
+    await _end_pause(box, how)
+    reply = 0
+    if how == "resume":
+        assert await box.operate.resume(key=KEY, **ADA)
+    elif how == "cut":
+        await store.track_stream("own", "lake", "me")
+        reply = await store.cut_batch(StreamBatch("lake", "me", 1), "stream:lake", 10, 60_000, 1_000_000, None)
+    elif how == "reap":
+        assert (await store.reap(limit=10, delay=0)).more
+    elif claim is not None:
+        assert await (box.ack(claim) if how == "ack" else box.kill(claim)) == [True]
+    else:
+        first = await box.claim_packed("relay-1", limit=10, lease=60, attempts=None, holding=0)
+        assert (len(first), first.more_in) == (0, 0)
+    assert reply == 0
+    assert (await store.exchange([("ZCARD", keys.lost(box.name))])) == [1000]
+    stats = await box.stats()
+    assert (stats.paused_keys, await box.operate.paused_keys()) == (0, [])
+    if how == "reap":
+        assert [(await store.reap(limit=10, delay=0)).more for _ in range(2)] == [True, False]
+    else:
+        assert await box.claim("relay-1", limit=10) == []
+    assert (await claim_one(box)).event_id == "b"
+    assert (await store.exchange([("ZCARD", keys.lost(box.name))])) == [2500]
+    assert "keys_paused" not in await store.meta()
+    assert await store.exchange([("EXISTS", keys.paused(box.name))]) == [0]
+
+
+async def _end_pause(box: Box, how: str) -> None:
+    if how in ("claim", "reap", "cut"):
+        await box._store.exchange([
+            ("ZADD", keys.paused(box.name), 1, KEY),
+            ("HSET", keys.meta(box.name), "keys_paused", "1"),
+        ])  # fmt: skip
+
+
+@pytest.mark.req("LM-3")
+async def test_an_acknowledged_event_leaves_many_ids_without_an_event_to_a_paused_key(box: Box):
+    await put(box, "a", "b")
+    claim, store = await claim_one(box), box._store
+    await box.operate.pause(key=KEY, **ADA)
+    scores = [part for number in range(1500) for part in (1 + number / 10_000, f"lost-{number}")]
+    await store.exchange([("ZADD", keys.line(box.name, KEY), *scores)])
+    await box.ack(claim)
+    assert [each.until for each in await box.operate.paused_keys()] == [None]
+    assert await box.claim("relay-1", limit=10) == []
+    assert await box.operate.resume(key=KEY, **ADA)
+    assert (await claim_one(box)).event_id == "b"
+
+
+@pytest.mark.req("LM-4")
+async def test_a_foreign_key_instead_of_the_paused_keys_stops_no_acknowledgement(box: Box):
+    await put(box, "a", "b")
+    claim, store = await claim_one(box), box._store
+    scores = [part for number in range(1500) for part in (1 + number / 10_000, f"lost-{number}")]
+    await store.exchange([("ZADD", keys.line(box.name, KEY), *scores), ("SET", keys.paused(box.name), "foreign")])
+    assert await box.ack(claim) == [True]
+    assert (await claim_one(box)).event_id == "b"
 
 
 @pytest.mark.req("LM-3")

@@ -194,6 +194,42 @@ async def test_a_pause_stops_the_time_of_a_ramp(box: Box):
 
 
 @pytest.mark.req("LM-3")
+async def test_a_pause_without_an_end_stops_the_time_of_a_ramp(box: Box):
+    """A pause for a time replaces it later, and the ramp continues after that one."""
+    await put(box, 100)
+    await box.operate.resume(ramp=600, **ADA)
+    await advance(box, seconds=30)
+    await box.operate.pause(**ADA)
+    left = (await box.stats()).ramp_ends
+    assert left is not None
+    assert timedelta(seconds=565) < left <= timedelta(seconds=570)
+    await advance(box, minutes=30)
+    await box.operate.pause(**ADA)
+    assert (await box.stats()).ramp_ends == left
+    await advance(box, minutes=30)
+    await box.operate.pause(duration=60, **ADA)
+    assert (await box.stats()).ramp_ends == left
+    await advance(box, seconds=61)
+    assert len(await packed(box)) == 1
+    later = (await box.stats()).ramp_ends
+    assert later is not None
+    assert timedelta(seconds=1) <= left - later < timedelta(seconds=5)
+
+
+@pytest.mark.req("LM-4")
+async def test_a_ramp_continues_if_the_mark_of_a_pause_is_lost(box: Box):
+    await put(box, 100)
+    await box.operate.resume(ramp=600, **ADA)
+    await packed(box)
+    await box.operate.pause(**ADA)
+    await advance(box, minutes=30)
+    await box._store.exchange([("HDEL", keys.meta(box.name), "paused")])
+    assert len(await packed(box)) <= 1
+    await advance(box, seconds=2)
+    assert len(await packed(box)) == 1
+
+
+@pytest.mark.req("LM-3")
 async def test_resuming_ends_a_ramp_or_begins_another(box: Box):
     await put(box, 20)
     await box.operate.resume(ramp=100, **ADA)
