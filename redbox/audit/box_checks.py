@@ -16,12 +16,12 @@ LATE: Final = timedelta(minutes=5)
 SHOWN: Final = 5  # names in a sentence
 
 
-def check_box(stats: Stats, blocked: Sequence[str] = ()) -> Iterator[Finding]:
-    """The findings about a box. `blocked` are the first of the ordering keys that are blocked."""
+def check_box(stats: Stats, blocked: Sequence[str] = (), paused: Sequence[str] = ()) -> Iterator[Finding]:
+    """The findings about a box. `blocked` and `paused` are the first of the ordering keys that are."""
     yield ok("layout", f"the box has layout {stats.layout}, which this redbox understands")
     yield from _unreadable(stats)
     yield from _lost(stats)
-    yield from _pauses(stats)
+    yield from _pauses(stats, paused)
     yield from _relays(stats)
     yield from _claims(stats)
     yield from _keys(stats, blocked)
@@ -30,8 +30,12 @@ def check_box(stats: Stats, blocked: Sequence[str] = ()) -> Iterator[Finding]:
 
 def named(names: Sequence[str], total: int | None = None) -> str:
     """The first names, and how many more there are."""
-    more = (len(names) if total is None else total) - min(SHOWN, len(names))
+    more = max(len(names), total or 0) - min(SHOWN, len(names))
     return ", ".join(map(repr, names[:SHOWN])) + (f" and {more:,} more" if more else "")
+
+
+def _which(names: Sequence[str], total: int) -> str:
+    return f": {named(names, total)}" if names else ""
 
 
 def _unreadable(stats: Stats) -> Iterator[Finding]:
@@ -58,17 +62,17 @@ def _lost(stats: Stats) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _pauses(stats: Stats) -> Iterator[Finding]:
+def _pauses(stats: Stats, paused: Sequence[str]) -> Iterator[Finding]:
     if stats.paused:
         pause = stats.pause
         by = f" by {pause.who}: {pause.why}" if pause is not None and pause.who else ""
         ends = "it is resumed" if pause is None or pause.until is None else f"{pause.until:%Y-%m-%dT%H:%M:%SZ}"
         yield warning("pause", f"the box is paused{by}", f"no event is claimed until {ends}", "redbox resume")
     if stats.paused_keys:
-        are = "is" if stats.paused_keys == 1 else "are"
+        are, their = ("is", "its") if stats.paused_keys == 1 else ("are", "their")
         yield warning(
-            "pause", f"{counted(stats.paused_keys, 'ordering key')} {are} paused",
-            "their events wait until the pause ends, or the key is resumed", "redbox resume --key KEY",
+            "pause", f"{counted(stats.paused_keys, 'ordering key')} {are} paused{_which(paused, stats.paused_keys)}",
+            f"{their} events wait until the pause ends, or the key is resumed", "redbox resume --key KEY",
         )  # fmt: skip
 
 
@@ -123,10 +127,12 @@ def _claims(stats: Stats) -> Iterator[Finding]:
 
 def _keys(stats: Stats, blocked: Sequence[str]) -> Iterator[Finding]:
     if stats.blocked:
-        which = f": {named(blocked, stats.blocked)}" if blocked else ""
+        by, head = ("a dead event", "it") if stats.blocked == 1 else ("dead events", "them")
+        which = _which(blocked, stats.blocked)
         yield warning(
-            "blocked", f"{counted(stats.blocked, 'ordering key')} blocked by a dead event{which}",
-            "the events behind it wait (dead_head=block)", "redbox dead list --key KEY, then replay or drop it",
+            "blocked", f"{counted(stats.blocked, 'ordering key')} blocked by {by}{which}",
+            f"the events behind {head} wait (dead_head=block)",
+            f"redbox dead list --key KEY, then replay or drop {head}",
         )  # fmt: skip
 
 

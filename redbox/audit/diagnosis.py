@@ -9,7 +9,7 @@ from typing import Final
 from redbox import keys
 from redbox.arguments import counted
 from redbox.audit.box_audit import SAMPLE, Progress, audit_box, store_of
-from redbox.audit.box_checks import check_box
+from redbox.audit.box_checks import SHOWN, check_box
 from redbox.audit.findings import Finding, Severity, error, ok, warning
 from redbox.audit.rules import RULES
 from redbox.audit.server_checks import Clock, check_beats, check_clock, check_room, check_server
@@ -22,7 +22,6 @@ from redbox.store.store import Store
 
 MEASURED: Final = 10  # events at each end of an index, whose memory is measured
 INDEX_BYTES: Final = 130  # of an id in a sorted set
-BLOCKED: Final = 5
 _ORDER: Final = tuple(Severity)
 
 
@@ -72,8 +71,9 @@ async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIte
     stats = decode_stats(box.name, reply)
     for finding in check_beats(reply.now, [beat.seen for beat in reply.relays]):
         yield finding
-    blocked = [as_text(raw) for raw in (await store.index_ends("blocked", BLOCKED))[:BLOCKED]] if stats.blocked else []
-    for finding in check_box(stats, blocked):
+    blocked = [as_text(raw) for raw in (await store.index_ends("blocked", SHOWN))[:SHOWN]] if stats.blocked else []
+    paused = [each.key for each in await store.paused_keys(SHOWN)] if stats.paused_keys else []
+    for finding in check_box(stats, blocked, paused):
         yield finding
     for finding in await _audit(box, stats, full, progress):
         yield finding

@@ -119,7 +119,24 @@ async def test_over_age_claims_and_blocked_keys(box: Box):
     assert "1 claim over-age" in claims.sentence
     assert claims.remedy == "redbox reap"
     (blocked,) = await found(box, "blocked")
-    assert "'k7'" in blocked.sentence
+    assert blocked.sentence == "1 ordering key blocked by a dead event: 'k7'"
+
+
+async def test_blocked_and_paused_keys_are_named_once(box: Box):
+    await box.operate.configure(dead_head="block", who="test", why="blocks")
+    for n in range(7):
+        await make_dead(box, Event("n", ordering_key=f"k{n}"))
+        await advance(box, seconds=1)
+    (blocked,) = await found(box, "blocked")
+    named = "'k0', 'k1', 'k2', 'k3', 'k4' and 2 more"
+    assert blocked.sentence == f"7 ordering keys blocked by dead events: {named}"
+    await box.operate.pause(who="test", why="test", key="k1", duration=60)
+    (paused,) = await found(box, "pause")
+    assert paused.sentence == "1 ordering key is paused: 'k1'"
+    assert paused.meaning.startswith("its events wait")
+    await box.operate.pause(who="test", why="test", key="k2", duration=90)
+    (paused,) = await found(box, "pause")
+    assert paused.sentence == "2 ordering keys are paused: 'k1', 'k2'"
 
 
 async def test_lost_ids_and_unreadable_settings_are_errors_at_the_start_of_a_relay_too(box: Box):
