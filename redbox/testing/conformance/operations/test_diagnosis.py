@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, keys
-from redbox.audit import Finding, Severity, audit_box, diagnose, quick_errors
+from redbox.audit import Finding, Severity, audit_box, diagnose, diagnosis, quick_errors
 from redbox.testing import advance
 from redbox.testing.conformance.steps import contents, make_dead, publish
 
@@ -157,6 +157,35 @@ async def test_broken_rules_are_errors(box: Box):
     assert finding.severity is Severity.ERROR
     assert "such as e: has score 1" in finding.sentence
     assert await found(box, "audit: score", full=True) == [finding]
+
+
+async def test_events_in_no_index_are_found_in_a_small_box(box: Box):
+    await box.put_many([Event("n", event_id=f"e{n}") for n in range(20)])
+    (sound,) = await found(box, "audit")
+    assert sound.sentence == "no rule is broken; the whole box, 20 events, was checked"
+    await write(box, "ZREM", keys.pending(box.name), "e1", "e2", "e3")
+    (finding,) = await found(box, "audit: index")
+    assert "3 problems" in finding.sentence
+
+
+@pytest.mark.parametrize(("limit", "value"), [("WHOLE_EVENTS", 20), ("WHOLE_KEYS", -1)])
+async def test_a_sample_of_a_large_box_says_what_it_does_not_show(
+    box: Box, limit: str, value: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(diagnosis, limit, value)
+    await box.put_many([Event("n", event_id=f"e{n}") for n in range(23)])
+    await write(box, "ZREM", keys.pending(box.name), "e1", "e2")
+    (sample,) = await found(box, "audit")
+    assert sample.severity is Severity.INFO
+    assert sample.sentence == "a sample was audited, 21 of 21 events; no problem found"
+    assert "in no index" in sample.meaning
+    assert "redbox doctor --full" in sample.remedy
+    (finding,) = await found(box, "audit: index", full=True)
+    assert "2 problems" in finding.sentence
+    await write(box, "ZADD", keys.pending(box.name), 1, "e3")
+    assert len(await found(box, "audit: score")) == 1
+    (sample,) = await found(box, "audit")
+    assert "other problems may be hidden" in sample.sentence
 
 
 async def test_a_newer_layout_ends_the_diagnosis(box: Box):
