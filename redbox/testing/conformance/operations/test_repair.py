@@ -212,6 +212,30 @@ async def test_a_repair_is_one_entry_of_the_log(box: Box):
     assert (await box.operate.log())[0] == entry
 
 
+async def test_an_interrupted_repair_is_in_the_log(box: Box, monkeypatch: pytest.MonkeyPatch):
+    await one_of_each(box)
+    await write_directly(box, "SET", ":b:dead", b"\xc1")
+    await write_directly(box, "ZADD", ":pending", 5, "later")
+    mend_event = box._store.repair
+
+    async def interrupted(raw: bytes, body: Any, *, dry: bool) -> list[str]:
+        actions = await mend_event(raw, body, dry=dry)
+        if actions and not dry:
+            raise asyncio.CancelledError
+        return actions
+
+    with monkeypatch.context() as patched:
+        patched.setattr(box._store, "repair", interrupted)
+        await repair(box, dry_run=True, who="ada", why="a plan")
+        with pytest.raises(asyncio.CancelledError):
+            await repair(box, who="ada", why="after the outage")
+    entry, before, *_ = await box.operate.log()
+    assert (entry.action, entry.who, entry.why, entry.count) == ("repair", "ada", "after the outage", 0)
+    assert before.action != "repair"
+    assert (await repair(box, who="ada")).mended == []
+    assert (await box.operate.log())[0] == entry
+
+
 async def test_a_repair_says_what_it_did_and_what_is_left(box: Box):
     await one_of_each(box)
     await write_directly(box, "ZADD", ":pending", 5, "later")
