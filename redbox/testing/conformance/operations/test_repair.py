@@ -41,6 +41,17 @@ DAMAGE: dict[str, tuple[list[tuple[Any, ...]], str, str]] = {
     "no state in two indexes": ([("HDEL", ":e:dead", "state"), ("ZADD", ":published", 5, "dead")], "dead", "PENDING"),
     "no state while claimed": ([("HDEL", ":e:claimed", "state")], "claimed", "CLAIMED"),
     "no created_at": ([("HDEL", ":e:later", "created_at")], "later", "PENDING"),
+    "created_at after the year 9999": ([("HSET", ":e:pending", "created_at", "9" * 15)], "pending", "PENDING"),
+    "available_at after the year 9999": (
+        [("HSET", ":e:later", "available_at", "9" * 15), ("ZADD", ":pending", 10**15 - 1, "later")], "later", "PENDING",
+    ),
+    "published_at after the year 9999": (
+        [("HSET", ":e:published", "published_at", "9" * 15), ("ZADD", ":published", 10**15 - 1, "published")],
+        "published", "PUBLISHED",
+    ),
+    "no hash, due after the year 9999": (
+        [("DEL", ":e:later"), ("ZADD", ":pending", 10**15 - 1, "later")], "later", "PENDING",
+    ),
     "no event_type": ([("HDEL", ":e:later", "event_type")], "later", "PENDING"),
     "no ordering_key": ([("HDEL", ":e:waiting", "ordering_key")], "waiting", "PENDING"),
     "another ordering_key": ([("HSET", ":e:waiting", "ordering_key", "other")], "waiting", "PENDING"),
@@ -195,6 +206,17 @@ async def test_a_repair_that_cannot_finish_writes_nothing(open_box: Callable[...
             await box._store.exchange([("RENAME", spare, name)])
         assert await contents(box) == whole, kind
     assert await call(box)
+
+
+async def test_an_event_that_was_due_after_the_year_9999_is_due_when_it_was_created(box: Box):
+    await box.put_many([Event("n", event_id=each) for each in ("a", "b")])
+    for command in (("HSET", ":e:a", "available_at", "9" * 15), ("HSET", ":e:b", "created_at", "9" * 15)):
+        await write_directly(box, *command)
+    for event_id in ("a", "b"):
+        await write_directly(box, "ZADD", ":pending", 10**15 - 1, event_id)
+    assert await box.claim("relay-1") == []
+    assert await mend(box) == {"a", "b"}
+    assert {claim.event_id for claim in await box.claim("relay-1")} == {"a", "b"}
 
 
 async def test_a_repair_is_one_entry_of_the_log(box: Box):
