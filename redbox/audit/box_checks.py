@@ -12,7 +12,7 @@ from redbox.box.reports import RelayReport, Stats
 from redbox.durations import format_duration
 from redbox.events import Phase
 
-LATE: Final = timedelta(minutes=5)
+BACKLOG_AGE: Final = timedelta(minutes=5)  # of the oldest due event: more is worth a warning
 SHOWN: Final = 5  # names in a sentence
 
 
@@ -111,11 +111,12 @@ def _breakers(alive: Sequence[RelayReport]) -> Iterator[Finding]:
 
 def _claims(stats: Stats) -> Iterator[Finding]:
     if stats.overdue:
-        ended = stats.first_lease_ends
-        ago = "" if ended is None else f"; the first ended {format_duration(max(timedelta(0), -ended))} ago"
+        ended, lease = stats.first_lease_ends, "the lease" if stats.overdue == 1 else "the first lease"
+        ago = "" if ended is None else f"; {lease} ended {format_duration(max(timedelta(0), -ended))} ago"
+        events = "the event returns" if stats.overdue == 1 else "the events return"
         yield warning(
-            "claims", f"{counted(stats.overdue, 'claim')} over-age: the lease has ended, and nobody has reaped it{ago}",
-            "the events return to PENDING as soon as a relay runs", "redbox reap",
+            "claims", f"{counted(stats.overdue, 'expired claim')}{ago}", f"{events} to PENDING as soon as a relay runs",
+            "redbox reap",
         )  # fmt: skip
     if stats.suspects:
         yield warning(
@@ -136,13 +137,31 @@ def _keys(stats: Stats, blocked: Sequence[str]) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def check_bodies(ids: Sequence[str]) -> Iterator[Finding]:
+    """The finding about DEAD events that a repair has marked, because their body is missing."""
+    if ids:
+        it, its = ("it", "its body") if len(ids) == 1 else ("them", "their bodies")
+        yield warning(
+            "bodies", f"{counted(len(ids), 'dead event')} without a body: {named(ids)}",
+            f"{its} cannot be restored, so a replay is of no use",
+            f"redbox drop ID, and put {it} again from the data of the application",
+        )  # fmt: skip
+
+
 def _events(stats: Stats) -> Iterator[Finding]:
     oldest = stats.oldest_available
-    if oldest is not None and oldest > LATE and not stats.paused:
-        yield warning(
-            "backlog", f"the oldest due event has been waiting for {format_duration(oldest)}",
-            "relays are too slow, or not running", "redbox top, or start more relays",
-        )  # fmt: skip
+    if oldest is not None and oldest > BACKLOG_AGE and not stats.paused:
+        sentence = f"the oldest due event has been waiting for {format_duration(oldest)}"
+        if stats.ramp_ends is not None:
+            yield info(
+                "backlog", sentence,
+                f"the box was resumed gradually: relays claim without limit in {format_duration(stats.ramp_ends)}",
+                "redbox resume ends the ramp now",
+            )  # fmt: skip
+        else:
+            yield warning(
+                "backlog", sentence, "relays are too slow, or not running", "redbox top, or start more relays"
+            )
     retrying = stats.phases[Phase.RETRY_SCHEDULED]
     if retrying:
         yield info("retries", f"{counted(retrying, 'event')} failed and waiting for a retry", remedy="redbox why ID")

@@ -9,10 +9,10 @@ from typing import Final
 from redbox import keys
 from redbox.arguments import counted
 from redbox.audit.box_audit import SAMPLE, Progress, audit_box, store_of
-from redbox.audit.box_checks import SHOWN, check_box
+from redbox.audit.box_checks import SHOWN, check_bodies, check_box
 from redbox.audit.findings import Finding, Severity, error, info, ok, warning
 from redbox.audit.rules import RULES
-from redbox.audit.server_checks import Clock, check_beats, check_clock, check_room, check_server
+from redbox.audit.server_checks import KNOWN_BUGS_CHECK, Clock, check_beats, check_clock, check_room, check_server
 from redbox.audit.snapshots import as_text
 from redbox.box import Box
 from redbox.box.reports import Stats, decode_stats
@@ -28,14 +28,14 @@ _ORDER: Final = tuple(Severity)
 
 
 async def diagnose(box: Box, *, full: bool = False, progress: Progress | None = None) -> list[Finding]:
-    """Checks the server, the box, its relays and its events; the gravest findings come first. Changes nothing.
+    """Checks the server, the box, its relays and its events; the gravest come first. Changes nothing.
 
     `full` audits the whole box; without it, of a box with more than WHOLE_EVENTS events, the first and the last
     thousand events of each index. A check that the server or the permissions of the user do not allow is a finding too.
     Raises StoreUnavailable if the server cannot be reached.
     """
     findings = [finding async for finding in _findings(box, full, progress)]
-    return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
+    return sorted(findings, key=lambda finding: (_ORDER.index(finding.severity), finding.check == KNOWN_BUGS_CHECK))
 
 
 async def quick_errors(box: Box) -> list[Finding]:
@@ -128,15 +128,16 @@ async def _audit(box: Box, stats: Stats, whole: bool, progress: Progress | None)
         )
         for rule, count in audit.by_rule.most_common()
     ]  # fmt: skip
+    findings += check_bodies(sorted(audit.without_body))
     if not whole:
-        result = "other problems may be hidden" if findings else "no problem found"
+        result = "other problems may be hidden" if audit.problems else "no problem found"
         findings.append(
             info(
                 "audit", f"a sample was audited, {audit.events:,} of {sum(stats.phases.values()):,} events; {result}",
                 "a sample does not show events that are in no index", "redbox doctor --full, or redbox audit",
             )
         )  # fmt: skip
-    elif not findings:
+    elif not audit.problems:
         findings.append(ok("audit", f"no rule is broken; the whole box, {counted(audit.events, 'event')}, was checked"))
     return findings
 

@@ -127,6 +127,7 @@ class _Repair:
         self._dry = dry
         self._changed = False  # in this pass
         self._names: dict[Name, None] = {}
+        self._rows: dict[tuple[str | None, str], int] = {}  # event_id and rule → the last one in `done.mended`
 
     def to_check_again(self) -> list[Name]:
         """The names of all problems of the last pass; none if it changed nothing."""
@@ -148,9 +149,21 @@ class _Repair:
         self._names.update(dict.fromkeys(name for name, _ in _targets(problem)))
         if actions:
             self._changed = True
-            self.done.mended.append(Mended(problem.event_id, problem.key, problem.rule, actions))
+            self._add(Mended(problem.event_id, problem.key, problem.rule, actions))
         else:
             self.done.left.append(problem)
+
+    def _add(self, mended: Mended) -> None:
+        """Adds to the report. An event may break a rule in several places, as an id without an event in two indexes;
+        that is one problem, and its actions are reported once."""
+        place = mended.event_id, mended.rule
+        before = self.done.mended[self._rows[place]] if place in self._rows and mended.event_id else None
+        if before is None or (before.key and mended.key and before.key != mended.key):
+            self._rows[place] = len(self.done.mended)
+            self.done.mended.append(mended)
+            return
+        actions = tuple(dict.fromkeys(before.actions + mended.actions))
+        self.done.mended[self._rows[place]] = Mended(mended.event_id, before.key or mended.key, mended.rule, actions)
 
     async def _mend(self, name: Name, member: bytes) -> tuple[str, ...]:
         try:

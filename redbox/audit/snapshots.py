@@ -57,6 +57,11 @@ class EventSnapshot(msgspec.Struct):
         return self.state in LIVE
 
     @property
+    def is_dead_without_body(self) -> bool:
+        """A repair found that its body is missing, and marked it."""
+        return "body_missing" in self.fields and self.fields.get("state") == State.DEAD and not self.body_bytes
+
+    @property
     def available_at(self) -> float:
         return float(self.fields.get("available_at", self.fields["created_at"]))
 

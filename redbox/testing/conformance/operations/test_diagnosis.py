@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, keys
-from redbox.audit import Finding, Severity, audit_box, diagnose, diagnosis, quick_errors
+from redbox.audit import Finding, Severity, audit_box, diagnose, diagnosis, quick_errors, repair
+from redbox.store.server_facts import ServerFacts
 from redbox.testing import advance
 from redbox.testing.conformance.steps import contents, make_dead, publish
 
@@ -116,7 +117,8 @@ async def test_over_age_claims_and_blocked_keys(box: Box):
     await box.claim("relay-1", lease=10)
     await advance(box, minutes=1)
     (claims,) = await found(box, "claims")
-    assert "1 claim over-age" in claims.sentence
+    assert claims.sentence == "1 expired claim; the lease ended 50 s ago"
+    assert claims.meaning.startswith("the event returns to PENDING")
     assert claims.remedy == "redbox reap"
     (blocked,) = await found(box, "blocked")
     assert blocked.sentence == "1 ordering key blocked by a dead event: 'k7'"
@@ -186,6 +188,45 @@ async def test_a_sample_of_a_large_box_says_what_it_does_not_show(
     assert len(await found(box, "audit: score")) == 1
     (sample,) = await found(box, "audit")
     assert "other problems may be hidden" in sample.sentence
+
+
+async def test_what_is_left_to_do_after_a_repair_found_no_body(box: Box):
+    await publish(box, Event("n", event_id="published"))
+    await box.put_many([Event("n", event_id=each) for each in ("c", "d")])
+    for event_id in ("c", "published"):
+        await write(box, "DEL", keys.body(box.name, event_id))
+    assert await found(box, "bodies") == []
+    await repair(box)
+    (finding,) = await found(box, "bodies")
+    assert finding.sentence == "1 dead event without a body: 'c'"
+    assert finding.remedy == "redbox drop ID, and put it again from the data of the application"
+    assert [each.severity for each in await found(box, "audit")] == ["ok"]
+    await box.operate.drop(["c"], who="ada", why="test")
+    await box.put(Event("n", event_id="c"))
+    assert await found(box, "bodies") == []
+
+
+async def test_relays_are_not_called_slow_during_a_ramp(box: Box):
+    await box.put(Event("n"))
+    await advance(box, minutes=10)
+    (finding,) = await found(box, "backlog")
+    assert (finding.severity, finding.meaning) == (Severity.WARNING, "relays are too slow, or not running")
+    await box.operate.pause(who="ada", why="test")
+    await box.operate.resume(who="ada", why="test", ramp=600)
+    (finding,) = await found(box, "backlog")
+    assert finding.severity is Severity.INFO
+    assert "resumed gradually" in finding.meaning
+
+
+async def test_bugs_that_redbox_avoids_come_after_other_information(box: Box, monkeypatch: pytest.MonkeyPatch):
+    facts = ServerFacts({"redis_version": "7.0.15", "connected_slaves": "0"}, {"appendfsync": "everysec"}, ())
+
+    async def server_facts() -> ServerFacts:
+        return facts
+
+    monkeypatch.setattr(box._store, "server_facts", server_facts)
+    checks = [each.check for each in await diagnose(box) if each.severity is Severity.INFO]
+    assert checks == ["replicas", "known bugs", "known bugs"]
 
 
 async def test_a_newer_layout_ends_the_diagnosis(box: Box):

@@ -270,6 +270,21 @@ async def test_a_repair_says_what_it_did_and_what_is_left(box: Box):
     assert done.events == len(ALL)
 
 
+async def test_an_id_without_an_event_is_one_problem_of_the_report(box: Box):
+    await one_of_each(box)
+    for command in (
+        ("ZADD", ":pending", 5, "nobody"),
+        ("ZADD", ":retries", 5, "nobody"),
+        ("ZADD", ":line:k", 99, "nobody"),
+    ):
+        await write_directly(box, *command)
+    done = await repair(box)
+    (mended,) = done.mended
+    assert (mended.event_id, mended.key, mended.rule) == ("nobody", "k", "orphan")
+    assert len(mended.actions) == len(set(mended.actions)) == 3
+    assert dict(done.by_rule) == {"orphan": 1}
+
+
 async def test_a_body_that_cannot_be_read_is_not_removed(box: Box):
     await one_of_each(box)
     await write_directly(box, "SET", ":b:nobody", b"x")
