@@ -1,4 +1,5 @@
 --- @include "as_number"
+--- @include "as_time"
 --- @include "change_field"
 --- @include "decide_state"
 --- @include "format_integer"
@@ -25,7 +26,7 @@ local function mend_state(item, now)
     if state ~= of then
       change_field(item, name, nil)
     elseif not fields[name] then
-      local score = not dies and as_number(scores[string.lower(of)]) or 0
+      local score = not dies and as_time(scores[string.lower(of)]) or 0
       change_field(item, name, format_integer(score > 0 and score or now))
     end
   end

@@ -106,6 +106,11 @@ class BoxAudit:
         if self._progress is not None:
             self._progress(self.events, max(self.events, self._total))
 
+    @property
+    def without_body(self) -> set[str]:
+        """The ids of the DEAD events that a repair has marked, because their body is missing."""
+        return self._auditor.without_body
+
     # --- names ---------------------------------------------------------------------------------------------------
 
     async def _everything(self) -> AsyncIterator[list[Name]]:

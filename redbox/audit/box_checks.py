@@ -12,16 +12,16 @@ from redbox.box.reports import RelayReport, Stats
 from redbox.durations import format_duration
 from redbox.events import Phase
 
-LATE: Final = timedelta(minutes=5)
+BACKLOG_AGE: Final = timedelta(minutes=5)  # of the oldest due event: more is worth a warning
 SHOWN: Final = 5  # names in a sentence
 
 
-def check_box(stats: Stats, blocked: Sequence[str] = ()) -> Iterator[Finding]:
-    """The findings about a box. `blocked` are the first of the ordering keys that are blocked."""
+def check_box(stats: Stats, blocked: Sequence[str] = (), paused: Sequence[str] = ()) -> Iterator[Finding]:
+    """The findings about a box. `blocked` and `paused` are the first of the ordering keys that are."""
     yield ok("layout", f"the box has layout {stats.layout}, which this redbox understands")
     yield from _unreadable(stats)
     yield from _lost(stats)
-    yield from _pauses(stats)
+    yield from _pauses(stats, paused)
     yield from _relays(stats)
     yield from _claims(stats)
     yield from _keys(stats, blocked)
@@ -30,8 +30,12 @@ def check_box(stats: Stats, blocked: Sequence[str] = ()) -> Iterator[Finding]:
 
 def named(names: Sequence[str], total: int | None = None) -> str:
     """The first names, and how many more there are."""
-    more = (len(names) if total is None else total) - min(SHOWN, len(names))
+    more = max(len(names), total or 0) - min(SHOWN, len(names))
     return ", ".join(map(repr, names[:SHOWN])) + (f" and {more:,} more" if more else "")
+
+
+def _which(names: Sequence[str], total: int) -> str:
+    return f": {named(names, total)}" if names else ""
 
 
 def _unreadable(stats: Stats) -> Iterator[Finding]:
@@ -58,17 +62,17 @@ def _lost(stats: Stats) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _pauses(stats: Stats) -> Iterator[Finding]:
+def _pauses(stats: Stats, paused: Sequence[str]) -> Iterator[Finding]:
     if stats.paused:
         pause = stats.pause
         by = f" by {pause.who}: {pause.why}" if pause is not None and pause.who else ""
         ends = "it is resumed" if pause is None or pause.until is None else f"{pause.until:%Y-%m-%dT%H:%M:%SZ}"
         yield warning("pause", f"the box is paused{by}", f"no event is claimed until {ends}", "redbox resume")
     if stats.paused_keys:
-        are = "is" if stats.paused_keys == 1 else "are"
+        are, their = ("is", "its") if stats.paused_keys == 1 else ("are", "their")
         yield warning(
-            "pause", f"{counted(stats.paused_keys, 'ordering key')} {are} paused",
-            "their events wait until the pause ends, or the key is resumed", "redbox resume --key KEY",
+            "pause", f"{counted(stats.paused_keys, 'ordering key')} {are} paused{_which(paused, stats.paused_keys)}",
+            f"{their} events wait until the pause ends, or the key is resumed", "redbox resume --key KEY",
         )  # fmt: skip
 
 
@@ -107,11 +111,12 @@ def _breakers(alive: Sequence[RelayReport]) -> Iterator[Finding]:
 
 def _claims(stats: Stats) -> Iterator[Finding]:
     if stats.overdue:
-        ended = stats.first_lease_ends
-        ago = "" if ended is None else f"; the first ended {format_duration(max(timedelta(0), -ended))} ago"
+        ended, lease = stats.first_lease_ends, "the lease" if stats.overdue == 1 else "the first lease"
+        ago = "" if ended is None else f"; {lease} ended {format_duration(max(timedelta(0), -ended))} ago"
+        events = "the event returns" if stats.overdue == 1 else "the events return"
         yield warning(
-            "claims", f"{counted(stats.overdue, 'claim')} over-age: the lease has ended, and nobody has reaped it{ago}",
-            "the events return to PENDING as soon as a relay runs", "redbox reap",
+            "claims", f"{counted(stats.overdue, 'expired claim')}{ago}", f"{events} to PENDING as soon as a relay runs",
+            "redbox reap",
         )  # fmt: skip
     if stats.suspects:
         yield warning(
@@ -123,20 +128,40 @@ def _claims(stats: Stats) -> Iterator[Finding]:
 
 def _keys(stats: Stats, blocked: Sequence[str]) -> Iterator[Finding]:
     if stats.blocked:
-        which = f": {named(blocked, stats.blocked)}" if blocked else ""
+        by, head = ("a dead event", "it") if stats.blocked == 1 else ("dead events", "them")
+        which = _which(blocked, stats.blocked)
         yield warning(
-            "blocked", f"{counted(stats.blocked, 'ordering key')} blocked by a dead event{which}",
-            "the events behind it wait (dead_head=block)", "redbox dead list --key KEY, then replay or drop it",
+            "blocked", f"{counted(stats.blocked, 'ordering key')} blocked by {by}{which}",
+            f"the events behind {head} wait (dead_head=block)",
+            f"redbox dead list --key KEY, then replay or drop {head}",
+        )  # fmt: skip
+
+
+def check_bodies(ids: Sequence[str]) -> Iterator[Finding]:
+    """The finding about DEAD events that a repair has marked, because their body is missing."""
+    if ids:
+        it, its = ("it", "its body") if len(ids) == 1 else ("them", "their bodies")
+        yield warning(
+            "bodies", f"{counted(len(ids), 'dead event')} without a body: {named(ids)}",
+            f"{its} cannot be restored, so a replay is of no use",
+            f"redbox drop ID, and put {it} again from the data of the application",
         )  # fmt: skip
 
 
 def _events(stats: Stats) -> Iterator[Finding]:
     oldest = stats.oldest_available
-    if oldest is not None and oldest > LATE and not stats.paused:
-        yield warning(
-            "backlog", f"the oldest due event has been waiting for {format_duration(oldest)}",
-            "relays are too slow, or not running", "redbox top, or start more relays",
-        )  # fmt: skip
+    if oldest is not None and oldest > BACKLOG_AGE and not stats.paused:
+        sentence = f"the oldest due event has been waiting for {format_duration(oldest)}"
+        if stats.ramp_ends is not None:
+            yield info(
+                "backlog", sentence,
+                f"the box was resumed gradually: relays claim without limit in {format_duration(stats.ramp_ends)}",
+                "redbox resume ends the ramp now",
+            )  # fmt: skip
+        else:
+            yield warning(
+                "backlog", sentence, "relays are too slow, or not running", "redbox top, or start more relays"
+            )
     retrying = stats.phases[Phase.RETRY_SCHEDULED]
     if retrying:
         yield info("retries", f"{counted(retrying, 'event')} failed and waiting for a retry", remedy="redbox why ID")

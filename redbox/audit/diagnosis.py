@@ -9,10 +9,10 @@ from typing import Final
 from redbox import keys
 from redbox.arguments import counted
 from redbox.audit.box_audit import SAMPLE, Progress, audit_box, store_of
-from redbox.audit.box_checks import check_box
-from redbox.audit.findings import Finding, Severity, error, ok, warning
+from redbox.audit.box_checks import SHOWN, check_bodies, check_box
+from redbox.audit.findings import Finding, Severity, error, info, ok, warning
 from redbox.audit.rules import RULES
-from redbox.audit.server_checks import Clock, check_beats, check_clock, check_room, check_server
+from redbox.audit.server_checks import KNOWN_BUGS_CHECK, Clock, check_beats, check_clock, check_room, check_server
 from redbox.audit.snapshots import as_text
 from redbox.box import Box
 from redbox.box.reports import Stats, decode_stats
@@ -21,20 +21,21 @@ from redbox.store.permissions import all_needed
 from redbox.store.store import Store
 
 MEASURED: Final = 10  # events at each end of an index, whose memory is measured
+WHOLE_EVENTS: Final = 20_000  # the largest box that is audited as a whole without `full`
+WHOLE_KEYS: Final = 1_000_000  # and only if the database has no more keys, of any program: an audit scans them all
 INDEX_BYTES: Final = 130  # of an id in a sorted set
-BLOCKED: Final = 5
 _ORDER: Final = tuple(Severity)
 
 
 async def diagnose(box: Box, *, full: bool = False, progress: Progress | None = None) -> list[Finding]:
-    """Checks the server, the box, its relays and its events; the gravest findings come first. Changes nothing.
+    """Checks the server, the box, its relays and its events; the gravest come first. Changes nothing.
 
-    `full` audits the whole box; without it the first and the last thousand events of each index. A check that the
-    server or the permissions of the user do not allow is a finding too. Raises StoreUnavailable if the server cannot be
-    reached.
+    `full` audits the whole box; without it, of a box with more than WHOLE_EVENTS events, the first and the last
+    thousand events of each index. A check that the server or the permissions of the user do not allow is a finding too.
+    Raises StoreUnavailable if the server cannot be reached.
     """
     findings = [finding async for finding in _findings(box, full, progress)]
-    return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
+    return sorted(findings, key=lambda finding: (_ORDER.index(finding.severity), finding.check == KNOWN_BUGS_CHECK))
 
 
 async def quick_errors(box: Box) -> list[Finding]:
@@ -72,10 +73,12 @@ async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIte
     stats = decode_stats(box.name, reply)
     for finding in check_beats(reply.now, [beat.seen for beat in reply.relays]):
         yield finding
-    blocked = [as_text(raw) for raw in (await store.index_ends("blocked", BLOCKED))[:BLOCKED]] if stats.blocked else []
-    for finding in check_box(stats, blocked):
+    blocked = [as_text(raw) for raw in (await store.index_ends("blocked", SHOWN))[:SHOWN]] if stats.blocked else []
+    paused = [each.key for each in await store.paused_keys(SHOWN)] if stats.paused_keys else []
+    for finding in check_box(stats, blocked, paused):
         yield finding
-    for finding in await _audit(box, stats, full, progress):
+    whole = full or (sum(stats.phases.values()) <= WHOLE_EVENTS and (facts.keys or 0) <= WHOLE_KEYS)
+    for finding in await _audit(box, stats, whole, progress):
         yield finding
     for finding in check_clock(_compare(first, await _read_clock(store))):
         yield finding
@@ -110,25 +113,33 @@ async def _event_bytes(store: Store) -> int | None:
     return sum(sizes) // len(sizes) + INDEX_BYTES if sizes else None
 
 
-async def _audit(box: Box, stats: Stats, full: bool, progress: Progress | None) -> list[Finding]:
-    audit = audit_box(box, sample=None if full else SAMPLE, progress=progress)
+async def _audit(box: Box, stats: Stats, whole: bool, progress: Progress | None) -> list[Finding]:
+    audit = audit_box(box, sample=None if whole else SAMPLE, progress=progress)
     first: dict[str, str] = {}
     try:
         async for problem in audit:
             first.setdefault(problem.rule, str(problem))
     except (ForeignKey, NotPermitted) as refusal:
         return [warning("audit", f"the box could not be audited: {refusal}", "problems may be hidden", "redbox audit")]
-    if not audit.problems:
-        events = sum(stats.phases.values())
-        part = "" if full or events <= audit.events else f" of {events:,}; redbox doctor --full checks all"
-        return [ok("audit", f"no rule is broken; {counted(audit.events, 'event')} checked{part}")]
-    return [
+    findings = [
         error(
             f"audit: {rule}", f"{counted(count, 'problem')}, such as {first[rule]}", f"the rule: {RULES[rule]}",
             "redbox audit lists them, redbox doctor --repair mends them",
         )
         for rule, count in audit.by_rule.most_common()
     ]  # fmt: skip
+    findings += check_bodies(sorted(audit.without_body))
+    if not whole:
+        result = "other problems may be hidden" if audit.problems else "no problem found"
+        findings.append(
+            info(
+                "audit", f"a sample was audited, {audit.events:,} of {sum(stats.phases.values()):,} events; {result}",
+                "a sample does not show events that are in no index", "redbox doctor --full, or redbox audit",
+            )
+        )  # fmt: skip
+    elif not audit.problems:
+        findings.append(ok("audit", f"no rule is broken; the whole box, {counted(audit.events, 'event')}, was checked"))
+    return findings
 
 
 class _Reading:

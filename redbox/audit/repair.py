@@ -14,6 +14,7 @@ from redbox.audit.rules import Problem
 from redbox.audit.walk import Auditor, Name
 from redbox.box import Box
 from redbox.box.operate import operator_name
+from redbox.box.operations_log import IDS, action_token, part
 from redbox.errors import ForeignKey, StoreError
 from redbox.events import UniqueScope, check_key, reason_text
 from redbox.store.codec import decode_body
@@ -23,7 +24,6 @@ from redbox.store.store import Store
 
 #: A mended event may show a problem that another one had hidden, so the mended names are checked again.
 PASSES: Final = 5
-LOGGED: Final = 20
 _ESCAPED: Final = re.compile(rb"\\x([0-9a-f]{2})")
 
 
@@ -65,12 +65,13 @@ async def repair(
     """Audits the whole box, and mends what breaks a rule. May run while relays do.
 
     No event is lost: in doubt an event becomes PENDING, and may be delivered twice. An event that lost its body becomes
-    DEAD. Recorded in the box's log as one entry, by default under the name of the user of this process.
+    DEAD. Recorded in the box's log as one entry, by default under the name of the user of this process. A repair that
+    is interrupted leaves an entry too, once it has changed something.
     """
     store, who, why = store_of(box), who or operator_name(), reason_text("why", why)
     check_key("who", who)
     audit = audit_box(box, progress=progress)
-    repairing = _Repair(store, dry_run)
+    repairing = _Repair(store, dry_run, _LogEntry(store, who, why))
     await repairing.mend(audit)
     repairing.done.events = audit.events
     for _ in range(0 if dry_run else PASSES):
@@ -78,11 +79,8 @@ async def repair(
         if not names:
             break
         await repairing.mend(_checked(store, names))
-    done = repairing.done
-    if done.mended and not dry_run:
-        detail = ", ".join(f"{rule} {count}" for rule, count in done.by_rule.most_common())
-        await store.write_log("repair", who=who, why=why, count=len(done.ids), ids=done.ids[:LOGGED], detail=detail)
-    return done
+    await repairing.entry.end(repairing.done)
+    return repairing.done
 
 
 async def _checked(store: Store, names: Iterable[Name]) -> AsyncIterator[Problem]:
@@ -91,15 +89,45 @@ async def _checked(store: Store, names: Iterable[Name]) -> AsyncIterator[Problem
             yield problem
 
 
+class _LogEntry:
+    """The entry of a repair in the log. It is begun before the first change, so that it is there even if the process is
+    killed."""
+
+    def __init__(self, store: Store, who: str, why: str) -> None:
+        self._store = store
+        self._who = who
+        self._why = why
+        self._token = ""
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._token)
+
+    async def begin(self) -> None:
+        token = await action_token(self._store)
+        await self._store.write_log("repair", who=self._who, why=self._why, count=0, token=part(token, 0))
+        self._token = token
+
+    async def end(self, done: Repaired) -> None:
+        if self.begun and done.mended:
+            detail = ", ".join(f"{rule} {count}" for rule, count in done.by_rule.most_common())
+            await self._store.write_log(
+                "repair", who=self._who, why=self._why, count=len(done.ids), ids=done.ids[:IDS], detail=detail,
+                token=part(self._token, 1),
+            )  # fmt: skip
+
+
 class _Repair:
     """One repair, of several passes."""
 
-    def __init__(self, store: Store, dry: bool) -> None:
+    def __init__(self, store: Store, dry: bool, entry: _LogEntry) -> None:
         self.done = Repaired(dry_run=dry)
+        self.entry = entry
         self._store = store
         self._dry = dry
         self._changed = False  # in this pass
         self._names: dict[Name, None] = {}
+        self._rows: dict[tuple[str | None, str], int] = {}  # event_id and rule → the last one in `done.mended`
 
     def to_check_again(self) -> list[Name]:
         """The names of all problems of the last pass; none if it changed nothing."""
@@ -121,17 +149,36 @@ class _Repair:
         self._names.update(dict.fromkeys(name for name, _ in _targets(problem)))
         if actions:
             self._changed = True
-            self.done.mended.append(Mended(problem.event_id, problem.key, problem.rule, actions))
+            self._add(Mended(problem.event_id, problem.key, problem.rule, actions))
         else:
             self.done.left.append(problem)
 
+    def _add(self, mended: Mended) -> None:
+        """Adds to the report. An event may break a rule in several places, as an id without an event in two indexes;
+        that is one problem, and its actions are reported once."""
+        place = mended.event_id, mended.rule
+        before = self.done.mended[self._rows[place]] if place in self._rows and mended.event_id else None
+        if before is None or (before.key and mended.key and before.key != mended.key):
+            self._rows[place] = len(self.done.mended)
+            self.done.mended.append(mended)
+            return
+        actions = tuple(dict.fromkeys(before.actions + mended.actions))
+        self.done.mended[self._rows[place]] = Mended(mended.event_id, before.key or mended.key, mended.rule, actions)
+
     async def _mend(self, name: Name, member: bytes) -> tuple[str, ...]:
         try:
-            if name.kind == "event":
-                return tuple(await self._store.repair(name.raw, await read_body(self._store, name.raw), dry=self._dry))
-            return tuple(await self._store.repair_key(name.kind, name.raw, member, dry=self._dry))
+            if not self._dry and not self.entry.begun:
+                if not await self._call(name, member, dry=True):
+                    return ()  # nothing can be done here, so nothing is to be logged
+                await self.entry.begin()
+            return tuple(await self._call(name, member, dry=self._dry))
         except ForeignKey:
             return ()
+
+    async def _call(self, name: Name, member: bytes, *, dry: bool) -> list[str]:
+        if name.kind == "event":
+            return await self._store.repair(name.raw, await read_body(self._store, name.raw), dry=dry)
+        return await self._store.repair_key(name.kind, name.raw, member, dry=dry)
 
 
 async def read_body(store: Store, raw: bytes) -> KnownBody:

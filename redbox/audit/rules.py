@@ -14,18 +14,18 @@ import msgspec
 
 from redbox import keys
 from redbox.arguments import shown
-from redbox.audit.snapshots import LIVE, NUMBERS, EventSnapshot, KeyMember, KeyPage
+from redbox.audit.snapshots import LIVE, NUMBERS, TIMES, EventSnapshot, KeyMember, KeyPage
 from redbox.errors import NewerEvent, StoreError
 from redbox.events import State, UniqueScope
 from redbox.store.codec import decode_body
-from redbox.store.damage import is_count
+from redbox.store.damage import LAST_MS, is_count
 
 HISTORY: Final = 8
 SUSPECT_FROM: Final = 2  # expired leases in a row
 
 #: Every rule, by its name.
 RULES: Final = {
-    "fields": "an event has a state, a type and a time, and its numbers are numbers",
+    "fields": "an event has a state, a type and a time, and its numbers and times are in range",
     "index": "an event is in exactly one index",
     "state": "an event is in an index of its state",
     "score": "the score of an event in its index is the time in its fields",
@@ -122,6 +122,8 @@ def _fields(event: EventSnapshot) -> Iterator[str]:
     for name in NUMBERS & fields.keys():
         if not is_count(fields[name].removeprefix("-")):
             yield f"{name} is {shown(fields[name])}, not a whole number"
+        elif name in TIMES and int(fields[name]) > LAST_MS:
+            yield f"{name} is {fields[name]}, later than the year 9999"
 
 
 def _times(event: EventSnapshot) -> Iterator[str]:

@@ -14,6 +14,7 @@ OLDEST: Final = {"Redis": (7, 0), "Valkey": (7, 2)}
 FEW_EVENTS: Final = 10_000
 FULL: Final = 0.9  # of maxmemory
 LARGEST_SKEW: Final = 1.0  # seconds
+KNOWN_BUGS_CHECK: Final = "known bugs"  # that redbox avoids
 
 
 class KnownBug(NamedTuple):
@@ -76,7 +77,7 @@ def _version(facts: ServerFacts) -> Iterator[Finding]:
         yield ok("server", f"the server is {kind} {facts.version}")
     for bug in KNOWN_BUGS:
         if version and kind in bug.fixed_in and version < bug.fixed_in[kind]:
-            yield info("known bugs", f"{kind} {facts.version} {bug.sentence}", bug.meaning, "upgrade the server")
+            yield info(KNOWN_BUGS_CHECK, f"{kind} {facts.version} {bug.sentence}", bug.meaning, "upgrade the server")
 
 
 def _refused(facts: ServerFacts) -> Iterator[Finding]:

@@ -14,10 +14,10 @@ from redbox.store.replies import Examined, ExaminedKey, Position
 #: The sorted sets in which `examine` reports the scores of an id, in the order of its reply.
 SORTED_SETS: Final = (*keys.INDEXES, "retries", "lost")
 LIVE: Final = frozenset({State.PENDING.value, State.CLAIMED.value})
-NUMBERS: Final = frozenset(
-    {"created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at", "claim", "attempts", "excused",
-     "expiries", "seq", "earlier_attempts", "restored_at"}
+TIMES: Final = frozenset(
+    {"created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at", "restored_at"}
 )  # fmt: skip
+NUMBERS: Final = TIMES | {"claim", "attempts", "excused", "expiries", "seq", "earlier_attempts"}
 _TEXTS: Final = (
     "state", "event_type", "claimed_by", "ordering_key", "unique_key", "unique_scope", "last_error",
 )  # fmt: skip
@@ -55,6 +55,11 @@ class EventSnapshot(msgspec.Struct):
     @property
     def is_live(self) -> bool:
         return self.state in LIVE
+
+    @property
+    def is_dead_without_body(self) -> bool:
+        """A repair found that its body is missing, and marked it."""
+        return "body_missing" in self.fields and self.fields.get("state") == State.DEAD and not self.body_bytes
 
     @property
     def available_at(self) -> float:

@@ -94,6 +94,7 @@ class Auditor:
 
     def __init__(self, store: Store, *, bodies: bool = True) -> None:
         self._store = store
+        self.without_body: set[str] = set()  # DEAD events that a repair has marked
         self._bodies = bodies
         self._prefix = f"{keys.prefix(store.box)}:".encode()
 
@@ -192,6 +193,7 @@ class Auditor:
             return await self.check(batch.names)
         events = read_events(batch.examined)
         problems = [problem for event in events for problem in check_event(event)]
+        self.without_body.update(event.event_id for event in events if event.is_dead_without_body)
         raw_ids = [event.event_id for event in batch.examined.events]
         return problems + await self._check_bodies(events, [batch.bodies.get(raw_id) for raw_id in raw_ids])
 

@@ -20,7 +20,7 @@ SHOWN: Final = 20  # problems that were mended, and that are left
 
 
 @click.command("doctor")
-@click.option("--full", is_flag=True, help="Audit the whole box, not only the first and last events of each index.")
+@click.option("--full", is_flag=True, help="Audit the whole box, however large it is, instead of a sample.")
 @click.option("--repair", "repairs", is_flag=True, help="Mend what breaks a rule, instead of the checks.")
 @change_options
 @pass_session
@@ -30,8 +30,9 @@ def doctor_command(
     """Find what is wrong with the box and its server.
 
     Checks the server (version, eviction, persistence, replicas, memory, permissions, clock), the settings, the relays,
-    over-age claims, blocked keys, lost events, and a sample of the events. Changes nothing. Exits with 1 if there is an
-    error. What the server or the permissions of the user do not allow to check is reported.
+    expired claims, blocked keys, lost events, and the events: all of a small box (up to 20,000 events), a sample of a
+    large one. A sample does not show events that are in no index; --full does. Changes nothing. Exits with 1 if there
+    is an error. What the server or the permissions of the user do not allow to check is reported.
 
     --repair audits the whole box and mends what breaks a rule. It asks first; without a terminal it requires --yes or
     --dry-run. It may run while relays do, and loses no event: in doubt an event becomes PENDING and may be delivered

@@ -157,10 +157,10 @@ class Reads:
         return await self.exchange([("ZCARD", f"{keys.prefix(self.box)}:{index}") for index in indexes], repeat=True)
 
     async def index_ends(self, index: str, count: int) -> list[bytes]:
-        """The first and the last `count` members of a sorted set; some come twice if it is small."""
+        """The first and the last `count` members of a sorted set, each once: the ends of a small set overlap."""
         where = f"{keys.prefix(self.box)}:{index}"
         first, last = await self.exchange([("ZRANGE", where, 0, count - 1), ("ZRANGE", where, -count, -1)], repeat=True)
-        return [*first, *last]
+        return list(dict.fromkeys([*first, *last]))
 
     async def hint(self, longest: float) -> bool:
         """Waits for a hint that an event is due, at most `longest` seconds; False without one. Takes a connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,6 +13,9 @@ from redbox.store.wire.base import Command
 SETTINGS: Final = ("maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save")
 #: One name for each CONFIG GET: servers before Redis 7 take no more.
 QUESTIONS: Final[tuple[Command, ...]] = (("INFO",), *(("CONFIG", "GET", name) for name in SETTINGS))
+
+_DATABASE: Final = re.compile(r"db[0-9]+")
+_KEYS: Final = re.compile(r"keys=([0-9]{1,18})")
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
@@ -41,6 +45,12 @@ class ServerFacts(msgspec.Struct, frozen=True):
         """A whole number in INFO."""
         text = self.info.get(name, "")
         return int(text) if text.isascii() and text.isdigit() else None
+
+    @property
+    def keys(self) -> int | None:
+        """The keys of all databases of the server; None if it does not say."""
+        counts = [_KEYS.match(value) for name, value in self.info.items() if _DATABASE.fullmatch(name)]
+        return sum(int(count[1]) for count in counts if count) if counts else None
 
     @property
     def kind(self) -> str:

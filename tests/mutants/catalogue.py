@@ -436,6 +436,8 @@ MUTANTS = [
     Mutant("a repair removes a dead head", "repair_key.lua", 'not (kind == "line" and event.state == "DEAD" and head == id)', "true", REPAIR),
     Mutant("a repair leaves members of another key", "repair_key.lua", "  elseif event[named] ~= name then\n    removes = true\n", "", REPAIR),
     Mutant("a repair of a key forgets the new head", "repair_key.lua", "  requeue(new_head, name, now)\n", "", REPAIR),
+    Mutant("a repair keeps times after the year 9999", "include/as_time.lua", "ms <= LAST_MS and ms or 0", "ms", REPAIR),
+    Mutant("a repair takes a time after the year 9999 from a score", "include/mend_state.lua", "as_time(scores[string.lower(of)])", "as_number(scores[string.lower(of)])", REPAIR),
     Mutant("a dry repair of a key writes", "repair_key.lua", "if dry or not done[1] then", "if not done[1] then", REPAIR),
     # with a real server: the flags in the first line of a script
     Mutant("a full server takes events", "put.lua", "#!lua\n", "#!lua flags=allow-oom\n", FAULTS),

@@ -215,6 +215,7 @@ PYTHON_MUTANTS = [
     Mutant("stats show a pause that is over", "redbox/box/reports.py", "if until and int(until) <= now:", "if False:", PAUSES),
     Mutant("a pause without an end cannot be read", "redbox/box/reports.py", "([0-9]{0,15})", "([0-9]{1,15})", PAUSES),
     Mutant("a pause may last no time", "redbox/box/operate.py", "    if milliseconds < 1:\n", "    if False:\n", PAUSES),
+    Mutant("an audit accepts times after the year 9999", "redbox/audit/rules.py", "elif name in TIMES and int(fields[name]) > LAST_MS:", "elif False:", AUDIT_RULES),
     Mutant("an audit accepts a waiting head of a key that is not paused", "redbox/audit/rules.py", "and event.line_head == event.event_id and not event.key_paused:", "and False:", AUDIT_RULES),
     Mutant("an audit reports the waiting head of a paused key", "redbox/audit/rules.py", "and event.line_head == event.event_id and not event.key_paused:", "and event.line_head == event.event_id:", AUDIT_RULES),
     Mutant("an audit accepts a claimable head of a paused key", "redbox/audit/rules.py", 'elif in_line and event.key_paused and index != "claimed":', "elif False:", AUDIT_RULES),

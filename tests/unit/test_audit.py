@@ -90,6 +90,7 @@ BROKEN = [
     ("fields", an_event(created_at=None), "has no created_at"),
     ("fields", an_event(event_type=None), "has no event_type"),
     ("fields", an_event(attempts="many"), "attempts is 'many', not a whole number"),
+    ("fields", an_event(created_at="9" * 15), "created_at is 999999999999999, later than the year 9999"),
     ("index", an_event(scores={}), "is in no index, not in exactly one"),
     ("index", an_event(scores={"pending": NOW, "dead": NOW}), "is in pending and dead, not in exactly one"),
     ("state", an_event(scores={"claimed": NOW}), "is PENDING, but in claimed"),

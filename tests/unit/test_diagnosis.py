@@ -121,6 +121,12 @@ def test_a_server_that_says_nothing():
     assert list(check_room(given, 1000)) == []
 
 
+def test_the_keys_of_a_server():
+    assert facts().keys is None
+    assert facts({"db0": "keys=3,expires=0,avg_ttl=0", "db12": "keys=40,expires=1"}).keys == 43
+    assert facts({"db0": "damaged", "dbsize": "keys=9"}).keys == 0
+
+
 @pytest.mark.parametrize(
     ("used", "event_bytes", "severity", "words"),
     [

@@ -43,6 +43,8 @@ BROKEN: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
     ([("HSET", ":e:pending", "state", "CLAIMED")], {("state", "pending"), ("claim", "pending")}),
     ([("HSET", ":e:pending", "state", "ASLEEP")], {("fields", "pending")}),
     ([("HSET", ":e:pending", "attempts", "many")], {("fields", "pending")}),
+    ([("HSET", ":e:later", "available_at", "9" * 15)], {("fields", "later")}),
+    ([("HSET", ":e:pending", "created_at", "9" * 15)], {("fields", "pending")}),
     ([("HSET", ":e:pending", "excused", "1")], {("attempts", "pending")}),
     ([("HSET", ":e:pending", "expiries", "2")], {("suspect", "pending")}),
     ([("HSET", ":e:claimed", "claim", "999")], {("claim", "claimed")}),

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, keys
-from redbox.audit import Finding, Severity, audit_box, diagnose, quick_errors
+from redbox.audit import Finding, Severity, audit_box, diagnose, diagnosis, quick_errors, repair
+from redbox.store.server_facts import ServerFacts
 from redbox.testing import advance
 from redbox.testing.conformance.steps import contents, make_dead, publish
 
@@ -116,10 +117,28 @@ async def test_over_age_claims_and_blocked_keys(box: Box):
     await box.claim("relay-1", lease=10)
     await advance(box, minutes=1)
     (claims,) = await found(box, "claims")
-    assert "1 claim over-age" in claims.sentence
+    assert claims.sentence == "1 expired claim; the lease ended 50 s ago"
+    assert claims.meaning.startswith("the event returns to PENDING")
     assert claims.remedy == "redbox reap"
     (blocked,) = await found(box, "blocked")
-    assert "'k7'" in blocked.sentence
+    assert blocked.sentence == "1 ordering key blocked by a dead event: 'k7'"
+
+
+async def test_blocked_and_paused_keys_are_named_once(box: Box):
+    await box.operate.configure(dead_head="block", who="test", why="blocks")
+    for n in range(7):
+        await make_dead(box, Event("n", ordering_key=f"k{n}"))
+        await advance(box, seconds=1)
+    (blocked,) = await found(box, "blocked")
+    named = "'k0', 'k1', 'k2', 'k3', 'k4' and 2 more"
+    assert blocked.sentence == f"7 ordering keys blocked by dead events: {named}"
+    await box.operate.pause(who="test", why="test", key="k1", duration=60)
+    (paused,) = await found(box, "pause")
+    assert paused.sentence == "1 ordering key is paused: 'k1'"
+    assert paused.meaning.startswith("its events wait")
+    await box.operate.pause(who="test", why="test", key="k2", duration=90)
+    (paused,) = await found(box, "pause")
+    assert paused.sentence == "2 ordering keys are paused: 'k1', 'k2'"
 
 
 async def test_lost_ids_and_unreadable_settings_are_errors_at_the_start_of_a_relay_too(box: Box):
@@ -140,6 +159,74 @@ async def test_broken_rules_are_errors(box: Box):
     assert finding.severity is Severity.ERROR
     assert "such as e: has score 1" in finding.sentence
     assert await found(box, "audit: score", full=True) == [finding]
+
+
+async def test_events_in_no_index_are_found_in_a_small_box(box: Box):
+    await box.put_many([Event("n", event_id=f"e{n}") for n in range(20)])
+    (sound,) = await found(box, "audit")
+    assert sound.sentence == "no rule is broken; the whole box, 20 events, was checked"
+    await write(box, "ZREM", keys.pending(box.name), "e1", "e2", "e3")
+    (finding,) = await found(box, "audit: index")
+    assert "3 problems" in finding.sentence
+
+
+@pytest.mark.parametrize(("limit", "value"), [("WHOLE_EVENTS", 20), ("WHOLE_KEYS", -1)])
+async def test_a_sample_of_a_large_box_says_what_it_does_not_show(
+    box: Box, limit: str, value: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(diagnosis, limit, value)
+    await box.put_many([Event("n", event_id=f"e{n}") for n in range(23)])
+    await write(box, "ZREM", keys.pending(box.name), "e1", "e2")
+    (sample,) = await found(box, "audit")
+    assert sample.severity is Severity.INFO
+    assert sample.sentence == "a sample was audited, 21 of 21 events; no problem found"
+    assert "in no index" in sample.meaning
+    assert "redbox doctor --full" in sample.remedy
+    (finding,) = await found(box, "audit: index", full=True)
+    assert "2 problems" in finding.sentence
+    await write(box, "ZADD", keys.pending(box.name), 1, "e3")
+    assert len(await found(box, "audit: score")) == 1
+    (sample,) = await found(box, "audit")
+    assert "other problems may be hidden" in sample.sentence
+
+
+async def test_what_is_left_to_do_after_a_repair_found_no_body(box: Box):
+    await publish(box, Event("n", event_id="published"))
+    await box.put_many([Event("n", event_id=each) for each in ("c", "d")])
+    for event_id in ("c", "published"):
+        await write(box, "DEL", keys.body(box.name, event_id))
+    assert await found(box, "bodies") == []
+    await repair(box)
+    (finding,) = await found(box, "bodies")
+    assert finding.sentence == "1 dead event without a body: 'c'"
+    assert finding.remedy == "redbox drop ID, and put it again from the data of the application"
+    assert [each.severity for each in await found(box, "audit")] == ["ok"]
+    await box.operate.drop(["c"], who="ada", why="test")
+    await box.put(Event("n", event_id="c"))
+    assert await found(box, "bodies") == []
+
+
+async def test_relays_are_not_called_slow_during_a_ramp(box: Box):
+    await box.put(Event("n"))
+    await advance(box, minutes=10)
+    (finding,) = await found(box, "backlog")
+    assert (finding.severity, finding.meaning) == (Severity.WARNING, "relays are too slow, or not running")
+    await box.operate.pause(who="ada", why="test")
+    await box.operate.resume(who="ada", why="test", ramp=600)
+    (finding,) = await found(box, "backlog")
+    assert finding.severity is Severity.INFO
+    assert "resumed gradually" in finding.meaning
+
+
+async def test_bugs_that_redbox_avoids_come_after_other_information(box: Box, monkeypatch: pytest.MonkeyPatch):
+    facts = ServerFacts({"redis_version": "7.0.15", "connected_slaves": "0"}, {"appendfsync": "everysec"}, ())
+
+    async def server_facts() -> ServerFacts:
+        return facts
+
+    monkeypatch.setattr(box._store, "server_facts", server_facts)
+    checks = [each.check for each in await diagnose(box) if each.severity is Severity.INFO]
+    assert checks == ["replicas", "known bugs", "known bugs"]
 
 
 async def test_a_newer_layout_ends_the_diagnosis(box: Box):

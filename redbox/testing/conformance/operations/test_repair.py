@@ -41,6 +41,17 @@ DAMAGE: dict[str, tuple[list[tuple[Any, ...]], str, str]] = {
     "no state in two indexes": ([("HDEL", ":e:dead", "state"), ("ZADD", ":published", 5, "dead")], "dead", "PENDING"),
     "no state while claimed": ([("HDEL", ":e:claimed", "state")], "claimed", "CLAIMED"),
     "no created_at": ([("HDEL", ":e:later", "created_at")], "later", "PENDING"),
+    "created_at after the year 9999": ([("HSET", ":e:pending", "created_at", "9" * 15)], "pending", "PENDING"),
+    "available_at after the year 9999": (
+        [("HSET", ":e:later", "available_at", "9" * 15), ("ZADD", ":pending", 10**15 - 1, "later")], "later", "PENDING",
+    ),
+    "published_at after the year 9999": (
+        [("HSET", ":e:published", "published_at", "9" * 15), ("ZADD", ":published", 10**15 - 1, "published")],
+        "published", "PUBLISHED",
+    ),
+    "no hash, due after the year 9999": (
+        [("DEL", ":e:later"), ("ZADD", ":pending", 10**15 - 1, "later")], "later", "PENDING",
+    ),
     "no event_type": ([("HDEL", ":e:later", "event_type")], "later", "PENDING"),
     "no ordering_key": ([("HDEL", ":e:waiting", "ordering_key")], "waiting", "PENDING"),
     "another ordering_key": ([("HSET", ":e:waiting", "ordering_key", "other")], "waiting", "PENDING"),
@@ -197,6 +208,17 @@ async def test_a_repair_that_cannot_finish_writes_nothing(open_box: Callable[...
     assert await call(box)
 
 
+async def test_an_event_that_was_due_after_the_year_9999_is_due_when_it_was_created(box: Box):
+    await box.put_many([Event("n", event_id=each) for each in ("a", "b")])
+    for command in (("HSET", ":e:a", "available_at", "9" * 15), ("HSET", ":e:b", "created_at", "9" * 15)):
+        await write_directly(box, *command)
+    for event_id in ("a", "b"):
+        await write_directly(box, "ZADD", ":pending", 10**15 - 1, event_id)
+    assert await box.claim("relay-1") == []
+    assert await mend(box) == {"a", "b"}
+    assert {claim.event_id for claim in await box.claim("relay-1")} == {"a", "b"}
+
+
 async def test_a_repair_is_one_entry_of_the_log(box: Box):
     await one_of_each(box)
     await write_directly(box, "ZADD", ":pending", 5, "later")
@@ -212,6 +234,30 @@ async def test_a_repair_is_one_entry_of_the_log(box: Box):
     assert (await box.operate.log())[0] == entry
 
 
+async def test_an_interrupted_repair_is_in_the_log(box: Box, monkeypatch: pytest.MonkeyPatch):
+    await one_of_each(box)
+    await write_directly(box, "SET", ":b:dead", b"\xc1")
+    await write_directly(box, "ZADD", ":pending", 5, "later")
+    mend_event = box._store.repair
+
+    async def interrupted(raw: bytes, body: Any, *, dry: bool) -> list[str]:
+        actions = await mend_event(raw, body, dry=dry)
+        if actions and not dry:
+            raise asyncio.CancelledError
+        return actions
+
+    with monkeypatch.context() as patched:
+        patched.setattr(box._store, "repair", interrupted)
+        await repair(box, dry_run=True, who="ada", why="a plan")
+        with pytest.raises(asyncio.CancelledError):
+            await repair(box, who="ada", why="after the outage")
+    entry, before, *_ = await box.operate.log()
+    assert (entry.action, entry.who, entry.why, entry.count) == ("repair", "ada", "after the outage", 0)
+    assert before.action != "repair"
+    assert (await repair(box, who="ada")).mended == []
+    assert (await box.operate.log())[0] == entry
+
+
 async def test_a_repair_says_what_it_did_and_what_is_left(box: Box):
     await one_of_each(box)
     await write_directly(box, "ZADD", ":pending", 5, "later")
@@ -222,6 +268,21 @@ async def test_a_repair_says_what_it_did_and_what_is_left(box: Box):
     assert dict(done.by_rule) == {"score": 1}
     assert [(problem.rule, problem.event_id) for problem in done.left] == [("damaged", "dead")]
     assert done.events == len(ALL)
+
+
+async def test_an_id_without_an_event_is_one_problem_of_the_report(box: Box):
+    await one_of_each(box)
+    for command in (
+        ("ZADD", ":pending", 5, "nobody"),
+        ("ZADD", ":retries", 5, "nobody"),
+        ("ZADD", ":line:k", 99, "nobody"),
+    ):
+        await write_directly(box, *command)
+    done = await repair(box)
+    (mended,) = done.mended
+    assert (mended.event_id, mended.key, mended.rule) == ("nobody", "k", "orphan")
+    assert len(mended.actions) == len(set(mended.actions)) == 3
+    assert dict(done.by_rule) == {"orphan": 1}
 
 
 async def test_a_body_that_cannot_be_read_is_not_removed(box: Box):
