@@ -16,7 +16,7 @@
 -- ARGV[6]   why        the operator's reason
 -- ARGV[7]   token      the same in all steps of one replay, which are one entry of the log; "" for a replay of one step
 -- ARGV[8]   id         then for each event the following
--- ARGV[9]   number     the claim number that it must still have; "" for any
+-- ARGV[9]   number     the claim number that it must still have, 0 for none; "" for any
 --
 -- Returns   for each event {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state}, {"CHANGED", its claim number},
 --           {"SUPERSEDED", id of the event that superseded it} or {"CONFLICT", id of the holder}
@@ -37,6 +37,7 @@
 --- @include "increase_total"
 --- @include "send_hint"
 --- @include "read_event"
+--- @include "as_number"
 
 local FIELDS = { "state", "ordering_key", "unique_key", "unique_scope", "attempts", "published_at", "claimed_by",
   "claim", "superseded_by", "seq", "earlier_attempts" }
@@ -60,7 +61,7 @@ local function judge(id, event, number)
   if event.state ~= "PUBLISHED" and event.state ~= "DEAD" then
     return { "NOTTERMINAL", event.state }
   end
-  if number ~= "" and number ~= event.claim then
+  if number ~= "" and tonumber(number) ~= as_number(event.claim) then
     return { "CHANGED", event.claim or "0" }
   end
   if event.superseded_by and not force then

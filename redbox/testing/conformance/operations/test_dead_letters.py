@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from redbox import Box, Event, Outcome, Replayed, State, keys
+from redbox.audit import repair
 from redbox.box import error_groups, inspect, pace, replay
 from redbox.errors import StoreUnavailable, UsageError
 from redbox.fingerprints import group_id
@@ -398,6 +399,32 @@ async def test_drop_by_ids_filter_and_group(box: Box):
     assert [(entry.action, entry.who, entry.count) for entry in await box.operate.log()] == [("drop", "ada", 1)] * 2 + [
         ("drop", "ada", 2)
     ]
+    assert await check_invariants(box) == []
+
+
+async def dead_by_repair(box: Box, *names: str) -> None:
+    """Makes events DEAD that no relay claimed: they lost their bodies, and were repaired."""
+    await box.put_many(named(*names))
+    await box._store.exchange([("DEL", keys.body(box.name, name)) for name in names])
+    assert set((await repair(box, **ADA)).ids) == set(names)
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("filters", [{"state": "DEAD"}, {"group": "body missing"}])
+async def test_an_event_that_was_never_claimed_is_dropped(box: Box, filters: dict[str, Any]):
+    await dead_by_repair(box, "marked")
+    await box.put_many(named("killed", "damaged"))
+    await box.operate.kill(["killed", "damaged"], **ADA)
+    await box._store.exchange(
+        [
+            ("HSET", keys.event(box.name, "damaged"), "claim", "abc", "last_error", "body missing"),
+            ("HSET", keys.event(box.name, "killed"), "last_error", "body missing"),
+        ]
+    )
+    assert [(await known(box, name)).number > 0 for name in ("marked", "killed", "damaged")] == [False, True, False]
+    report = await box.drop(**filters, **ADA)
+    assert (report.matched, report.dropped, report.refused) == (3, 3, [])
+    assert await listed(box) == []
     assert await check_invariants(box) == []
 
 
