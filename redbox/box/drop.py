@@ -55,7 +55,7 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("who: say who does this; every action of an operator is recorded")
         check_key("who", self.who)
 
-    async def run(self, store: Store, events: list[str] | Selection) -> Dropped:
+    async def run(self, store: Store, events: list[SeenClaim] | Selection) -> Dropped:
         """Drops events by id, or those that a filter selects, if they do not change meanwhile."""
         return await _Steps(self, store, await _token(store)).run(_seen(store, events))
 
@@ -74,13 +74,13 @@ async def _token(store: Store) -> str:
     return f"{await store.time()}-{token_hex(6)}"
 
 
-async def _seen(store: Store, events: list[str] | Selection) -> AsyncIterator[list[SeenClaim]]:
+async def _seen(store: Store, events: list[SeenClaim] | Selection) -> AsyncIterator[list[SeenClaim]]:
     if isinstance(events, Selection):
         async for found in summaries(store, await up_to_now(store, events)):
             yield [SeenClaim(each.event_id, each.number) for each in found]
     else:
         for batch in batches(dict.fromkeys(events), BATCH_COUNT):
-            yield [SeenClaim(event_id) for event_id in batch]
+            yield batch
 
 
 class _Exported(msgspec.Struct):
