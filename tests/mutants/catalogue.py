@@ -267,6 +267,7 @@ MUTANTS = [
     Mutant("drop removes a head that is to be left", "drop.lua", 'return not heads and ordering', "return false"),
     Mutant("a replay takes what was superseded", "replay.lua", "if event.superseded_by and not force then", "if false then"),
     Mutant("what was superseded is not replayed by force", "replay.lua", "if event.superseded_by and not force then", "if event.superseded_by then"),
+    Mutant("an event without a body is replayed", "replay.lua", 'if redis.call("STRLEN", body_key .. id) == 0 then', "if false then"),
     Mutant("a replay is not fenced", "replay.lua", 'if number ~= "" and tonumber(number) ~= as_number(event.claim) then', "if false then"),
     Mutant("a replay by filter leaves an event that was never claimed", "replay.lua", "tonumber(number) ~= as_number(event.claim)", "number ~= event.claim"),
     Mutant("sweep age off by one", "sweep.lua", '"-inf", now - tonumber(age))', '"-inf", now - tonumber(age) - 1)'),

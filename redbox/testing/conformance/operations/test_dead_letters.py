@@ -428,6 +428,25 @@ async def test_an_event_that_was_never_claimed_is_dropped(box: Box, filters: dic
     assert await check_invariants(box) == []
 
 
+@pytest.mark.req("RO-2", "SC-4")
+@pytest.mark.parametrize("force", [False, True])
+async def test_an_event_without_a_body_is_not_replayed(box: Box, force: bool):
+    """It could never be delivered: a relay would find it lost."""
+    await dead_by_repair(box, "marked")
+    await make_dead(box, *named("gone", "whole"))
+    await publish(box, *named("published"))
+    await box._store.exchange([("DEL", keys.body(box.name, name)) for name in ("gone", "published")])
+    missing = [("marked", Outcome.BODYMISSING, ""), ("gone", Outcome.BODYMISSING, "")]
+    report = await box.replay(state="DEAD", dry_run=True, force=force)
+    assert (report.matched, report.refused_count, report.refused) == (3, 2, missing)
+    report = await box.replay(state="DEAD", force=force)
+    assert (report.matched, report.replayed, report.refused) == (3, 1, missing)
+    assert (await box.replay(["published"], force=force)).refused == [("published", Outcome.BODYMISSING, "")]
+    assert await listed(box, state="DEAD") == ["marked", "gone"]
+    assert [claim.event_id for claim in await box.claim("relay")] == ["whole"]
+    assert (await box.stats()).lost == 0
+
+
 @pytest.mark.req("RF-3")
 async def test_drops_without_a_selection_or_with_several_are_refused(box: Box):
     await two_groups(box)
