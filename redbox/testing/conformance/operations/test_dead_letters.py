@@ -12,7 +12,7 @@ import pytest
 
 from redbox import Box, Event, Outcome, Replayed, State, keys
 from redbox.audit import repair
-from redbox.box import error_groups, inspect, pace, replay
+from redbox.box import drop, error_groups, inspect, pace, replay
 from redbox.errors import StoreUnavailable, UsageError
 from redbox.fingerprints import group_id
 from redbox.testing import advance, check_invariants
@@ -479,6 +479,19 @@ async def test_only_what_was_exported_is_dropped(box: Box):
     assert sorted(await listed(box)) == ["again", "later", "pending"]
     assert (await box.drop(exported=lines, **ADA)).dropped == 0
     assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("bad", [b"nothing\n", b'{"event_id": "x"}\n', b"\xff\n", None])
+async def test_a_bad_line_of_an_export_drops_nothing(box: Box, bad: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(drop, "BATCH_COUNT", 2)
+    await make_dead(box, *named("a", "b", "c"))
+    lines = await exported(box)
+    with pytest.raises(UsageError, match=r"line 4 is not that of an exported event \(.*\); nothing was dropped"):
+        await box.drop(exported=iter([*lines, bad]), **ADA)
+    assert await listed(box) == ["a", "b", "c"]
+    assert await box.operate.log() == []
+    assert (await box.drop(exported=iter(lines), **ADA)).dropped == 3
 
 
 @pytest.mark.req("RF-3")
