@@ -10,7 +10,7 @@
 -- ARGV[3]   heads    1 to drop dead heads that block their lines too
 -- ARGV[4]   token    the same in all steps of one action, which are one entry of the log; "" for an action of one step
 -- ARGV[5]   id       then for each event the following
--- ARGV[6]   number   the claim number that it must still have; "" for any
+-- ARGV[6]   number   the claim number that it must still have, 0 for none; "" for any
 --
 -- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number), BLOCKING or UNKNOWN
 -- Errors    NEWERLAYOUT
@@ -28,6 +28,7 @@
 --- @include "increase_total"
 --- @include "send_hint"
 --- @include "read_event"
+--- @include "as_number"
 
 local FIELDS = { "state", "claim", "ordering_key" }
 local who, why, heads, token = ARGV[1], ARGV[2], ARGV[3] == "1", ARGV[4]
@@ -44,7 +45,7 @@ local function judge(id, event, number)
   if event.state ~= "DEAD" and event.state ~= "PUBLISHED" then
     return "NOTTERMINAL"
   end
-  if number ~= "" and number ~= event.claim then
+  if number ~= "" and tonumber(number) ~= as_number(event.claim) then
     return "CHANGED"
   end
   local ordering = event.ordering_key

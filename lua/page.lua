@@ -18,11 +18,11 @@
 -- ARGV[11]  error         text in last_error, in lower case; "" for any
 -- ARGV[12]  created_since lowest created_at, ms; "" for any
 -- ARGV[13]  created_until highest created_at, ms; "" for any
--- ARGV[14]  what          events | ids | summaries
+-- ARGV[14]  what          events | claims | summaries
 -- ARGV[15]  claims        highest claim number; "" for any
 --
--- Returns   {now, 1 if there may be more, score, id, event...}: the next cursor, then events as in get, ids, or
---           summaries {id, event_type, last_error, score, claim number}, which need no body
+-- Returns   {now, 1 if there may be more, score, id, event...}: the next cursor, then events as in get; or claims {id,
+--           claim number} or summaries {id, event_type, last_error, score, claim number}, which need no body
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -57,7 +57,7 @@ local function read_fields(id)
   if what == "summaries" then
     return read_event(id, SUMMARY_FIELDS)
   end
-  return filtered and read_event(id, FIELDS)
+  return (filtered or what == "claims") and read_event(id, FIELDS)
 end
 
 local function matches(id, event)
@@ -104,8 +104,8 @@ end
 
 -- An event for the reply, its size there in bytes, and the work of reading it.
 local function describe(id, event, entered)
-  if what == "ids" then
-    return id, 0, 0
+  if what == "claims" then
+    return { id, as_number(event.claim) }, 0, 0
   end
   if what == "summaries" then
     local summary = { id, event.event_type or "", event.last_error or "", entered, event.claim or "0" }

@@ -2,10 +2,10 @@
 -- replay: PUBLISHED → PENDING and DEAD → PENDING.
 --
 -- Guarantee: an event is refused, and the other event named, if that one holds its unique_key or superseded it,
--- unless forced. An ordered event joins the tail of its line. Under the dead-head policy "block" a dead event
--- returns to its own place instead, unless the head of the line is a later event that was claimed already. The
--- history is kept. If the caller gives the claim number that it saw, an event that was claimed since then is left
--- alone: so a replay can be repeated.
+-- unless forced. An event without a body cannot be delivered, and is refused. An ordered event joins the tail of its
+-- line. Under the dead-head policy "block" a dead event returns to its own place instead, unless the head of the line
+-- is a later event that was claimed already. The history is kept. If the caller gives the claim number that it saw,
+-- an event that was claimed since then is left alone: so a replay can be repeated.
 --
 -- KEYS[1]   meta       hash; names the box
 -- ARGV[1]   reset      1 to excuse all attempts so far and clear last_error, 0 to keep them
@@ -16,10 +16,10 @@
 -- ARGV[6]   why        the operator's reason
 -- ARGV[7]   token      the same in all steps of one replay, which are one entry of the log; "" for a replay of one step
 -- ARGV[8]   id         then for each event the following
--- ARGV[9]   number     the claim number that it must still have; "" for any
+-- ARGV[9]   number     the claim number that it must still have, 0 for none; "" for any
 --
 -- Returns   for each event {"OK"}, {"UNKNOWN"}, {"NOTTERMINAL", state}, {"CHANGED", its claim number},
---           {"SUPERSEDED", id of the event that superseded it} or {"CONFLICT", id of the holder}
+--           {"BODYMISSING"}, {"SUPERSEDED", id of the event that superseded it} or {"CONFLICT", id of the holder}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -37,6 +37,7 @@
 --- @include "increase_total"
 --- @include "send_hint"
 --- @include "read_event"
+--- @include "as_number"
 
 local FIELDS = { "state", "ordering_key", "unique_key", "unique_scope", "attempts", "published_at", "claimed_by",
   "claim", "superseded_by", "seq", "earlier_attempts" }
@@ -60,8 +61,11 @@ local function judge(id, event, number)
   if event.state ~= "PUBLISHED" and event.state ~= "DEAD" then
     return { "NOTTERMINAL", event.state }
   end
-  if number ~= "" and number ~= event.claim then
+  if number ~= "" and tonumber(number) ~= as_number(event.claim) then
     return { "CHANGED", event.claim or "0" }
+  end
+  if redis.call("STRLEN", body_key .. id) == 0 then
+    return { "BODYMISSING" }
   end
   if event.superseded_by and not force then
     return { "SUPERSEDED", event.superseded_by }

@@ -92,6 +92,7 @@ class Outcome(StrEnum):
     NOTLIVE = "NOTLIVE"
     NOTTERMINAL = "NOTTERMINAL"
     CHANGED = "CHANGED"
+    BODYMISSING = "BODYMISSING"
     BLOCKING = "BLOCKING"
     SUPERSEDED = "SUPERSEDED"
     CONFLICT = "CONFLICT"
@@ -113,6 +114,7 @@ _REASONS: Final = {
     Outcome.NOTLIVE: "the event is already PUBLISHED or DEAD",
     Outcome.NOTTERMINAL: "the event is neither PUBLISHED nor DEAD",
     Outcome.CHANGED: "the event was claimed again after it was read",
+    Outcome.BODYMISSING: "the body of the event is missing, so it cannot be delivered; drop it, and put it again",
     Outcome.BLOCKING: "the event is DEAD and blocks its line",
     Outcome.SUPERSEDED: "the event was superseded by another event",
     Outcome.CONFLICT: "another live event holds its unique_key",

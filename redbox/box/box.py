@@ -318,7 +318,7 @@ class Box:
 
     async def replay(
         self,
-        ids: Sequence[str] | None = None,
+        ids: Sequence[str | Record] | None = None,
         *,
         state: State | str | None = None,
         event_type: str | None = None,
@@ -346,6 +346,9 @@ class Box:
         All DEAD events: `state="DEAD"` alone. Earlier attempts are excused and last_error is cleared unless
         `reset=False`. An event whose unique_key another event holds, or that another event supersedes, is refused
         unless by `force`. `rate` is events per second, which the replay reaches after `ramp`.
+
+        An event that was claimed again after a filter found it is refused. The same holds for one that is given as
+        the Record that was read of it; by its id alone it is replayed whatever happened to it.
 
         `canary` is the number of events that are replayed first, at most 1,000. The others follow only if all of these
         are published within `canary_wait`.
@@ -376,7 +379,7 @@ class Box:
 
     async def drop(
         self,
-        ids: Sequence[str] | None = None,
+        ids: Sequence[str | Record] | None = None,
         *,
         exported: Iterable[bytes] | None = None,
         dry_run: bool = False,
@@ -388,8 +391,8 @@ class Box:
         """Removes PUBLISHED or DEAD events for good: by ids, by the filters of `list` (DEAD unless `state` says
         otherwise), or those in the lines of an `export`.
 
-        An event that changed after it was exported, or after the filter found it, is left. Recorded in the box's log
-        as one entry, by default under the name of the user of this process.
+        An event that changed after it was exported or read as a Record, or after the filter found it, is left. Recorded
+        in the box's log as one entry, by default under the name of the user of this process.
         """
         self._store.ensure_open()
         drop = Drop(

@@ -55,32 +55,38 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("who: say who does this; every action of an operator is recorded")
         check_key("who", self.who)
 
-    async def run(self, store: Store, events: list[str] | Selection) -> Dropped:
+    async def run(self, store: Store, events: list[SeenClaim] | Selection) -> Dropped:
         """Drops events by id, or those that a filter selects, if they do not change meanwhile."""
         return await _Steps(self, store, await _token(store)).run(_seen(store, events))
 
     async def run_exported(self, store: Store, lines: Any) -> Dropped:
         """Drops the events of exported lines, if they have not changed since then.
 
-        An event that could not be read is left: its line is no copy of it.
+        An event that could not be read is left: its line is no copy of it. All lines are read before the first event is
+        dropped, so that a bad line drops nothing.
         """
         if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
             raise UsageError("exported: give the lines of an export, such as a file that was opened in binary mode")
         steps = _Steps(self, store, await _token(store))
-        return await steps.run(steps.exported(lines))
+        return await steps.run(_in_batches(steps.read_exported(lines)))
 
 
 async def _token(store: Store) -> str:
     return f"{await store.time()}-{token_hex(6)}"
 
 
-async def _seen(store: Store, events: list[str] | Selection) -> AsyncIterator[list[SeenClaim]]:
+async def _seen(store: Store, events: list[SeenClaim] | Selection) -> AsyncIterator[list[SeenClaim]]:
     if isinstance(events, Selection):
         async for found in summaries(store, await up_to_now(store, events)):
             yield [SeenClaim(each.event_id, each.number) for each in found]
     else:
-        for batch in batches(dict.fromkeys(events), BATCH_COUNT):
-            yield [SeenClaim(event_id) for event_id in batch]
+        async for batch in _in_batches(list(dict.fromkeys(events))):
+            yield batch
+
+
+async def _in_batches(items: list[SeenClaim]) -> AsyncIterator[list[SeenClaim]]:
+    for batch in batches(items, BATCH_COUNT):
+        yield batch
 
 
 class _Exported(msgspec.Struct):
@@ -118,20 +124,21 @@ class _Steps:
                 drop.progress(report.matched)
         return report
 
-    async def exported(self, lines: Iterable[bytes]) -> AsyncIterator[list[SeenClaim]]:
-        for batch in batches(enumerate(lines, 1), BATCH_COUNT):
-            items: list[SeenClaim] = []
-            for number, text in batch:
-                try:
-                    line = _decode(text)
-                except (msgspec.DecodeError, TypeError, UnicodeError) as error:
-                    raise UsageError(f"line {number} is not that of an exported event ({error})") from None
-                if line.problem is None:
-                    items.append(SeenClaim(line.event_id, line.number))
-                else:
-                    self._report.matched += 1
-                    self._refuse(line.event_id, line.problem)
-            yield items
+    def read_exported(self, lines: Iterable[bytes]) -> list[SeenClaim]:
+        """The events of exported lines; those that could not be read are refused."""
+        items: list[SeenClaim] = []
+        for number, text in enumerate(lines, 1):
+            try:
+                line = _decode(text)
+            except (msgspec.DecodeError, TypeError, UnicodeError) as error:
+                reason = f"line {number} is not that of an exported event ({error}); nothing was dropped"
+                raise UsageError(reason) from None
+            if line.problem is None:
+                items.append(SeenClaim(line.event_id, line.number))
+            else:
+                self._report.matched += 1
+                self._refuse(line.event_id, line.problem)
+        return items
 
     def _refuse(self, event_id: str, reason: str) -> None:
         self._report.refused_count += 1

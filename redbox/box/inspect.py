@@ -13,6 +13,7 @@ from redbox.box.selection import Selection, decode_cursor, encode_cursor
 from redbox.events import Record, from_ms
 from redbox.fingerprints import in_group
 from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES
+from redbox.store.items import SeenClaim
 from redbox.store.replies import START, EventSummary, Position, RecordPage
 from redbox.store.steps import batches
 from redbox.store.store import Store
@@ -98,16 +99,16 @@ async def summaries(store: Store, selection: Selection) -> AsyncIterator[list[Ev
             yield [each for each in found.summaries if group is None or in_group(each.last_error, group)]
 
 
-async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list[str]]:
-    """The ids of the selected events, some at a time."""
+async def selected_claims(store: Store, selection: Selection) -> AsyncIterator[list[SeenClaim]]:
+    """The ids of the selected events with their claim numbers, some at a time."""
     if selection.group is not None:
         async for found_in_group in summaries(store, selection):
-            yield [each.event_id for each in found_in_group]
+            yield [SeenClaim(each.event_id, each.number) for each in found_in_group]
         return
     for index in selection.indexes:
         after, more = START, True
         while more:
-            found = await store.page_ids(
+            found = await store.page_claims(
                 index,
                 limit=BATCH_COUNT,
                 look=PAGE_LOOK,
@@ -117,7 +118,7 @@ async def selected_ids(store: Store, selection: Selection) -> AsyncIterator[list
                 **selection.filters(),
             )
             more, after = found.more, found.after
-            yield [raw.decode(errors="replace") for raw in found.ids]
+            yield found.seen
 
 
 async def up_to_now(store: Store, selection: Selection) -> Selection:

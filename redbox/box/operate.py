@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from redbox.arguments import event_ids, flag, shown, whole_number
-from redbox.box.inspect import selected_ids, up_to_now
+from redbox.box.inspect import selected_claims, up_to_now
 from redbox.box.operations_log import IDS, action_token, part, read_log
 from redbox.box.reports import LogEntry, Pause, PausedKey, Swept
 from redbox.box.selection import Selection
@@ -234,8 +234,8 @@ class Operate:
         ids: list[str] = []
         if dry_run:
             expired = await up_to_now(self._store, Selection(state=State.CLAIMED))
-            async for found in selected_ids(self._store, expired):
-                ids += found
+            async for found in selected_claims(self._store, expired):
+                ids += [each.event_id for each in found]
             return ids[:left]
         token, why, more = await self._begin("reap", who, why), reason_text("why", why), True
         while more and (left is None or len(ids) < left):

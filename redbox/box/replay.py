@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from secrets import token_hex
 from typing import Any, Final
 
@@ -10,12 +10,12 @@ import msgspec
 
 from redbox.arguments import event_ids, flag, whole_number
 from redbox.box.canary import MOST_CANARIES, CanaryWatch
-from redbox.box.inspect import selected_ids, up_to_now
+from redbox.box.inspect import selected_claims, up_to_now
 from redbox.box.pace import Pace, check_rate
 from redbox.box.reports import Replayed
 from redbox.box.selection import Selection, select
 from redbox.errors import UsageError
-from redbox.events import Outcome, State, check_key
+from redbox.events import Outcome, Record, State, check_key
 from redbox.store.durability import Durability
 from redbox.store.items import SeenClaim
 from redbox.store.store import Store
@@ -25,17 +25,29 @@ MOST_REFUSED: Final = 1000  # refused events that a report names
 CANARY_WAIT: Final = 60.0
 
 
-def chosen(ids: Sequence[str] | None, filters: dict[str, Any], verb: str = "replay") -> list[str] | Selection:
-    """The events to replay or to drop: ids, or a filter, by default of DEAD events."""
+def chosen(
+    ids: Sequence[str | Record] | None, filters: dict[str, Any], verb: str = "replay"
+) -> list[SeenClaim] | Selection:
+    """The events to replay or to drop: by ids or records, or by a filter, by default of DEAD events."""
     filtered = any(value is not None for value in filters.values())
     if (ids is None) == (not filtered):
         raise UsageError(f"say what to {verb}: ids, or a filter; all dead events: state='DEAD'")
     if ids is not None:
-        return event_ids(ids)
+        return _seen(ids)
     selection = select(**{**filters, "state": State.DEAD if filters.get("state") is None else filters["state"]})
     if selection.state not in (State.PUBLISHED, State.DEAD):
         raise UsageError(f"only PUBLISHED and DEAD events can be {_DONE[verb]}")
     return selection
+
+
+def _seen(events: Any) -> list[SeenClaim]:
+    """Events by id, whatever their claim numbers, or as they were read."""
+    if isinstance(events, str | bytes) or not isinstance(events, Iterable):
+        events = event_ids(events)  # which refuses it
+    given = list(events)
+    numbers = {each.event_id: each.number for each in given if isinstance(each, Record)}
+    ids = event_ids([each.event_id if isinstance(each, Record) else each for each in given])
+    return [SeenClaim(event_id, numbers.get(event_id, "")) for event_id in ids]
 
 
 _DONE: Final = {"replay": "replayed", "drop": "dropped"}
@@ -72,16 +84,16 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
         if self.who != "":
             check_key("who", self.who)
 
-    async def run(self, store: Store, events: list[str] | Selection) -> Replayed:
+    async def run(self, store: Store, events: list[SeenClaim] | Selection) -> Replayed:
         """Replays the events, or counts them in a dry run."""
         steps = _Steps(self, store, f"{await store.time()}-{token_hex(6)}")
-        await steps.run(_ids(store, events))
+        await steps.run(_claims(store, events))
         return steps.report
 
 
-async def _ids(store: Store, events: list[str] | Selection) -> AsyncIterator[list[str]]:
+async def _claims(store: Store, events: list[SeenClaim] | Selection) -> AsyncIterator[list[SeenClaim]]:
     if isinstance(events, Selection):
-        async for found in selected_ids(store, await up_to_now(store, events)):
+        async for found in selected_claims(store, await up_to_now(store, events)):
             yield found
     else:
         yield events
@@ -98,12 +110,12 @@ class _Steps:
         self._pace = Pace(None) if replay.dry_run else Pace(replay.rate, replay.ramp or 0.0)
         self._paced = 0  # events before those that the pace counts
 
-    async def run(self, found: AsyncIterator[list[str]]) -> None:
+    async def run(self, found: AsyncIterator[list[SeenClaim]]) -> None:
         wanted = 0 if self._replay.dry_run else self._replay.canary or 0
         watch = await CanaryWatch.begin(self._store) if wanted else None
         canaries: list[str] = []
-        async for ids in found:
-            left = ids
+        async for items in found:
+            left = items
             while left:
                 if watch is not None:
                     batch, left = left[: wanted - len(canaries)], left[wanted - len(canaries) :]
@@ -126,12 +138,12 @@ class _Steps:
         self._pace.begin()
         return self.report.canary.passed
 
-    async def _step(self, ids: list[str]) -> list[str]:
+    async def _step(self, items: list[SeenClaim]) -> list[str]:
         """Replays events; returns the ids of those that were not refused."""
         replay, report, done = self._replay, self.report, list[str]()
-        report.matched += len(ids)
+        report.matched += len(items)
         replies = await self._store.replay(
-            [SeenClaim(event_id) for event_id in ids],
+            items,
             reset=replay.reset,
             available=replay.available,
             force=replay.force,
@@ -141,7 +153,7 @@ class _Steps:
             token=self._token,
             durability=replay.durability,
         )
-        for event_id, reply in zip(ids, replies, strict=True):
+        for (event_id, _), reply in zip(items, replies, strict=True):
             if reply.outcome is Outcome.OK:
                 done.append(event_id)
                 continue

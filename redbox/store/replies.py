@@ -9,6 +9,7 @@ import msgspec
 
 from redbox.events import Outcome, Record
 from redbox.store.damage import score_ms
+from redbox.store.items import SeenClaim
 
 CREATED: Final = b"CREATED"
 EXISTS: Final = b"EXISTS"
@@ -151,6 +152,14 @@ class IdPage(NamedTuple):
     """Ids of an index, in order; `more`: continue after the position."""
 
     ids: list[bytes]
+    more: bool
+    after: Position
+
+
+class ClaimPage(NamedTuple):
+    """Ids of an index with their last claim numbers, in order; `more`: continue after the position."""
+
+    seen: list[SeenClaim]
     more: bool
     after: Position
 

@@ -27,6 +27,7 @@ from redbox.store.replies import (
     CREATED,
     EXISTS,
     START,
+    ClaimPage,
     EventState,
     EventSummary,
     Examined,
@@ -308,7 +309,7 @@ class Store(Reads):
         now, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
         return RecordPage([decode_record(described, now) for described in found], more == 1, Position(score, member))
 
-    async def page_ids(
+    async def page_claims(
         self,
         index: str,
         *,
@@ -318,11 +319,12 @@ class Store(Reads):
         after: Position = START,
         claims: int | None = None,
         **filters: Unpack[Filters],
-    ) -> IdPage:
-        """As `page`, but ids only, and only of events whose claim number is at most `claims`."""
-        arguments = (index, limit, look, size, *after, *_filters(filters), "ids", _or_any(claims))
-        _, more, score, member, *ids = await self.scripts.run("page", arguments, repeat=True)
-        return IdPage(ids, more == 1, Position(score, member))
+    ) -> ClaimPage:
+        """As `page`, but ids and claim numbers only, and only of events whose claim number is at most `claims`."""
+        arguments = (index, limit, look, size, *after, *_filters(filters), "claims", _or_any(claims))
+        _, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
+        seen = [SeenClaim(raw.decode(errors="replace"), number) for raw, number in found]
+        return ClaimPage(seen, more == 1, Position(score, member))
 
     async def page_summaries(
         self,
@@ -335,7 +337,7 @@ class Store(Reads):
         claims: int | None = None,
         **filters: Unpack[Filters],
     ) -> SummaryPage:
-        """As `page_ids`, but with the type, the last error, the time and the claim number of each event."""
+        """As `page_claims`, but with the type, the last error, the time and the claim number of each event."""
         arguments = (index, limit, look, size, *after, *_filters(filters), "summaries", _or_any(claims))
         _, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
         return SummaryPage([_summary(*each) for each in found], more == 1, Position(score, member))

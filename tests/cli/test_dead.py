@@ -150,6 +150,29 @@ def test_refused_events_are_listed_with_reasons(dead_events: Redbox):
     assert dead_events("dead", "replay", "d3", "--force").stdout == "1 event replayed\n"
 
 
+@pytest.mark.req("RO-2", "RF-3")
+@pytest.mark.parametrize("command", ["replay", "drop"])
+def test_an_event_that_was_published_meanwhile_is_left(
+    dead_events: Redbox, command: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Somebody else replayed it after the command had found it DEAD."""
+    step = getattr(Store, command)
+
+    async def publish_first(store: Store, *arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        box = Box(store, "server", 1000)
+        await box.replay(["d1"])
+        await box.ack(await box.claim("relay-1"))
+        return await step(store, *arguments, **options)
+
+    monkeypatch.setattr(Store, command, publish_first)
+    flags = ("--no-export", "--yes") if command == "drop" else ()
+    result = dead_events("dead", command, "d1", "d2", *flags, code=1)
+    assert "d1" in result.stdout
+    assert "the event was claimed again after it was read\n" in result.stdout
+    assert (count(dead_events, Phase.COMPLETED), count(dead_events, Phase.DEAD)) == (1, 1)
+
+
 @pytest.mark.parametrize("selection", [("d3",), ("--all",), ("--error", "timeout")])
 def test_a_dry_run_reports_the_same_refusals_as_the_replay(dead_events: Redbox, selection: tuple[str, ...]):
     dead_events.put(Event("order.paid", event_id="holder", unique_key="u"))

@@ -145,13 +145,13 @@ async def test_a_replay_by_filter_stops_at_the_moment_it_started(redbox_box: Box
     await redbox_box.put_many([Event("n"), Event("n")])
     first, second = await redbox_box.claim("relay")
     await redbox_box.kill(first)
-    page_ids = redbox_box._store.page_ids
+    page_claims = redbox_box._store.page_claims
 
     async def meanwhile(*arguments, **options):  # the second one is killed after the replay started, before it looked
         clock.ms += 1
         await redbox_box.kill(second)
-        return await page_ids(*arguments, **options)
+        return await page_claims(*arguments, **options)
 
-    redbox_box._store.page_ids = meanwhile  # type: ignore[method-assign]
+    redbox_box._store.page_claims = meanwhile  # type: ignore[method-assign]
     report = await redbox_box.replay(state="DEAD")
     assert (report.matched, report.replayed) == (1, 1)

@@ -117,6 +117,8 @@ class _Drop:
             with output.progress("dropping", count) as progress:
                 return await box.drop(**selection, **self._log, progress=progress)
         with output.progress("exporting", count) as progress:
+            if "ids" in selection:
+                selection = {"ids": [record.event_id for record in selection["ids"]]}
             written = await write_export(box.export(**selection), to, progress=progress)
         if not written:  # they were replayed or dropped meanwhile
             return Dropped()

@@ -67,7 +67,7 @@ async def _lines(box: Box, ids: list[str], filters: dict[str, Any]) -> AsyncIter
     dead, refused = await split_dead(box, ids)
     if refused:
         raise RedboxError(f"event {refused[0].event_id} cannot be exported: {refused[0].reason}")
-    return box.export(dead)
+    return box.export([record.event_id for record in dead])
 
 
 async def _print(lines: AsyncIterator[bytes]) -> int:

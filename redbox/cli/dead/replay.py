@@ -16,7 +16,7 @@ from redbox.cli.session import Session, pass_session
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from redbox import Box, Canary
+    from redbox import Box, Canary, Outcome
     from redbox.box.reports import Replayed
 
 LONG = 1000  # events of a replay that may be interrupted
@@ -151,12 +151,15 @@ class _Replay:
 
 
 def _refusals(report: Replayed) -> list[Refusal]:
-    return [
-        Refusal(
-            event_id, outcome, f"{outcome.reason}: {detail}; --force replays it anyway" if detail else outcome.reason
-        )
-        for event_id, outcome, detail in report.refused
-    ]
+    return [Refusal(event_id, outcome, _reason(outcome, detail)) for event_id, outcome, detail in report.refused]
+
+
+def _reason(outcome: Outcome, detail: str) -> str:
+    from redbox import Outcome
+
+    if outcome in (Outcome.CONFLICT, Outcome.SUPERSEDED):
+        return f"{outcome.reason}: {detail}; --force replays it anyway"
+    return outcome.reason
 
 
 def _list_refused(session: Session, report: Replayed, refused: list[Refusal]) -> None:

@@ -10,7 +10,7 @@ import click
 from redbox.cli.filters import NAMES
 
 if TYPE_CHECKING:
-    from redbox import Box
+    from redbox import Box, Record
 
 SHOWN = 10  # refused events of a table
 
@@ -43,11 +43,12 @@ class Refusal:
     reason: str
 
 
-async def split_dead(box: Box, ids: list[str]) -> tuple[list[str], list[Refusal]]:
-    """The ids of dead events, and refusals of the others: a command for dead events leaves published ones alone."""
+async def split_dead(box: Box, ids: list[str]) -> tuple[list[Record], list[Refusal]]:
+    """Dead events as they are now, and refusals of the others: a command for dead events leaves published ones alone,
+    also those that are published before it gets to them."""
     from redbox import Outcome, State
 
-    dead: list[str] = []
+    dead: list[Record] = []
     refused: list[Refusal] = []
     for event_id in ids:
         record = await box.get(event_id)
@@ -57,5 +58,5 @@ async def split_dead(box: Box, ids: list[str]) -> tuple[list[str], list[Refusal]
             reason = f"the event is {record.state.value}, not DEAD"
             refused.append(Refusal(event_id, Outcome.NOTTERMINAL, reason))
         else:
-            dead.append(event_id)
+            dead.append(record)
     return dead, refused

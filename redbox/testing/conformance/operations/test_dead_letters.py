@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from redbox import Box, Event, Outcome, Replayed, State, keys
-from redbox.box import error_groups, inspect, pace, replay
+from redbox.audit import repair
+from redbox.box import drop, error_groups, inspect, pace, replay
 from redbox.errors import StoreUnavailable, UsageError
 from redbox.fingerprints import group_id
 from redbox.testing import advance, check_invariants
@@ -401,6 +402,51 @@ async def test_drop_by_ids_filter_and_group(box: Box):
     assert await check_invariants(box) == []
 
 
+async def dead_by_repair(box: Box, *names: str) -> None:
+    """Makes events DEAD that no relay claimed: they lost their bodies, and were repaired."""
+    await box.put_many(named(*names))
+    await box._store.exchange([("DEL", keys.body(box.name, name)) for name in names])
+    assert set((await repair(box, **ADA)).ids) == set(names)
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("filters", [{"state": "DEAD"}, {"group": "body missing"}])
+async def test_an_event_that_was_never_claimed_is_dropped(box: Box, filters: dict[str, Any]):
+    await dead_by_repair(box, "marked")
+    await box.put_many(named("killed", "damaged"))
+    await box.operate.kill(["killed", "damaged"], **ADA)
+    await box._store.exchange(
+        [
+            ("HSET", keys.event(box.name, "damaged"), "claim", "abc", "last_error", "body missing"),
+            ("HSET", keys.event(box.name, "killed"), "last_error", "body missing"),
+        ]
+    )
+    assert [(await known(box, name)).number > 0 for name in ("marked", "killed", "damaged")] == [False, True, False]
+    report = await box.drop(**filters, **ADA)
+    assert (report.matched, report.dropped, report.refused) == (3, 3, [])
+    assert await listed(box) == []
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-2", "SC-4")
+@pytest.mark.parametrize("force", [False, True])
+async def test_an_event_without_a_body_is_not_replayed(box: Box, force: bool):
+    """It could never be delivered: a relay would find it lost."""
+    await dead_by_repair(box, "marked")
+    await make_dead(box, *named("gone", "whole"))
+    await publish(box, *named("published"))
+    await box._store.exchange([("DEL", keys.body(box.name, name)) for name in ("gone", "published")])
+    missing = [("marked", Outcome.BODYMISSING, ""), ("gone", Outcome.BODYMISSING, "")]
+    report = await box.replay(state="DEAD", dry_run=True, force=force)
+    assert (report.matched, report.refused_count, report.refused) == (3, 2, missing)
+    report = await box.replay(state="DEAD", force=force)
+    assert (report.matched, report.replayed, report.refused) == (3, 1, missing)
+    assert (await box.replay(["published"], force=force)).refused == [("published", Outcome.BODYMISSING, "")]
+    assert await listed(box, state="DEAD") == ["marked", "gone"]
+    assert [claim.event_id for claim in await box.claim("relay")] == ["whole"]
+    assert (await box.stats()).lost == 0
+
+
 @pytest.mark.req("RF-3")
 async def test_drops_without_a_selection_or_with_several_are_refused(box: Box):
     await two_groups(box)
@@ -433,6 +479,19 @@ async def test_only_what_was_exported_is_dropped(box: Box):
     assert sorted(await listed(box)) == ["again", "later", "pending"]
     assert (await box.drop(exported=lines, **ADA)).dropped == 0
     assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("bad", [b"nothing\n", b'{"event_id": "x"}\n', b"\xff\n", None])
+async def test_a_bad_line_of_an_export_drops_nothing(box: Box, bad: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(drop, "BATCH_COUNT", 2)
+    await make_dead(box, *named("a", "b", "c"))
+    lines = await exported(box)
+    with pytest.raises(UsageError, match=r"line 4 is not that of an exported event \(.*\); nothing was dropped"):
+        await box.drop(exported=iter([*lines, bad]), **ADA)
+    assert await listed(box) == ["a", "b", "c"]
+    assert await box.operate.log() == []
+    assert (await box.drop(exported=iter(lines), **ADA)).dropped == 3
 
 
 @pytest.mark.req("RF-3")

@@ -144,6 +144,47 @@ async def test_a_replay_clears_the_flags_of_the_last_claim(box: Box):
 
 
 @pytest.mark.req("RO-2")
+@pytest.mark.parametrize("state", ["DEAD", "PUBLISHED"])
+@pytest.mark.parametrize("way", ["filter", "group", "records"])
+async def test_a_replay_leaves_an_event_that_another_one_replayed_meanwhile(
+    box: Box, way: str, state: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The event was published again before the replay got to it; a second delivery was not asked for."""
+    await (make_dead if state == "DEAD" else publish)(box, *named("a", "b", "c"))
+    ids = await listed(box, state=state)
+    await box._store.exchange([("HSET", keys.event(box.name, each), "last_error", "HTTP 500") for each in ids])
+    selection: dict[str, Any] = {"state": state, "group": "http 500"} if way == "group" else {"state": state}
+    if way == "records":
+        selection = {"ids": [await known(box, event_id) for event_id in ids]}
+    last, replay = ids[-1], box._store.replay
+    report = await box.replay(**selection, dry_run=True)
+    assert (report.matched, report.refused) == (3, [])
+
+    async def publish_and_replay(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        await box.replay([last])
+        await box.ack(await claim_one(box))
+        return await replay(*arguments, **options)
+
+    monkeypatch.setattr(box._store, "replay", publish_and_replay)
+    report = await box.replay(**selection)
+    assert (report.matched, report.replayed, report.refused_count) == (3, 2, 1)
+    assert report.refused == [(last, Outcome.CHANGED, str((await known(box, last)).number))]
+    assert await listed(box, state="PUBLISHED") == [last]
+    assert sorted(await listed(box, state="PENDING")) == sorted(ids[:-1])
+    assert (await box.replay([last])).replayed == 1  # by its id, whatever happened to it
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-2")
+async def test_an_event_without_a_claim_number_is_replayed_by_filter(box: Box):
+    await make_dead(box, *named("a", "b"))
+    await box._store.exchange([("HDEL", keys.event(box.name, "a"), "claim")])
+    report = await box.replay(state="DEAD")
+    assert (report.replayed, report.refused) == (2, [])
+
+
+@pytest.mark.req("RO-2")
 async def test_a_replay_can_be_delayed(box: Box):
     ids = await make_dead(box, *named("a", "b"))
     await box.replay(ids, delay=timedelta(minutes=1))
