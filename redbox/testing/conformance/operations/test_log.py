@@ -296,6 +296,7 @@ def test_outcomes_have_reasons_in_words():
         "the event is already PUBLISHED or DEAD",
         "the event is neither PUBLISHED nor DEAD",
         "the event was claimed again after it was read",
+        "the body of the event is missing, so it cannot be delivered; drop it, and put it again",
         "the event is DEAD and blocks its line",
         "the event was superseded by another event",
         "another live event holds its unique_key",
