@@ -15,7 +15,6 @@ from redbox.cli.output import printable
 from redbox.cli.parameters import DURATION, MOMENT, name_value_pairs
 from redbox.cli.session import Session, pass_session
 from redbox.durations import format_duration
-from redbox.settings import BATCH_COUNT
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -238,6 +237,8 @@ async def _box(session: Session, *, yes: bool) -> AsyncIterator[Box]:
 
 async def _may_be_paused(box: Box, key: str) -> bool:
     """Whether an ordering key is paused; also true if it may be behind the first of very many paused keys."""
+    from redbox.settings import BATCH_COUNT
+
     listed = await box.operate.paused_keys(limit=BATCH_COUNT)
     return len(listed) == BATCH_COUNT or any(each.key == key for each in listed)
 

@@ -231,6 +231,7 @@ class Screen:
     def __init__(self, command: list[str]) -> None:
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell that runs the tests in the background ignores it
             os.environ["TERM"] = "xterm-256color"
             os.environ.pop("COLUMNS", None)
             os.execvp(command[0], command)

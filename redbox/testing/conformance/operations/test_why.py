@@ -71,7 +71,7 @@ async def scheduled(box: Box, _: AsyncExitStack) -> Expected:
     await box.put(event(delay=570))
     await advance(box, seconds=60)
     await alive(box)
-    words = ("It is scheduled: it is due in 8 min 2", "and was put 1 min ", "Then a relay claims it.")
+    words = ("It is scheduled: it is due in 8 min ", "and was put 1 min ", "Then a relay claims it.")
     return Expected(Situation.SCHEDULED, words, ("redbox reschedule e",))
 
 
