@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,12 +14,13 @@ from redbox.events import Record, from_ms
 from redbox.fingerprints import in_group
 from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES
 from redbox.store.items import SeenClaim
-from redbox.store.replies import START, EventSummary, Position, RecordPage
+from redbox.store.replies import START, ClaimPage, EventSummary, Position, RecordPage, SummaryPage
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
 SUMMARY_LOOK: Final = 250  # events that one step of a listing without bodies reads: each is returned, too
 GET_COUNT: Final = 10  # events of one read by id, which is not bounded in bytes
+SomePage = TypeVar("SomePage", ClaimPage, SummaryPage)
 
 
 async def page(store: Store, selection: Selection, limit: int, cursor: str | None) -> Page:
@@ -80,23 +81,31 @@ async def records(store: Store, selection: Selection) -> AsyncIterator[list[Reco
             yield step.records
 
 
-async def summaries(store: Store, selection: Selection) -> AsyncIterator[list[EventSummary]]:
-    """The selected events without their bodies, some at a time."""
+async def _pages(
+    read: Callable[..., Awaitable[SomePage]], selection: Selection, limit: int, look: int
+) -> AsyncIterator[SomePage]:
+    """The pages of the selected events of all indexes, one after another."""
     for index in selection.indexes:
         after, more = START, True
         while more:
-            found = await store.page_summaries(
+            found = await read(
                 index,
-                limit=SUMMARY_LOOK,
-                look=SUMMARY_LOOK,
+                limit=limit,
+                look=look,
                 size=STEP_BYTES,
                 after=after,
                 claims=selection.claims,
                 **selection.filters(),
             )
             more, after = found.more, found.after
-            group = selection.group
-            yield [each for each in found.summaries if group is None or in_group(each.last_error, group)]
+            yield found
+
+
+async def summaries(store: Store, selection: Selection) -> AsyncIterator[list[EventSummary]]:
+    """The selected events without their bodies, some at a time."""
+    group = selection.group
+    async for found in _pages(store.page_summaries, selection, SUMMARY_LOOK, SUMMARY_LOOK):
+        yield [each for each in found.summaries if group is None or in_group(each.last_error, group)]
 
 
 async def selected_claims(store: Store, selection: Selection) -> AsyncIterator[list[SeenClaim]]:
@@ -105,20 +114,8 @@ async def selected_claims(store: Store, selection: Selection) -> AsyncIterator[l
         async for found_in_group in summaries(store, selection):
             yield [SeenClaim(each.event_id, each.number) for each in found_in_group]
         return
-    for index in selection.indexes:
-        after, more = START, True
-        while more:
-            found = await store.page_claims(
-                index,
-                limit=BATCH_COUNT,
-                look=PAGE_LOOK,
-                size=STEP_BYTES,
-                after=after,
-                claims=selection.claims,
-                **selection.filters(),
-            )
-            more, after = found.more, found.after
-            yield found.seen
+    async for found in _pages(store.page_claims, selection, BATCH_COUNT, PAGE_LOOK):
+        yield found.seen
 
 
 async def up_to_now(store: Store, selection: Selection) -> Selection:

@@ -54,9 +54,9 @@ class Terminal:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows."""
+        """Columns and rows; 80 and 24 if the terminal does not know them."""
         size = os.get_terminal_size(self._screen.fileno())
-        return max(1, size.columns), max(1, size.lines)
+        return size.columns or 80, size.lines or 24
 
     def read(self) -> str | None:
         """The keys that were typed; None if the terminal is gone."""

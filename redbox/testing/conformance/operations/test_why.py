@@ -802,10 +802,10 @@ async def test_why_of_many_damages(box: Box):
     ):
         await box._store.exchange([command])
         for each in ("a", "b", "c", "no-such-event"):
-            await box.why(each)
-            await box.why(unique_key=f"u-{each}")
-        await box.why(key="k")
-        await box.why()
+            assert (await box.why(each)).sentences
+            assert (await box.why(unique_key=f"u-{each}")).sentences
+        assert (await box.why(key="k")).sentences
+        assert (await box.why()).sentences
 
 
 async def test_a_published_event_has_no_next_step(box: Box):
