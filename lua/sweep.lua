@@ -2,7 +2,8 @@
 -- sweep: removes PUBLISHED or DEAD events past their retention completely.
 --
 -- Guarantee: bounded per call; continues at the cursor. The retention is given as arguments. A dead head that blocks
--- its line is kept. So are events that are not archived, if the box is set to that.
+-- its line is kept. So are events that are not archived, if the box is set to that, and events that are in the index
+-- by mistake: their own state says otherwise, or only a body is left.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   index         published | dead
@@ -27,9 +28,9 @@
 --- @include "increase_total"
 --- @include "read_event"
 
-local FIELDS = { "ordering_key", "archived" }
+local FIELDS = { "state", "ordering_key", "archived" }
 local index, age, keep, limit = key[ARGV[1]], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local dry, score, id = ARGV[5] == "1", ARGV[6], ARGV[7]
+local state, dry, score, id = string.upper(ARGV[1]), ARGV[5] == "1", ARGV[6], ARGV[7]
 local _, refusal = open_box()
 if refusal then
   return refusal
@@ -53,7 +54,8 @@ local only_archived = redis.call("HGET", key.meta, "sweep") == "archived"
 for at = 1, #found, 2 do
   local event = read_event(found[at], FIELDS)
   local blocking = event.ordering_key and redis.call("ZSCORE", line_key .. event.ordering_key, found[at])
-  if not blocking and (event.archived or not only_archived) then
+  local finished = event.state == state or not event.state and redis.call("STRLEN", body_key .. found[at]) == 0
+  if finished and not blocking and (event.archived or not only_archived) then
     gone[#gone + 1] = found[at]
   end
 end

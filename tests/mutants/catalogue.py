@@ -280,7 +280,9 @@ MUTANTS = [
     Mutant("sweep age off by one", "sweep.lua", '"-inf", now - tonumber(age))', '"-inf", now - tonumber(age) - 1)'),
     Mutant("sweep keeps one fewer", "sweep.lua", "- tonumber(keep))", "- tonumber(keep) + 1)"),
     Mutant("a dry run sweeps", "sweep.lua", "if not dry then", "if true then"),
-    Mutant("sweep removes a dead head that blocks", "sweep.lua", "if not blocking and", "if"),
+    Mutant("sweep removes a dead head that blocks", "sweep.lua", "finished and not blocking and", "finished and"),
+    Mutant("sweep removes an event that is in the index by mistake", "sweep.lua", "if finished and", "if"),
+    Mutant("sweep removes a body whose event is missing", "sweep.lua", " and redis.call(\"STRLEN\", body_key .. found[at]) == 0", ""),
     Mutant("sweep removes what is not archived", "sweep.lua", "(event.archived or not only_archived)", "true"),
     Mutant("sweep removes only archived events although the box is not set to it", "sweep.lua", "(event.archived or not only_archived)", "event.archived"),
     # hints, the next due time, excuses, age, heartbeats

@@ -9,7 +9,7 @@ import pytest
 from redbox import Box, Event, Phase, RedboxError, State, keys
 from redbox.errors import StoreError
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import known, make_dead
+from redbox.testing.conformance.steps import claim_one, known, make_dead
 
 
 async def write(box: Box, *commands: tuple[Any, ...]) -> None:
@@ -351,3 +351,26 @@ async def test_a_malformed_log_entry_hides_no_other(box: Box, fields: tuple[Any,
     last, odd, first = await box.operate.log()
     assert (last.why, first.why) == ("last", "first")
     assert odd.detail.startswith("cannot be read in full")
+
+
+# --- sweep -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("MQ-5", "PL-7")
+@pytest.mark.parametrize("index", [keys.published, keys.dead])
+async def test_a_sweep_keeps_an_event_that_only_an_index_calls_finished(box: Box, index: Any):
+    await box.put(Event("n", event_id="e"))
+    await write(box, ("ZADD", index(box.name), 1, "e"))
+    swept = await box.sweep()
+    assert (swept.published, swept.dead) == (0, 0)
+    assert (await known(box, "e")).state is State.PENDING
+    assert (await claim_one(box)).event.event_id == "e"
+
+
+@pytest.mark.req("MQ-5", "PL-7")
+async def test_a_sweep_keeps_a_body_whose_event_is_missing(box: Box):
+    await box.put(Event("n", event_id="e"))
+    await write(box, ("ZADD", keys.published(box.name), 1, "e"), ("DEL", keys.event(box.name, "e")))
+    assert (await box.sweep()).published == 0
+    await write(box, ("DEL", keys.body(box.name, "e")))
+    assert (await box.sweep()).published == 1, "nothing of it was left"
