@@ -21,6 +21,8 @@ from redbox.errors import RedboxError
 COMMANDS: Final = {
     "put": "put",
     "relay": "relay.command",
+    "up": "service",
+    "serve": "service",
     "list": "inspect",
     "show": "inspect",
     "why": "why",

@@ -270,7 +270,7 @@ def _put_many(session: Session, source: str, on_conflict: OnConflict, durability
 
 def _batches(file: IO[bytes]) -> Iterator[tuple[list[int], list[Any], RedboxError | None]]:
     """Yields batches of line numbers and events; the last batch carries the error that ended the reading, if any."""
-    from redbox.cli.event_lines import event_from_line
+    from redbox.box.event_json import event_from_line
     from redbox.settings import BATCH_BYTES
 
     numbers: list[int] = []

@@ -46,6 +46,11 @@ class Session:
             f"{LOCAL_URL} for a server in this directory"
         )
 
+    def use_local(self) -> None:
+        """Uses ./.redbox if no store was given; it is created if it does not exist."""
+        if self._given_url is None:
+            os.makedirs(LOCAL_DIRECTORY, mode=0o700, exist_ok=True)
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs the coroutine to its end."""
         import asyncio

@@ -81,7 +81,7 @@ def relay_command(
     if config is None:
         if options["to"] is None:
             raise click.UsageError("Missing option '--to', the target; or give --config FILE", ctx)
-        settings = [_settings(session, options)]
+        settings = [RelaySettings(box=session.box_name, **options)]
         relays = [_open(ctx, session, settings[0])]
     else:
         from_file = _load(ctx, config)
@@ -120,8 +120,11 @@ def _finish(session: Session, settings: list[RelaySettings], seconds: float, end
 # --- the relays ------------------------------------------------------------------------------------------------
 
 
-def _settings(session: Session, options: dict[str, Any]) -> RelaySettings:
-    return RelaySettings(box=session.box_name, **options)
+def open_relay(session: Session, options: dict[str, Any]) -> tuple[Relay, str]:
+    """The relay of these options, and its policy in words."""
+    settings = RelaySettings(box=session.box_name, **options)
+    relay = _open(click.get_current_context(), session, settings)
+    return relay, settings.policy_text(relay)
 
 
 def _open(ctx: click.Context, session: Session, settings: RelaySettings) -> Relay:

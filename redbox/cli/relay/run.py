@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -55,14 +55,24 @@ class Ended(NamedTuple):
 
 class RelayRun:
     """Runs relays until a signal or, with `once`, until nothing is available. `policies`: one text per relay, for the
-    log."""
+    log. `start_beside` starts what runs beside them, such as an HTTP service, and has it end with the stack."""
 
-    def __init__(self, relays: Sequence[Relay], policies: Sequence[str], *, once: bool, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        relays: Sequence[Relay],
+        policies: Sequence[str],
+        *,
+        once: bool = False,
+        watch: Watch | None = None,
+        start_beside: Callable[[AsyncExitStack], Awaitable[None]] | None = None,
+    ) -> None:
         self._relays = relays
         self._policies = policies
         self._once = once
         self._watch = watch
+        self._start_beside = start_beside
         self._stopping = False
+        self._signalled = anyio.Event()
         self._starting: anyio.CancelScope | None = None
         self._ended: dict[Relay, Ended] = {}
         self._began = time.monotonic()
@@ -92,7 +102,8 @@ class RelayRun:
             self._starting.cancel()
         for relay in self._relays:
             relay.stop()
-        grace = max(relay.grace for relay in self._relays)
+        self._signalled.set()
+        grace = max((relay.grace for relay in self._relays), default=0.0)
         process.exit_after(
             grace + LAST_SECONDS,
             1,
@@ -117,6 +128,8 @@ class RelayRun:
 
             monitor = await stack.enter_async_context(Monitor(self._relays, self._watch.port, self._watch.host))
             logger.info("metrics on %s/metrics, health on %s/livez and /readyz", monitor.url, monitor.url)
+        if self._start_beside is not None:
+            await self._start_beside(stack)
 
     async def _run(self) -> None:
         async with anyio.create_task_group() as beside:
@@ -124,6 +137,8 @@ class RelayRun:
             async with anyio.create_task_group() as group:
                 for relay, policy in zip(self._relays, self._policies, strict=True):
                     group.start_soon(self._one, relay, policy)
+                if not self._relays:
+                    await self._signalled.wait()
             beside.cancel_scope.cancel()
 
     async def _one(self, relay: Relay, policy: str) -> None:
