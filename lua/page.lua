@@ -21,8 +21,9 @@
 -- ARGV[14]  what          events | claims | summaries
 -- ARGV[15]  claims        highest claim number; "" for any
 --
--- Returns   {now, 1 if there may be more, score, id, event...}: the next cursor, then events as in get; or claims {id,
---           claim number} or summaries {id, event_type, last_error, score, claim number}, which need no body
+-- Returns   {now, 1 if there may be more, score, id, looked, event...}: the next cursor and how many ids were read, then
+--           events as in get; or claims {id, claim number} or summaries {id, event_type, last_error, score, claim
+--           number}, which need no body
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -38,7 +39,7 @@ local index, limit, look, byte_limit = key[ARGV[1]], tonumber(ARGV[2]), tonumber
 local score, after, since, latest = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local pattern, wanted, text = ARGV[9], ARGV[10], ARGV[11]
 local created_since, created_until, what, claims = ARGV[12], ARGV[13], ARGV[14], ARGV[15]
-local DESCRIBING = 2
+local DESCRIBING, HEAD = 2, 5
 local FIELDS, KEY_FIELDS = { "state", "claim", "created_at" }, { "ordering_key", "unique_key" }
 local SUMMARY_FIELDS = { "state", "claim", "created_at", "event_type", "last_error" }
 local _, refusal = open_box()
@@ -120,7 +121,7 @@ end
 local first = find_first_rank(index, since, score, after)
 local final = redis.call("ZCOUNT", index, "-inf", latest ~= "" and latest or "+inf") - 1
 local last = math.min(first + look - 1, final)
-local reply, bytes = { now_ms(), 0, score, after }, 0
+local reply, bytes = { now_ms(), 0, score, after, 0 }, 0
 if last < first then
   return reply
 end
@@ -133,15 +134,15 @@ for at = 1, #found, 2 do
     local event, size, cost = describe(id, fields, found[at + 1])
     if event then
       bytes, work = bytes + size, work + cost
-      if bytes > byte_limit and #reply > 4 then
+      if bytes > byte_limit and #reply > HEAD then
         more = true
         break
       end
       reply[#reply + 1] = event
     end
   end
-  reply[3], reply[4] = found[at + 1], id
-  if #reply - 4 == limit or work >= look then
+  reply[3], reply[4], reply[5] = found[at + 1], id, reply[5] + 1
+  if #reply - HEAD == limit or work >= look then
     more = more or at + 1 < #found
     break
   end

@@ -1,9 +1,9 @@
-"""Durations: parsed from text, checked as arguments, and formatted for people."""
+"""Durations and times: parsed from text, checked as arguments, and formatted for people."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from redbox.arguments import invalid, number, shown
@@ -41,6 +41,30 @@ def parse_duration(value: str | Duration) -> timedelta:
     except OverflowError:
         raise ValueError(f"{text!r} is too long") from None
     raise ValueError(f"{text!r} is not a duration; give {EXPECTED}")
+
+
+def parse_moment(value: str, *, relative: bool = True) -> datetime | timedelta:
+    """Converts a time in ISO 8601 with a zone to a datetime or, if `relative`, `1h` (ago) or `+1h` (from now) to a
+    timedelta, which the caller adds to the store's time. Raises ValueError with the accepted forms."""
+    text = value.strip()
+    if relative:
+        sign = 1 if text.startswith("+") else -1
+        try:
+            return sign * parse_duration(text.lstrip("+-"))
+        except ValueError:
+            pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        forms = ", or a relative time: 1h (an hour ago), +1h (an hour from now)" if relative else ""
+        raise ValueError(
+            f"{shown(value)} is not a time; give ISO 8601 with a zone: 2026-01-31T12:00:00Z{forms}"
+        ) from None
+    if moment.tzinfo is None:
+        raise ValueError(
+            f"{shown(value)} has no time zone; add one: {moment.isoformat()}Z or {moment.isoformat()}+01:00"
+        )
+    return moment
 
 
 def format_duration(value: Duration) -> str:

@@ -332,6 +332,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     damaged: bool = False  # its body or fields are missing or unreadable
     problem: str | None = None  # the unreadable part; if it is the body, `event` has no payload, headers or metadata
 
+    @property
+    def entered_at(self) -> datetime:
+        """The time that listings are ordered by: available_at, the end of the lease, published_at or died_at."""
+        found = {State.CLAIMED: self.lease_until, State.PUBLISHED: self.published_at, State.DEAD: self.died_at}
+        return found.get(self.state) or self.available_at
+
 
 def as_event(value: Any) -> Event:
     """Returns an Event as it is, and wraps a msgspec Struct whose tag is the event type."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from redbox.arguments import event_ids, text, whole_number
 from redbox.box import inspect
+from redbox.box.blocked_keys import BlockedKey, blocked_keys
 from redbox.box.claims import ClaimOptions, Claims, Reason
 from redbox.box.drop import Drop, export
 from redbox.box.error_groups import error_groups
@@ -21,6 +22,7 @@ from redbox.box.recent_errors import RecentError, recent_errors
 from redbox.box.replay import CANARY_WAIT, Progress, Replay, chosen
 from redbox.box.reports import Dropped, ErrorGroup, Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
+from redbox.box.suggestions import suggest
 from redbox.box.sweep import sweep
 from redbox.box.transaction import Transaction
 from redbox.box.why import Explanation, explain
@@ -258,19 +260,38 @@ class Box:
         (record,) = await self._store.get([text("event_id", event_id)])
         return record
 
-    async def page(self, *, limit: int = 100, cursor: str | None = None, **filters: Any) -> Page:
-        """A page of `list`, and the cursor of the next one."""
-        self._store.ensure_open()
-        return await inspect.page(self._store, select(**filters), limit, cursor)
+    async def page(
+        self, *, limit: int = 100, cursor: str | None = None, look: int | None = None, **filters: Any
+    ) -> Page:
+        """A page of `list`, and the cursor of the next one.
 
-    async def error_groups(self, **filters: Any) -> Groups:
+        With `look`, the page ends after about that number of events were read, even if fewer than `limit` match.
+        """
+        self._store.ensure_open()
+        return await inspect.page(self._store, select(**filters), limit, cursor, look)
+
+    async def error_groups(self, *, look: int | None = None, **filters: Any) -> Groups:
         """The errors of DEAD events, or of those that the filters of `list` select, grouped by their fingerprints; the
         largest group first.
 
-        Reads no payload. Beyond 10,000 groups, further errors are counted together in a last group, `other`.
+        Reads no payload. Beyond 10,000 groups, further errors are counted together in a last group, `other`. With
+        `look`, only about that number of events is read, in the order of `list`.
         """
         self._store.ensure_open()
-        return await error_groups(self._store, select(**{"state": State.DEAD, **filters}))
+        return await error_groups(self._store, select(**{"state": State.DEAD, **filters}), look)
+
+    async def blocked_keys(self, limit: int = 100) -> tuple[BlockedKey, ...]:
+        """The ordering keys whose line a dead event blocks, at most 1,000, the longest blocked first."""
+        self._store.ensure_open()
+        return tuple(await blocked_keys(self._store, whole_number("limit", limit, 1, BATCH_COUNT)))
+
+    async def suggest(self, field: str, prefix: str = "", *, limit: int = 20) -> tuple[str, ...]:
+        """Values that complete what a person types: of `type`, `key`, `error` or `relay`, the most frequent first.
+
+        Those of a sample of events, the oldest and the newest of each state, so a rare value may be missing.
+        """
+        self._store.ensure_open()
+        return tuple(await suggest(self._store, field, prefix, whole_number("limit", limit, 1, BATCH_COUNT)))
 
     async def stats(self) -> Stats:
         """Counts by phase, ages and totals, at one moment."""
@@ -329,6 +350,7 @@ class Box:
         created_since: datetime | None = None,
         created_until: datetime | None = None,
         group: str | None = None,
+        text: str | None = None,
         reset: bool = True,
         delay: Duration | None = None,
         force: bool = False,
@@ -340,6 +362,8 @@ class Box:
         who: str | None = None,
         why: str = "",
         progress: Progress | None = None,
+        limit: int | None = None,
+        watching: Progress | None = None,
     ) -> Replayed:
         """Returns PUBLISHED or DEAD events to PENDING: by ids, or by filter (DEAD unless `state` says otherwise).
 
@@ -351,7 +375,9 @@ class Box:
         the Record that was read of it; by its id alone it is replayed whatever happened to it.
 
         `canary` is the number of events that are replayed first, at most 1,000. The others follow only if all of these
-        are published within `canary_wait`.
+        are published within `canary_wait`. `watching` is called with their number when the wait begins.
+
+        `limit` is the most events that are replayed, in the order of `list`.
 
         Recorded in the box's log as one entry, by default under the name of the user of this process.
         """
@@ -359,6 +385,7 @@ class Box:
         filters = {
             "state": state, "event_type": event_type, "key": key, "error": error, "since": since, "until": until,
             "created_since": created_since, "created_until": created_until, "group": group,
+            "text": text,
         }  # fmt: skip
         replay = Replay(
             reset=reset,
@@ -374,6 +401,8 @@ class Box:
             why=reason_text("why", why),
             durability=self._durability,
             progress=progress,
+            limit=limit,
+            watching=watching,
         )
         return await replay.run(self._store, chosen(ids, filters))
 
@@ -386,13 +415,15 @@ class Box:
         who: str | None = None,
         why: str = "",
         progress: Progress | None = None,
+        limit: int | None = None,
         **filters: Any,
     ) -> Dropped:
         """Removes PUBLISHED or DEAD events for good: by ids, by the filters of `list` (DEAD unless `state` says
         otherwise), or those in the lines of an `export`.
 
         An event that changed after it was exported or read as a Record, or after the filter found it, is left. Recorded
-        in the box's log as one entry, by default under the name of the user of this process.
+        in the box's log as one entry, by default under the name of the user of this process. `limit` is the most events
+        that are dropped, in the order of `list`.
         """
         self._store.ensure_open()
         drop = Drop(
@@ -400,6 +431,7 @@ class Box:
             who=operator_name() if who is None else who,
             why=reason_text("why", why),
             progress=progress,
+            limit=limit,
         )
         if exported is None:
             return await drop.run(self._store, chosen(ids, filters, "drop"))
@@ -456,17 +488,22 @@ class Box:
         created_since: datetime | None = None,
         created_until: datetime | None = None,
         group: str | None = None,
+        phase: str | None = None,
+        text: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[Record]:
         """Records by state, and in order of time; `event_type` is a glob. Changes nothing.
+
+        `text` is text in the payload: the payloads of all events that match the other filters are read to find it.
 
         PENDING events come in three groups: those a relay can take, those behind the head of their line, suspects.
 
         An event that changes state meanwhile may come once, twice or not at all; every other event exactly once.
         """
-        filters = {
+        filters: dict[str, Any] = {
             "state": state, "event_type": event_type, "key": key, "error": error, "since": since, "until": until,
             "created_since": created_since, "created_until": created_until, "group": group,
+            "phase": phase, "text": text,
         }  # fmt: skip
         left, cursor = None if limit is None else whole_number("limit", limit, 0), None
         while left is None or left > 0:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from redbox.arguments import flag
-from redbox.box.inspect import GET_COUNT, records, summaries, up_to_now
+from redbox.arguments import flag, whole_number
+from redbox.box.inspect import GET_COUNT, at_most, records, summaries, up_to_now
 from redbox.box.record_json import line_of
-from redbox.box.reports import Dropped
+from redbox.box.reports import MOST_REFUSED, Dropped
 from redbox.box.selection import Selection
 from redbox.errors import UsageError
 from redbox.events import Outcome, State, check_key
@@ -21,7 +21,6 @@ from redbox.store.steps import batches
 from redbox.store.store import Store
 
 Progress = Callable[[int], None]
-MOST_REFUSED: Final = 1000  # refused events that a report names
 
 
 async def export(store: Store, events: list[str] | Selection) -> AsyncIterator[bytes]:
@@ -40,15 +39,18 @@ async def export(store: Store, events: list[str] | Selection) -> AsyncIterator[b
 
 
 class Drop(msgspec.Struct, frozen=True, kw_only=True):
-    """How events are dropped."""
+    """How events are dropped; `limit` is the most events that are, in the order of the listing."""
 
     dry_run: bool
     who: str
     why: str
     progress: Progress | None
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         flag("dry_run", self.dry_run)
+        if self.limit is not None:
+            whole_number("limit", self.limit)
         if self.progress is not None and not callable(self.progress):
             raise UsageError("progress must be a function of the number of events done")
         if not self.who:
@@ -57,7 +59,7 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True):
 
     async def run(self, store: Store, events: list[SeenClaim] | Selection) -> Dropped:
         """Drops events by id, or those that a filter selects, if they do not change meanwhile."""
-        return await _Steps(self, store, await _token(store)).run(_seen(store, events))
+        return await _Steps(self, store, await _token(store)).run(at_most(self.limit, _seen(store, events)))
 
     async def run_exported(self, store: Store, lines: Any) -> Dropped:
         """Drops the events of exported lines, if they have not changed since then.

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from redbox.box.inspect import summaries, up_to_now
+from redbox.box.inspect import at_most, summaries, up_to_now
 from redbox.box.reports import ErrorGroup
 from redbox.box.selection import Selection
 from redbox.events import State, from_ms
@@ -39,13 +39,14 @@ class _Tally(msgspec.Struct):
             self.last, self.sample_id, self.example = entered, event.event_id, event.last_error
 
 
-async def error_groups(store: Store, selection: Selection) -> list[ErrorGroup]:
-    """The groups, the largest first. Needs memory for the groups only, not for the events."""
+async def error_groups(store: Store, selection: Selection, look: int | None = None) -> list[ErrorGroup]:
+    """The groups, the largest first. Needs memory for the groups only, not for the events; `look` bounds how many of
+    these are read."""
     if selection.state in (State.PUBLISHED, State.DEAD):  # whose indexes grow at the end
         selection = await up_to_now(store, selection)
     groups: dict[str, _Tally] = {}
     other: list[_Tally] = []
-    async for found in summaries(store, selection):
+    async for found in at_most(look, summaries(store, selection)):
         for event in found:
             print_ = fingerprint(event.last_error)
             tally = groups.get(print_)

@@ -10,7 +10,7 @@ import msgspec
 from redbox.arguments import whole_number
 from redbox.box.reports import Page
 from redbox.box.selection import Selection, decode_cursor, encode_cursor
-from redbox.events import Record, from_ms
+from redbox.events import Record, from_ms, to_ms
 from redbox.fingerprints import in_group
 from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES
 from redbox.store.items import SeenClaim
@@ -20,31 +20,39 @@ from redbox.store.store import Store
 
 SUMMARY_LOOK: Final = 250  # events that one step of a listing without bodies reads: each is returned, too
 GET_COUNT: Final = 10  # events of one read by id, which is not bounded in bytes
+Item = TypeVar("Item")
 SomePage = TypeVar("SomePage", ClaimPage, SummaryPage)
 
 
-async def page(store: Store, selection: Selection, limit: int, cursor: str | None) -> Page:
-    """Up to `limit` records, and the cursor that continues the listing. Each step is bounded in work and in bytes."""
+async def page(store: Store, selection: Selection, limit: int, cursor: str | None, look: int | None = None) -> Page:
+    """Up to `limit` records, and the cursor that continues the listing. Each step is bounded in work and in bytes.
+
+    With `look`, the page ends after about that number of events were read, with fewer records, or none.
+    """
     whole_number("limit", limit)
+    if look is not None:
+        whole_number("look", look)
     indexes = selection.indexes
     index, after = decode_cursor(cursor, indexes) if cursor else (indexes[0], START)
     records: list[Record] = []
+    looked = 0
     for current in indexes[indexes.index(index) :]:
         more = True
         while more:
             found = await _step(store, selection, current, min(limit - len(records), PAGE_LIMIT), after)
             more, after = found.more, found.after
             records += found.records
-            if len(records) >= limit:
+            looked += found.looked
+            if len(records) >= limit or (look is not None and looked >= look):
                 last = current == indexes[-1] and not more
-                return Page(records, None if last else encode_cursor(current, after))
+                return Page(records, None if last else encode_cursor(current, after), looked)
         after = START
-    return Page(records, None)
+    return Page(records, None, looked)
 
 
 async def _step(store: Store, selection: Selection, index: str, limit: int, after: Position) -> RecordPage:
     if selection.group is None:
-        return await store.page(index, limit=limit, look=PAGE_LOOK, size=STEP_BYTES, after=after, **selection.filters())
+        return await _matching(store, selection, index, limit, after)
     found = await store.page_summaries(
         index, limit=SUMMARY_LOOK, look=SUMMARY_LOOK, size=STEP_BYTES, after=after, **selection.filters()
     )
@@ -55,20 +63,33 @@ async def _step(store: Store, selection: Selection, index: str, limit: int, afte
             if record is not None and _still_in(record, selection):
                 records.append(record)
             if len(records) == limit:
-                return RecordPage(records, True, summary.position)
-    return RecordPage(records, found.more, found.after)
+                return RecordPage(records, True, summary.position, found.looked)
+    return RecordPage(records, found.more, found.after, found.looked)
+
+
+async def _matching(store: Store, selection: Selection, index: str, limit: int, after: Position) -> RecordPage:
+    """A step in which records are matched here. If there are more than `limit`, it is made again, up to the last of
+    them, since only the store knows the position after an event."""
+    step = PAGE_LIMIT if selection.needs_records else limit
+    while True:
+        found = await store.page(index, limit=step, look=PAGE_LOOK, size=STEP_BYTES, after=after, **selection.filters())
+        matched = [at for at, record in enumerate(found.records) if selection.matches(record)]
+        if len(matched) <= limit:
+            return found._replace(records=[found.records[at] for at in matched])
+        step = matched[limit - 1] + 1
 
 
 def _still_in(record: Record, selection: Selection) -> bool:
-    """Whether an event is still in the state and the error group that it was found in."""
+    """Whether an event is still in the state and the error group that it was found in, and has the rest."""
     same_state = selection.state is None or record.state is selection.state
-    return same_state and (selection.group is None or in_group(record.last_error, selection.group))
+    same_group = selection.group is None or in_group(record.last_error, selection.group)
+    return same_state and same_group and selection.matches(record)
 
 
 async def records(store: Store, selection: Selection) -> AsyncIterator[list[Record]]:
     """The selected events, some at a time: at most about 1 MiB, or 10 events of an error group."""
     if selection.group is not None:
-        async for found_in_group in summaries(store, selection):
+        async for found_in_group in summaries(store, msgspec.structs.replace(selection, phase=None, text=None)):
             for batch in batches(found_in_group, GET_COUNT):
                 found = await store.get([each.event_id for each in batch])
                 yield [record for record in found if record is not None and _still_in(record, selection)]
@@ -103,19 +124,44 @@ async def _pages(
 
 async def summaries(store: Store, selection: Selection) -> AsyncIterator[list[EventSummary]]:
     """The selected events without their bodies, some at a time."""
+    if selection.needs_records:
+        async for whole in records(store, selection):
+            yield [_summary(record) for record in whole]
+        return
     group = selection.group
     async for found in _pages(store.page_summaries, selection, SUMMARY_LOOK, SUMMARY_LOOK):
         yield [each for each in found.summaries if group is None or in_group(each.last_error, group)]
 
 
+def _summary(record: Record) -> EventSummary:
+    event_id = record.event_id
+    score = str(to_ms(record.entered_at)).encode()
+    return EventSummary(
+        Position(score, event_id.encode()), event_id, record.event.event_type, record.last_error or "", record.number
+    )
+
+
 async def selected_claims(store: Store, selection: Selection) -> AsyncIterator[list[SeenClaim]]:
     """The ids of the selected events with their claim numbers, some at a time."""
-    if selection.group is not None:
+    if selection.group is not None or selection.needs_records:
         async for found_in_group in summaries(store, selection):
             yield [SeenClaim(each.event_id, each.number) for each in found_in_group]
         return
     async for found in _pages(store.page_claims, selection, BATCH_COUNT, PAGE_LOOK):
         yield found.seen
+
+
+async def at_most(limit: int | None, found: AsyncIterator[list[Item]]) -> AsyncIterator[list[Item]]:
+    """The first `limit` of what is found, some at a time; all without a limit."""
+    left = limit
+    async for items in found:
+        if left is None:
+            yield items
+            continue
+        yield items[:left]
+        left -= len(items[:left])
+        if not left:
+            return
 
 
 async def up_to_now(store: Store, selection: Selection) -> Selection:

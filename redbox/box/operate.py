@@ -5,15 +5,15 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from redbox.arguments import event_ids, flag, shown, whole_number
-from redbox.box.inspect import selected_claims, up_to_now
+from redbox.arguments import event_ids, flag, one_of, shown, whole_number
+from redbox.box.inspect import at_most, selected_claims, up_to_now
 from redbox.box.operations_log import IDS, action_token, part, read_log
-from redbox.box.reports import LogEntry, Pause, PausedKey, Swept
-from redbox.box.selection import Selection
+from redbox.box.reports import Applied, LogEntry, Pause, PausedKey, Swept
+from redbox.box.selection import Selection, select
 from redbox.box.sweep import sweep
 from redbox.durations import Duration
 from redbox.errors import ForeignKey, UsageError
@@ -46,6 +46,11 @@ _POSSIBLE: Final = {
 _REPEATED: Final = {
     "kill": Outcome.NOTLIVE, "release": Outcome.NOTCLAIMED, "reschedule": Outcome.OK, "drop": Outcome.UNKNOWN,
 }  # fmt: skip
+
+
+_DONE: Final = {"kill": "killed", "reschedule": "rescheduled"}
+BulkAction = Literal["kill", "reschedule"]
+MOST_SELECTED: Final = 1_000_000  # ids of one `apply` by a filter, which are held in memory
 
 
 def operator_name() -> str:
@@ -95,6 +100,15 @@ def _ordering_key(key: str | None) -> str:
     if key is not None:
         check_key("key", key)
     return key or ""
+
+
+async def _given(ids: list[str]) -> AsyncIterator[list[str]]:
+    for batch in batches(ids):
+        yield batch
+
+
+def _outcomes(words: Iterable[bytes]) -> list[Outcome]:
+    return [Outcome(word.decode()) for word in words]
 
 
 def _moment(ms: int | None) -> datetime | None:
@@ -166,6 +180,64 @@ class Operate:
             return await self._store.drop([SeenClaim(event_id) for event_id in batch], who=who, why=why, token=token)
 
         return await self._each("drop", ids, who, act, dry_run)
+
+    async def apply(
+        self,
+        action: BulkAction,
+        ids: Iterable[str] | None = None,
+        *,
+        who: str,
+        why: str,
+        delay: float | timedelta | None = None,
+        available_at: datetime | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        **filters: Any,
+    ) -> Applied:
+        """Kills or reschedules many events: by ids, or by the filters of `list`, at most `limit` of them.
+
+        By a filter it takes the events that can be changed: PENDING ones, for `kill` also CLAIMED ones if `state` says
+        so. An event that changes meanwhile is refused. Recorded in the box's log as one entry.
+        """
+        self._check(who)
+        one_of("action", action, ("kill", "reschedule"))
+        why, available = reason_text("why", why), available_argument(delay, available_at)
+        if (ids is None) == (not any(value is not None for value in filters.values())):
+            raise UsageError(f"say what to {action}: ids, or a filter; all pending events: state='PENDING'")
+        reason, token = stored_error_text(f"killed by {who}: {why}"), await action_token(self._store)
+        report = Applied(action=action, dry_run=flag("dry_run", dry_run))
+        found = _given(event_ids(ids)) if ids is not None else self._matching(action, filters)
+        async for batch in at_most(None if limit is None else whole_number("limit", limit), found):
+            if dry_run:
+                outcomes = await self._preview(action, batch)
+            elif action == "kill":
+                items = [KillItem(event_id, "", reason) for event_id in batch]
+                outcomes = _outcomes(await self._store.kill("", items, who=who, why=why, token=token))
+            else:
+                outcomes = _outcomes(
+                    await self._store.reschedule(batch, available=available, who=who, why=why, token=token)
+                )
+            report.add(batch, outcomes)
+            if progress is not None:
+                progress(report.matched)
+        return report
+
+    async def _matching(self, action: BulkAction, filters: dict[str, Any]) -> AsyncIterator[list[str]]:
+        """The ids of the events that a filter selects now. All are read before the first is changed: a change moves an
+        event in the indexes, where it would be found again."""
+        selection = select(**filters)
+        if selection.state is None:
+            selection = select(**filters, state=State.PENDING)
+        if selection.state not in _POSSIBLE[action][0]:
+            raise UsageError(f"only {' and '.join(_POSSIBLE[action][0])} events can be {_DONE[action]}")
+        ids: dict[str, None] = {}
+        async for found in selected_claims(self._store, selection):
+            ids |= dict.fromkeys(each.event_id for each in found)
+            if len(ids) > MOST_SELECTED:
+                raise UsageError(f"more than {MOST_SELECTED:,} events match; narrow the filter")
+        async for batch in _given(list(ids)):
+            yield batch
 
     async def pause(
         self,
@@ -295,7 +367,7 @@ class Operate:
         if flag("dry_run", dry_run):
             return await self._preview(action, known)
         token = await action_token(self._store) if len(known) > STEP_COUNT else ""
-        return [Outcome(word.decode()) for batch in batches(known, BATCH_COUNT) for word in await act(batch, token)]
+        return [each for batch in batches(known, BATCH_COUNT) for each in _outcomes(await act(batch, token))]
 
     async def _preview(self, action: str, ids: list[str]) -> list[Outcome]:
         """The outcomes that the action would have now."""

@@ -10,9 +10,9 @@ import msgspec
 
 from redbox.arguments import event_ids, flag, whole_number
 from redbox.box.canary import MOST_CANARIES, CanaryWatch
-from redbox.box.inspect import selected_claims, up_to_now
+from redbox.box.inspect import at_most, selected_claims, up_to_now
 from redbox.box.pace import Pace, check_rate
-from redbox.box.reports import Replayed
+from redbox.box.reports import MOST_REFUSED, Replayed
 from redbox.box.selection import Selection, select
 from redbox.errors import UsageError
 from redbox.events import Outcome, Record, State, check_key
@@ -21,7 +21,6 @@ from redbox.store.items import SeenClaim
 from redbox.store.store import Store
 
 Progress = Callable[[int], None]
-MOST_REFUSED: Final = 1000  # refused events that a report names
 CANARY_WAIT: Final = 60.0
 
 
@@ -55,7 +54,8 @@ _DONE: Final = {"replay": "replayed", "drop": "dropped"}
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """How events are replayed: `available` is a delay or a time as scripts take it, `rate` is in events per second,
-    `ramp`, `delay` and `canary_wait` in seconds."""
+    `ramp`, `delay` and `canary_wait` in seconds. `limit` is the most events that are replayed, in the order of the
+    listing. `watching` is called with the number of canary events when the replay begins to wait for them."""
 
     reset: bool
     available: str
@@ -70,6 +70,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     durability: Durability
     progress: Progress | None
+    limit: int | None = None
+    watching: Progress | None = None
 
     def __post_init__(self) -> None:
         check_rate(self.rate)
@@ -79,15 +81,18 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
             whole_number("canary", self.canary, 1, MOST_CANARIES)
         for name in ("reset", "force", "dry_run"):
             flag(name, getattr(self, name))
-        if self.progress is not None and not callable(self.progress):
-            raise UsageError("progress must be a function of the number of events done")
+        if self.limit is not None:
+            whole_number("limit", self.limit)
+        for name in ("progress", "watching"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise UsageError(f"{name} must be a function of a number of events")
         if self.who != "":
             check_key("who", self.who)
 
     async def run(self, store: Store, events: list[SeenClaim] | Selection) -> Replayed:
         """Replays the events, or counts them in a dry run."""
         steps = _Steps(self, store, f"{await store.time()}-{token_hex(6)}")
-        await steps.run(_claims(store, events))
+        await steps.run(at_most(self.limit, _claims(store, events)))
         return steps.report
 
 
@@ -133,6 +138,8 @@ class _Steps:
             await self._passed(watch, canaries)
 
     async def _passed(self, watch: CanaryWatch, canaries: list[str]) -> bool:
+        if self._replay.watching is not None:
+            self._replay.watching(len(canaries))
         self.report.canary = await watch.settled(canaries, self._replay.delay + self._replay.canary_wait)
         self._paced = self.report.matched
         self._pace.begin()

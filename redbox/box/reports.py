@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -17,11 +18,15 @@ from redbox.store.replies import RelayBeat, StatsReply
 _PAUSED: Final = re.compile("([0-9]{1,15})-([0-9]{0,15})")
 
 
+MOST_REFUSED: Final = 1000  # refused events that a report names
+
+
 class Page(msgspec.Struct, frozen=True):
-    """A slice of a listing; `cursor` continues it, None at its end."""
+    """A slice of a listing; `cursor` continues it, None at its end. `looked`: how many events were read for it."""
 
     records: list[Record]
     cursor: str | None
+    looked: int = 0
 
 
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +88,29 @@ class Dropped(msgspec.Struct):
     refused: list[tuple[str, str]] = []
     dry_run: bool = False
     refused_count: int = 0
+
+
+class Applied(msgspec.Struct, kw_only=True):
+    """The result of a bulk kill or reschedule: how many events matched, how many were changed, and why the others were
+    not; `refused` names the first 1,000 of the `refused_count` events. In a dry run nothing is changed."""
+
+    action: str
+    matched: int = 0
+    done: int = 0
+    refused: list[tuple[str, Outcome]] = []
+    refused_count: int = 0
+    dry_run: bool = False
+
+    def add(self, ids: Sequence[str], outcomes: Sequence[Outcome]) -> None:
+        """Counts a step."""
+        self.matched += len(ids)
+        for event_id, outcome in zip(ids, outcomes, strict=True):
+            if outcome is Outcome.OK:
+                self.done += not self.dry_run
+                continue
+            self.refused_count += 1
+            if len(self.refused) < MOST_REFUSED:
+                self.refused.append((event_id, outcome))
 
 
 class Swept(msgspec.Struct):

@@ -94,3 +94,17 @@ def describe_settings(settings: Settings) -> list[SettingText]:
         )
         for name in Settings.__struct_fields__
     ]
+
+
+def settings_json(settings: Settings) -> dict[str, dict[str, Any]]:
+    """All settings by name, as one object."""
+    return {
+        each.name: {
+            "value": getattr(settings, each.name),
+            "text": each.value,
+            "default": each.default,
+            "is_default": each.is_default,
+            "meaning": each.meaning,
+        }
+        for each in describe_settings(settings)
+    }

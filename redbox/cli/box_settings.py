@@ -191,7 +191,7 @@ def _changes(before: Settings, after: Settings, names: dict[str, str]) -> str:
 
 
 def _show(session: Session) -> None:
-    from redbox.box.setting_texts import describe_settings
+    from redbox.box.setting_texts import describe_settings, settings_json
 
     async def read() -> tuple[Settings, list[str]]:
         async with session.existing() as box:
@@ -199,22 +199,12 @@ def _show(session: Session) -> None:
             return stats.settings, stats.unreadable
 
     settings, unreadable = session.run(read())
-    texts = describe_settings(settings)
     if session.output.as_json:
-        values = {
-            each.name: {
-                "value": getattr(settings, each.name),
-                "text": each.value,
-                "default": each.default,
-                "is_default": each.is_default,
-                "meaning": each.meaning,
-            }
-            for each in texts
-        }
-        session.output.json(values)
+        session.output.json(settings_json(settings))
         return
     rows = [
-        (each.name, each.value, "yes" if each.is_default else f"no, {each.default}", each.meaning) for each in texts
+        (each.name, each.value, "yes" if each.is_default else f"no, {each.default}", each.meaning)
+        for each in describe_settings(settings)
     ]
     session.output.table(("SETTING", "VALUE", "DEFAULT", "MEANING"), rows)
     for name in unreadable:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from redbox.arguments import counted
 from redbox.cli import records
@@ -21,20 +20,6 @@ if TYPE_CHECKING:
 BAR_WIDTH: Final = 20
 PENDING: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED")
 LONGEST_ERROR: Final = 60  # characters of the last error of a relay
-
-
-def as_json(stats: Stats, rates: Rates | None = None) -> dict[str, Any]:
-    """The stats as one object; durations are in seconds."""
-    values = {name: getattr(stats, name) for name in stats.__struct_fields__}
-    values["relays"] = [_relay_json(relay) for relay in stats.relays]
-    if rates is not None:
-        values["rates"] = msgspec.structs.asdict(rates)
-    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
-
-
-def _relay_json(relay: RelayReport) -> dict[str, Any]:
-    values = {name: getattr(relay, name) for name in relay.__struct_fields__} | {"silent": not relay.alive}
-    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
 
 
 def show(session: Session, stats: Stats, rates: Rates) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -37,8 +36,6 @@ def filter_options(function: F) -> F:
 
 async def resolved(box: Box, filters: dict[str, Any]) -> dict[str, Any]:
     """The filters that were given; relative times are added to the store's time."""
-    given = {name: value for name, value in filters.items() if value is not None}
-    if any(isinstance(value, timedelta) for value in given.values()):
-        now: datetime = (await box.stats()).at
-        given = {name: now + value if isinstance(value, timedelta) else value for name, value in given.items()}
-    return given
+    from redbox.box.selection import resolve_times
+
+    return await resolve_times(box, filters)

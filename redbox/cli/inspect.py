@@ -103,7 +103,7 @@ def list_command(session: Session, /, limit: int | None, cursor: str | None, **f
                 record.event.event_type,
                 records.phase_word(record),
                 str(record.attempts),
-                records.iso(records.entered(record), brief=True),
+                records.iso(record.entered_at, brief=True),
                 records.key_of(record),
                 record.last_error or "",
             )

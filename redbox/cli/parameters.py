@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from redbox.durations import parse_duration
+from redbox.durations import parse_duration, parse_moment
 
 if TYPE_CHECKING:
     DurationType = click.ParamType[timedelta]
@@ -42,23 +42,10 @@ class MomentParameter(MomentType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | timedelta:
         if isinstance(value, datetime | timedelta):
             return value
-        text = value.strip()
-        if self.relative:
-            sign = 1 if text.startswith("+") else -1
-            try:
-                return sign * parse_duration(text.lstrip("+-"))
-            except ValueError:
-                pass
         try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            relative = ", or a relative time: 1h (an hour ago), +1h (an hour from now)" if self.relative else ""
-            self.fail(f"{value!r} is not a time; give ISO 8601 with a zone: 2026-01-31T12:00:00Z{relative}", param, ctx)
-        if moment.tzinfo is None:
-            self.fail(
-                f"{value!r} has no time zone; add one: {moment.isoformat()}Z or {moment.isoformat()}+01:00", param, ctx
-            )
-        return moment
+            return parse_moment(value, relative=self.relative)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 DURATION: Final = DurationParameter()

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from redbox.box.record_json import as_json, formatted
 from redbox.durations import format_duration
-from redbox.events import Phase, Record, State
+from redbox.events import Phase, Record
 
-__all__ = ["as_json", "entered", "formatted", "iso", "key_of", "phase_in_words", "phase_word"]
+__all__ = ["as_json", "formatted", "iso", "key_of", "phase_in_words", "phase_word"]
 
 
 def iso(moment: datetime | None, *, brief: bool = False) -> str:
@@ -23,16 +23,6 @@ def phase_word(record: Record) -> str:
     if record.damaged:
         return "DAMAGED"
     return f"{record.phase.value} waiting" if record.waiting else record.phase.value
-
-
-def entered(record: Record) -> datetime | None:
-    """The time that listings are ordered by."""
-    return {
-        State.PENDING: record.available_at,
-        State.CLAIMED: record.lease_until,
-        State.PUBLISHED: record.published_at,
-        State.DEAD: record.died_at,
-    }[record.state]
 
 
 def key_of(record: Record) -> str:

@@ -89,6 +89,7 @@ def _run(
     try:
         from redbox.service.app import create_app
         from redbox.service.boxes import Boxes
+        from redbox.service.options import ServiceOptions
         from redbox.service.server import Address, HttpServer
     except ModuleNotFoundError as error:
         raise MissingExtra("redbox up and redbox serve", "service") from error
@@ -98,7 +99,9 @@ def _run(
         await box.settings()
         boxes = Boxes(box, session.open)
         stack.push_async_callback(boxes.aclose)
-        server = await stack.enter_async_context(HttpServer(create_app(boxes), Address(host=host, port=port)))
+        server = await stack.enter_async_context(
+            HttpServer(create_app(boxes, ServiceOptions(delivers=bool(relays))), Address(host=host, port=port))
+        )
         session.output.note(f"redbox is up: {server.url}", url=server.url)
         session.output.note(f"events of box {box.name} are stored on {box.where}")
         session.output.note(

@@ -83,12 +83,13 @@ async def _read_once(session: Session, checks: list[Condition]) -> int:
 def _print(session: Session, stats: Stats, rates: Rates, checks: list[Condition]) -> int:
     """Prints one reading and the conditions that hold; returns the exit code."""
     from redbox.box.conditions import held
+    from redbox.box.stats_json import as_json
     from redbox.cli import box_view
 
     found = held(checks, stats)
     if session.output.as_json:
         failed = {"failed": found} if checks else {}
-        session.output.json({**box_view.as_json(stats, rates), **failed})
+        session.output.json({**as_json(stats, rates), **failed})
     else:
         box_view.show(session, stats, rates)
         for sentence in found:
@@ -185,7 +186,7 @@ def boxes_command(ctx: click.Context, session: Session, /) -> None:
         return found
 
     found = session.run(read())
-    from redbox.cli.box_view import as_json
+    from redbox.box.stats_json import as_json
 
     if session.output.as_json:
         for name, stats in found:

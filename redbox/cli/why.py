@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -53,7 +53,7 @@ def why_command(
     explanation = session.run(read())
     options = _given_options(ctx)
     if session.output.as_json:
-        session.output.json(_as_json(explanation, options))
+        session.output.json(explanation.as_json(options))
     else:
         _show(session, explanation, options)
     ctx.exit(0 if explanation.found else FAILED)
@@ -76,14 +76,6 @@ def _given_options(ctx: click.Context) -> tuple[str, ...]:
 def holds_secret(url: str) -> bool:
     """Whether a URL may hold a password, in its user information or its options."""
     return "@" in url or "?" in url
-
-
-def _as_json(explanation: Explanation, options: tuple[str, ...]) -> dict[str, Any]:
-    values: dict[str, Any] = {name: getattr(explanation, name) for name in explanation.__struct_fields__}
-    values["next_steps"] = [
-        {"purpose": step.purpose, "command": step.command(options)} for step in explanation.next_steps
-    ]
-    return values
 
 
 def _show(session: Session, explanation: Explanation, options: tuple[str, ...]) -> None:

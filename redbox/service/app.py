@@ -5,26 +5,46 @@ from __future__ import annotations
 from litestar import Litestar
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
 
 from redbox import __version__
+from redbox.service.access import provide_operator
 from redbox.service.boxes import Boxes
 from redbox.service.ingest import ingest
+from redbox.service.operations import operations
+from redbox.service.options import ServiceOptions
 from redbox.service.problems import HANDLERS
+from redbox.service.schema import StrictStructs
+from redbox.service.strict import keep_slashes
 
-MAX_BODY = 8 * 1024 * 1024
 
-
-def create_app(boxes: Boxes) -> Litestar:
+def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
     """The application that serves these boxes."""
+    known = ServiceOptions() if options is None else options
 
     async def provide_boxes() -> Boxes:
         return boxes
 
-    return Litestar(
-        route_handlers=[ingest()],
-        dependencies={"boxes": Provide(provide_boxes)},
+    async def provide_options() -> ServiceOptions:
+        return known
+
+    app = Litestar(
+        route_handlers=[ingest(), *operations()],
+        dependencies={
+            "boxes": Provide(provide_boxes),
+            "options": Provide(provide_options),
+            "operator": Provide(provide_operator),
+        },  # fmt: skip
         exception_handlers=HANDLERS,
-        openapi_config=OpenAPIConfig(title="redbox", version=__version__),
-        request_max_body_size=MAX_BODY,
+        openapi_config=OpenAPIConfig(
+            title="redbox",
+            version=__version__,
+            path="/schema",
+            render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"]), YamlRenderPlugin(path="/openapi.yaml")],
+        ),
+        plugins=[StrictStructs()],
+        request_max_body_size=known.max_body,
         logging_config=None,
     )
+    app.asgi_handler = keep_slashes(app.asgi_handler)
+    return app

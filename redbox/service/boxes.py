@@ -34,6 +34,10 @@ class Boxes:
                 self._open[name] = box
         return self._open[name]
 
+    async def names(self) -> list[str]:
+        """The names of all boxes of the store, in order; the default box may not exist yet."""
+        return sorted({self.default.name, *await self.default.names()})
+
     async def aclose(self) -> None:
         """Closes all but the default box, which belongs to the caller."""
         for box in self._open.values():

@@ -8,14 +8,35 @@ from typing import Any, Final
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, ValidationException
 
 from redbox import errors
+from redbox.events import Outcome
 
 logger = logging.getLogger("redbox.service")
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_SECONDS: Final = 1
+_AGAIN: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+class NotFound(errors.Refused):
+    """There is no such event or job."""
+
+
+class TooManyJobs(errors.Refused):
+    """As many jobs are running as the service permits."""
+
+
+class ActionRefused(errors.Refused):
+    """The event is in a state in which the action is not possible."""
+
+    def __init__(self, event_id: str, outcome: Outcome, reason: str) -> None:
+        super().__init__(f"event {event_id}: {reason}")
+        self.event_id = event_id
+        self.outcome = outcome
+
+
 #: The first class that an error is an instance of decides. A status with a delay asks the client to repeat the request.
 STATUSES: Final[tuple[tuple[type[errors.RedboxError], HTTPStatus], ...]] = (
     (errors.PayloadTooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
@@ -25,11 +46,12 @@ STATUSES: Final[tuple[tuple[type[errors.RedboxError], HTTPStatus], ...]] = (
     (errors.IdReused, HTTPStatus.CONFLICT),
     (errors.BoxFull, HTTPStatus.TOO_MANY_REQUESTS),
     (errors.UnknownBox, HTTPStatus.NOT_FOUND),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (TooManyJobs, HTTPStatus.TOO_MANY_REQUESTS),
     (errors.Refused, HTTPStatus.CONFLICT),
     (errors.DurabilityUnsupported, HTTPStatus.UNPROCESSABLE_ENTITY),
     (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
 )
-_AGAIN: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -42,6 +64,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     type: str = "about:blank"
     field: str | None = None
     event_id: str | None = None
+    outcome: str | None = None
 
 
 def problem_of(error: errors.RedboxError) -> Problem:
@@ -52,8 +75,9 @@ def problem_of(error: errors.RedboxError) -> Problem:
         status=status,
         detail=str(error),
         error=type(error).__name__,
-        field=getattr(error, "field", None),
+        field=getattr(error, "field", None) or getattr(error, "argument", None),
         event_id=getattr(error, "event_id", None),
+        outcome=getattr(error, "outcome", None),
     )
 
 
@@ -72,7 +96,12 @@ def on_redbox_error(_: Request[Any, Any, Any], error: errors.RedboxError) -> Res
 def on_http_exception(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """An error of the HTTP layer: an unknown path, a wrong method, a body that is too large."""
     status = HTTPStatus(error.status_code)
-    problem = Problem(title=status.phrase, status=status, detail=error.detail or status.description, error=status.name)
+    detail, field = error.detail or status.description, None
+    if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
+        wrong = error.extra[0]
+        field = str(wrong.get("key", "")) or None
+        detail = f"{field or 'the request'}: {wrong.get('message', detail)}"
+    problem = Problem(title=status.phrase, status=status, detail=detail, error=status.name, field=field)
     return respond(problem, dict(error.headers or {}))
 
 

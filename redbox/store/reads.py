@@ -11,7 +11,7 @@ from redbox.errors import StoreError
 from redbox.store.codec import pairs
 from redbox.store.damage import is_count, is_moment, score_ms
 from redbox.store.exchanges import Exchanges
-from redbox.store.replies import Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
+from redbox.store.replies import BlockedLine, Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
 from redbox.store.server_facts import QUESTIONS, ServerFacts
 from redbox.store.wire.base import BlockingWait, Command
 
@@ -161,6 +161,24 @@ class Reads:
         where = f"{keys.prefix(self.box)}:{index}"
         first, last = await self.exchange([("ZRANGE", where, 0, count - 1), ("ZRANGE", where, -count, -1)], repeat=True)
         return list(dict.fromkeys([*first, *last]))
+
+    async def blocked_lines(self, count: int) -> list[BlockedLine]:
+        """Lines that a dead event blocks, the longest blocked first."""
+        (reply,) = await self.exchange([("ZRANGE", keys.blocked(self.box), 0, count - 1, "WITHSCORES")], repeat=True)
+        scored = reply if reply and isinstance(reply[0], list) else list(zip(reply[::2], reply[1::2], strict=True))
+        if not scored:
+            return []
+        prefix = f"{keys.prefix(self.box)}:line:".encode()
+        commands: list[Command] = []
+        for key, _ in scored:
+            commands += [("ZRANGE", prefix + key, 0, 0), ("ZCARD", prefix + key)]
+        replies = await self.exchange(commands, repeat=True)
+        return [
+            BlockedLine(
+                key.decode(errors="replace"), score_ms(since), head[0].decode(errors="replace") if head else "", length
+            )
+            for (key, since), head, length in zip(scored, replies[::2], replies[1::2], strict=True)
+        ]
 
     async def hint(self, longest: float) -> bool:
         """Waits for a hint that an event is due, at most `longest` seconds; False without one. Takes a connection."""

@@ -141,11 +141,13 @@ class Filters(TypedDict, total=False):
 
 
 class RecordPage(NamedTuple):
-    """Records of an index, in order; `more`: continue after the position."""
+    """Records of an index, in order; `more`: continue after the position. `looked`: how
+    many events were read."""
 
     records: list[Record]
     more: bool
     after: Position
+    looked: int
 
 
 class IdPage(NamedTuple):
@@ -157,11 +159,13 @@ class IdPage(NamedTuple):
 
 
 class ClaimPage(NamedTuple):
-    """Ids of an index with their last claim numbers, in order; `more`: continue after the position."""
+    """Ids of an index with their last claim numbers, in order; `more`: continue after the position. `looked`: how
+    many events were read."""
 
     seen: list[SeenClaim]
     more: bool
     after: Position
+    looked: int
 
 
 class EventSummary(NamedTuple):
@@ -180,11 +184,13 @@ class EventSummary(NamedTuple):
 
 
 class SummaryPage(NamedTuple):
-    """Events of an index without their bodies, in order; `more`: continue after the position."""
+    """Events of an index without their bodies, in order; `more`: continue after the position. `looked`: how
+    many events were read."""
 
     summaries: list[EventSummary]
     more: bool
     after: Position
+    looked: int
 
 
 class IndexRanges(msgspec.Struct, frozen=True):
@@ -284,6 +290,15 @@ class PausedEntry(NamedTuple):
     since: int | None
     who: str
     why: str
+
+
+class BlockedLine(NamedTuple):
+    """A line that a dead event blocks: its ordering key, since when in ms, its head ("" without one) and its length."""
+
+    key: str
+    since: int
+    head: str
+    length: int
 
 
 class LoggedEntry(NamedTuple):

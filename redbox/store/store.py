@@ -306,8 +306,9 @@ class Store(Reads):
     ) -> RecordPage:
         """Records of an index, at most `limit` and about `size` bytes, after looking at `look` events."""
         arguments = (index, limit, look, size, *after, *_filters(filters), "events", "")
-        now, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
-        return RecordPage([decode_record(described, now) for described in found], more == 1, Position(score, member))
+        now, more, score, member, looked, *found = await self.scripts.run("page", arguments, repeat=True)
+        records = [decode_record(described, now) for described in found]
+        return RecordPage(records, more == 1, Position(score, member), looked)
 
     async def page_claims(
         self,
@@ -322,9 +323,9 @@ class Store(Reads):
     ) -> ClaimPage:
         """As `page`, but ids and claim numbers only, and only of events whose claim number is at most `claims`."""
         arguments = (index, limit, look, size, *after, *_filters(filters), "claims", _or_any(claims))
-        _, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
+        _, more, score, member, looked, *found = await self.scripts.run("page", arguments, repeat=True)
         seen = [SeenClaim(raw.decode(errors="replace"), number) for raw, number in found]
-        return ClaimPage(seen, more == 1, Position(score, member))
+        return ClaimPage(seen, more == 1, Position(score, member), looked)
 
     async def page_summaries(
         self,
@@ -339,8 +340,8 @@ class Store(Reads):
     ) -> SummaryPage:
         """As `page_claims`, but with the type, the last error, the time and the claim number of each event."""
         arguments = (index, limit, look, size, *after, *_filters(filters), "summaries", _or_any(claims))
-        _, more, score, member, *found = await self.scripts.run("page", arguments, repeat=True)
-        return SummaryPage([_summary(*each) for each in found], more == 1, Position(score, member))
+        _, more, score, member, looked, *found = await self.scripts.run("page", arguments, repeat=True)
+        return SummaryPage([_summary(*each) for each in found], more == 1, Position(score, member), looked)
 
     async def stats(self) -> StatsReply:
         now, meta, counts, oldest, totals, relays, lost_ids = await self.scripts.run("stats", (), repeat=True)

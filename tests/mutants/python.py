@@ -266,7 +266,7 @@ PYTHON_MUTANTS = [
     Mutant("a fingerprint depends on text that a history does not hold", "redbox/fingerprints.py", ".encode(errors=\"replace\")[:FINGERPRINTED]", ".encode(errors=\"replace\")", FINGERPRINTS),
     Mutant("the number of groups is not bounded", "redbox/box/error_groups.py", "elif len(groups) < MOST_GROUPS:", "elif True:", DEAD_LETTERS),
     Mutant("grouping does not end while events die", "redbox/box/error_groups.py", "selection = await up_to_now(store, selection)", "pass", DEAD_LETTERS),
-    Mutant("an event that left its group is listed", "redbox/box/inspect.py", "return same_state and (", "return True or (", DEAD_LETTERS),
+    Mutant("an event that left its group is listed", "redbox/box/inspect.py", "return same_state and same_group and", "return", DEAD_LETTERS),
     Mutant("a replay by group replays all", "redbox/box/inspect.py", "if group is None or in_group(each.last_error, group)]", "]", DEAD_LETTERS),
     Mutant("a replay by filter is not fenced", "redbox/box/inspect.py", "yield found.seen", "yield [SeenClaim(each.event_id) for each in found.seen]", OPERATIONS),
     Mutant("a replay by group is not fenced", "redbox/box/inspect.py", "yield [SeenClaim(each.event_id, each.number) for each in found_in_group]", "yield [SeenClaim(each.event_id) for each in found_in_group]", OPERATIONS),

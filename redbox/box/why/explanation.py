@@ -80,6 +80,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, Any] = {}
     found: bool = True
 
+    def as_json(self, options: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The explanation as one object. The commands of the next steps get the global options."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        values["next_steps"] = [{"purpose": step.purpose, "command": step.command(options)} for step in self.next_steps]
+        return values
+
 
 def by_id(purpose: str, *command: str, event_id: str) -> Step:
     """A step for one event, whose id may look like an option."""

@@ -1,0 +1,26 @@
+"""The stats of a box as JSON: for `redbox --json stats`, and for the HTTP service."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from redbox.box.rates import Rates
+from redbox.box.reports import RelayReport, Stats
+
+
+def as_json(stats: Stats, rates: Rates | None = None) -> dict[str, Any]:
+    """The stats as one object; durations are in seconds."""
+    values = {name: getattr(stats, name) for name in stats.__struct_fields__}
+    values["relays"] = [relay_json(relay) for relay in stats.relays]
+    if rates is not None:
+        values["rates"] = msgspec.structs.asdict(rates)
+    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
+
+
+def relay_json(relay: RelayReport) -> dict[str, Any]:
+    """A relay as one object; `silent`: it sent no heartbeat for some time."""
+    values = {name: getattr(relay, name) for name in relay.__struct_fields__} | {"silent": not relay.alive}
+    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}

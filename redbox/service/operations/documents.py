@@ -1,0 +1,306 @@
+"""The JSON documents that the operations take and give, for requests to be checked and for the OpenAPI document.
+
+The JSON is that of the command line with --json, made in redbox/box; a test compares both with these types.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from redbox.box.reports import ErrorGroup, LogEntry, Pause, PausedKey
+from redbox.events import Attempt, Phase, State
+
+Seconds = float
+Why = Annotated[str, Meta(max_length=2000, description="The reason, for the operations log.", examples=["fixed"])]
+Length = Annotated[str | float, Meta(description="A duration: seconds, or a text such as 10m.", examples=["10m", 90.5])]
+Moment = Annotated[
+    str,
+    Meta(
+        max_length=100,
+        description="A time in ISO 8601 with a zone, or relative: 1h is an hour ago, +1h an hour from now.",
+        examples=["2026-01-31T12:00:00Z", "+1h"],
+    ),
+]
+Ids = Annotated[list[Annotated[str, Meta(min_length=1, max_length=128)]], Meta(min_length=1, max_length=100_000)]
+
+
+class Service(Struct, kw_only=True):
+    """The service: its version, its boxes, and what the caller may do. `delivers`: a relay runs in this process."""
+
+    version: str
+    default_box: str
+    boxes: list[str]
+    scopes: list[str]
+    read_only: bool
+    delivers: bool
+
+
+class RelayDocument(Struct, kw_only=True):
+    """A relay as its last heartbeat describes it; `seen` and `breaker_since` are seconds ago."""
+
+    name: str
+    seen: Seconds
+    host: str
+    pid: int
+    version: str
+    target: str
+    in_flight: int
+    published: int
+    retried: int
+    dead: int
+    breaker: str
+    reason: str
+    breaker_since: Seconds | None
+    failed: int
+    failures_in_row: int
+    last_error: str
+    rate: float | None
+    silent: bool
+
+
+class RatesDocument(Struct, kw_only=True):
+    """Events per second; `seconds` is null if the rates are those that the relays report."""
+
+    put: float | None
+    published: float | None
+    failed: float | None
+    seconds: Seconds | None
+
+
+class StatsDocument(Struct, kw_only=True):
+    """A box at one moment: counts by phase, ages in seconds, and lifetime totals."""
+
+    box: str
+    at: datetime
+    phases: dict[Phase, int]
+    waiting: int
+    waiting_due: int
+    suspects: int
+    overdue: int
+    blocked: int
+    lost: int
+    paused: bool
+    pause: Pause | None
+    paused_keys: int
+    ramp_ends: Seconds | None
+    oldest_available: Seconds | None
+    next_due: Seconds | None
+    oldest_waiting: Seconds | None
+    first_lease_ends: Seconds | None
+    oldest_dead: Seconds | None
+    oldest_completed: Seconds | None
+    totals: dict[str, int]
+    settings: dict[str, str | float | int | None]
+    layout: int
+    relays: list[RelayDocument]
+    lost_ids: list[str]
+    unreadable: list[str]
+    rates: RatesDocument | None = None
+
+
+class BoxDocument(Struct, kw_only=True):
+    """A box: beside its name all fields of its stats, or the error why they cannot be read."""
+
+    name: str
+    error: str | None
+    phases: dict[Phase, int] | None = None
+    waiting: int | None = None
+    blocked: int | None = None
+    paused: bool | None = None
+
+
+class NextStep(Struct):
+    """A command that changes the situation."""
+
+    purpose: str
+    command: str
+
+
+class ExplanationDocument(Struct, kw_only=True):
+    """Why an event, a line or a box is as it is: `situation` is one word for programs, `sentences` are for people."""
+
+    subject: str
+    situation: str
+    at: datetime
+    sentences: list[str]
+    next_steps: list[NextStep]
+    evidence: dict[str, Any]
+    found: bool
+
+
+class EventDocument(Struct, kw_only=True):
+    """An event. `payload` is JSON or text; `payload_base64` has the bytes where that does not hold them exactly."""
+
+    event_id: str
+    event_type: str
+    state: State
+    phase: Phase
+    created_at: datetime
+    available_at: datetime
+    attempts: int
+    excused: int
+    expiries: int
+    number: int
+    last_error: str | None
+    claimed_at: datetime | None
+    claimed_by: str | None
+    lease_until: datetime | None
+    published_at: datetime | None
+    published_by: str | None
+    died_at: datetime | None
+    superseded_by: str | None
+    waiting: bool
+    suspect: bool
+    damaged: bool
+    problem: str | None
+    headers: dict[str, str]
+    metadata: dict[str, str]
+    partition_key: str | None
+    ordering_key: str | None
+    unique_key: str | None
+    unique_scope: str
+    history: list[Attempt]
+    content_type: str
+    payload: Any = None
+    payload_base64: str | None = None
+
+
+class EventPage(Struct, kw_only=True):
+    """A page of events. `cursor` continues the listing, null at its end; `looked` is how many events were read: a page
+    may be short, or empty, and still have a cursor."""
+
+    events: list[EventDocument]
+    cursor: str | None
+    looked: int
+
+
+class BlockedKeyDocument(Struct, kw_only=True):
+    """An ordering key whose line a dead event blocks; `waiting` events are behind it."""
+
+    key: str
+    since: datetime
+    head: str
+    waiting: int
+    why: str
+
+
+class KeyList(Struct, kw_only=True):
+    """Blocked and paused ordering keys, at most 100 of each."""
+
+    blocked: list[BlockedKeyDocument]
+    paused: list[PausedKey]
+
+
+class RelayList(Struct, kw_only=True):
+    relays: list[RelayDocument]
+
+
+class GroupDocument(ErrorGroup, kw_only=True, frozen=True):
+    """Events of one state whose last errors are alike. `error` is the text of the last one."""
+
+    error: str
+    state: State
+
+
+class GroupList(Struct, kw_only=True):
+    """Error groups, the largest first."""
+
+    groups: list[GroupDocument]
+
+
+class Log(Struct, kw_only=True):
+    """Actions of operators, the newest first."""
+
+    entries: list[LogEntry]
+
+
+class SettingDocument(Struct, kw_only=True):
+    value: str | float | int | None
+    text: str
+    default: str
+    is_default: bool
+    meaning: str
+
+
+class FindingDocument(Struct, kw_only=True):
+    severity: str
+    check: str
+    sentence: str
+    meaning: str
+    remedy: str
+
+
+class Findings(Struct, kw_only=True):
+    """What is wrong with the box and its server, the gravest first."""
+
+    findings: list[FindingDocument]
+
+
+class Suggestions(Struct, kw_only=True):
+    values: list[str]
+
+
+# --- requests --------------------------------------------------------------------------------------------------
+
+
+class EventAction(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What to do with one event. `delay` and `available_at` say when it is due; give one of them."""
+
+    why: Why = ""
+    delay: Length | None = None
+    available_at: Moment | None = None
+    dry_run: bool = False
+
+
+class EventOutcome(Struct, kw_only=True):
+    """The outcome of an action: OK, or why it is refused, which only a dry run answers in this way."""
+
+    outcome: str
+    reason: str
+
+
+class PauseRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Pauses the box, or one ordering key, for a `duration` or `until` a time; without them until it is resumed."""
+
+    why: Why = ""
+    duration: Length | None = None
+    until: Moment | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+
+
+class PauseAnswer(Struct, kw_only=True):
+    key: str | None
+    who: str
+    why: str
+    since: datetime | None
+    until: datetime | None
+
+
+class ResumeRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Ends the pause of the box, or of one ordering key; with a `ramp` the rate of claims grows slowly."""
+
+    why: Why = ""
+    ramp: Length | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+
+
+class ResumeAnswer(Struct, kw_only=True):
+    """`resumed` is false if it was not paused."""
+
+    key: str | None
+    resumed: bool
+
+
+class SettingsChange(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Values by name, as `redbox configure` takes them (texts such as 7d) or as numbers; `reset` are the names of
+    settings that get their defaults again."""
+
+    changes: dict[str, str | int | float | None] = {}
+    reset: list[str] = []
+    why: Why = ""
+
+
+Action = Literal["replay", "drop", "kill", "reschedule", "export"]

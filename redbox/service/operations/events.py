@@ -1,0 +1,86 @@
+"""Actions on one event. Each is recorded in the operations log with who, when and why."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from redbox.box import Box
+from redbox.errors import UsageError
+from redbox.events import Outcome
+from redbox.service.boxes import Boxes
+from redbox.service.operations.documents import EventAction, EventOutcome
+from redbox.service.operations.filters import duration, moment_of
+from redbox.service.operations.routes import BoxName, EventId, post
+from redbox.service.problems import ActionRefused, NotFound
+from redbox.service.strict import path_text
+
+_BASE: Final = "/v1/boxes/{box:str}/events/{event_id:str}"
+
+
+@post(f"{_BASE}/kill", status_code=200, summary="Mark an event DEAD")
+async def kill_event(boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction) -> EventOutcome:
+    """For a PENDING or CLAIMED event: it is not delivered. A relay that holds it can no longer settle it."""
+    return await _act("kill", await boxes.get(box), event_id, data, operator)
+
+
+@post(f"{_BASE}/release", status_code=200, summary="Return a claimed event to PENDING")
+async def release_event(
+    boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction
+) -> EventOutcome:
+    """For a CLAIMED event, such as that of a relay that hangs. It may be delivered twice."""
+    return await _act("release", await boxes.get(box), event_id, data, operator)
+
+
+@post(f"{_BASE}/reschedule", status_code=200, summary="Change when an event is due")
+async def reschedule_event(
+    boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction
+) -> EventOutcome:
+    """For a PENDING event; by default it is due now."""
+    return await _act("reschedule", await boxes.get(box), event_id, data, operator)
+
+
+@post(f"{_BASE}/drop", status_code=200, summary="Remove an event for good")
+async def drop_event(boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction) -> EventOutcome:
+    """For a PUBLISHED or DEAD event. It cannot be restored."""
+    return await _act("drop", await boxes.get(box), event_id, data, operator)
+
+
+@post(f"{_BASE}/replay", status_code=200, summary="Deliver an event again")
+async def replay_event(boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction) -> EventOutcome:
+    """For a PUBLISHED or DEAD event: it becomes PENDING."""
+    if data.available_at is not None:
+        raise UsageError("available_at: a replay takes a delay")
+    where, known = await boxes.get(box), path_text(event_id)
+    delay = duration("delay", data.delay)
+    report = await where.replay([known], delay=delay, dry_run=data.dry_run, who=operator, why=data.why)
+    outcome, detail = Outcome.OK, ""
+    for _, outcome, detail in report.refused:  # noqa: B007  # at most one
+        pass
+    return _answer(outcome, known, data.dry_run, detail)
+
+
+async def _act(action: str, box: Box, event_id: str, data: EventAction, who: str) -> EventOutcome:
+    known = path_text(event_id)
+    when: dict[str, Any] = {
+        "delay": duration("delay", data.delay), "available_at": await moment_of(box, "available_at", data.available_at),
+    }  # fmt: skip
+    given = {name: value for name, value in when.items() if value is not None}
+    possible = {"release": ("delay",), "reschedule": ("delay", "available_at")}.get(action, ())
+    for name in given:
+        if name not in possible:
+            raise UsageError(f"{name}: {action} does not take it")
+    method = getattr(box.operate, action)
+    (outcome,) = await method([known], who=who, why=data.why, dry_run=data.dry_run, **given)
+    return _answer(outcome, known, data.dry_run)
+
+
+def _answer(outcome: Outcome, event_id: str, dry_run: bool, detail: str = "") -> EventOutcome:
+    reason = f"{outcome.reason}: {detail}" if detail else outcome.reason
+    if not dry_run and outcome is Outcome.UNKNOWN:
+        raise NotFound(f"event {event_id}: {reason}")
+    if not dry_run and outcome is not Outcome.OK:
+        raise ActionRefused(event_id, outcome, reason)
+    return EventOutcome(outcome=outcome.value, reason=reason)
+
+
+HANDLERS: Final = [kill_event, release_event, reschedule_event, drop_event, replay_event]

@@ -1,0 +1,210 @@
+"""Reads boxes, events, keys, relays and error groups. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, cast
+
+import msgspec
+from litestar import Request
+from litestar.datastructures import State as AppState
+from litestar.di import Provide
+from litestar.params import Parameter
+
+from redbox import __version__
+from redbox.box.rates import reported_rates
+from redbox.box.record_json import as_json
+from redbox.box.stats_json import as_json as stats_as_json
+from redbox.box.stats_json import relay_json
+from redbox.errors import NotPermitted, StoreError, StoreUnavailable
+from redbox.events import Record, State
+from redbox.fingerprints import NO_TEXT
+from redbox.service.access import Scope, granted
+from redbox.service.boxes import Boxes
+from redbox.service.operations.documents import (
+    BoxDocument,
+    EventDocument,
+    EventPage,
+    ExplanationDocument,
+    GroupDocument,
+    GroupList,
+    KeyList,
+    RelayList,
+    Service,
+    StatsDocument,
+    Suggestions,
+)
+from redbox.service.operations.filters import EventFilter, provide_filter
+from redbox.service.operations.routes import BoxName, EventId, KeyName, get
+from redbox.service.options import ServiceOptions
+from redbox.service.problems import NotFound
+from redbox.service.strict import path_text
+
+MOST_BOXES: Final = 100  # with their stats
+MOST_KEYS: Final = 100
+PAGE: Final = 100
+_PAYLOAD: Final = ("payload", "payload_base64")
+
+
+@get("/v1", summary="The service and its boxes")
+async def get_service(request: Request[Any, Any, AppState], boxes: Boxes, options: ServiceOptions) -> Service:
+    """The version, the names of the boxes, and what the caller may do."""
+    scopes = granted(request)
+    return Service(
+        version=__version__,
+        default_box=boxes.default.name,
+        boxes=await boxes.names(),
+        scopes=sorted(scopes),
+        read_only=options.read_only or Scope.OPERATE not in scopes,
+        delivers=options.delivers,
+    )
+
+
+@get("/v1/boxes", summary="All boxes with their stats")
+async def list_boxes(boxes: Boxes) -> list[BoxDocument]:
+    """The boxes of the store with their counts by phase; at most 100."""
+    return [await _described(boxes, name) for name in (await boxes.names())[:MOST_BOXES]]
+
+
+async def _described(boxes: Boxes, name: str) -> BoxDocument:
+    try:
+        stats = await (await boxes.get(name)).stats()
+    except StoreError as error:
+        if isinstance(error, StoreUnavailable) and not isinstance(error, NotPermitted):
+            raise
+        return BoxDocument(name=name, error=str(error))
+    return cast("BoxDocument", {"name": name, "error": None, **stats_as_json(stats)})
+
+
+@get("/v1/boxes/{box:str}/stats", summary="Counts by phase, ages, totals and relays")
+async def get_stats(boxes: Boxes, box: BoxName) -> StatsDocument:
+    """As `redbox --json stats`."""
+    stats = await (await boxes.get(box)).stats()
+    return cast("StatsDocument", stats_as_json(stats, reported_rates(stats)))
+
+
+@get("/v1/boxes/{box:str}/why", summary="Why events are not delivered")
+async def explain_box(boxes: Boxes, box: BoxName) -> ExplanationDocument:
+    """As `redbox --json why`: the most likely cause that the events of the box are not delivered."""
+    explanation = await (await boxes.get(box)).why()
+    return cast("ExplanationDocument", explanation.as_json(("--box", box)))
+
+
+@get("/v1/boxes/{box:str}/events", summary="List events", dependencies={"event_filter": Provide(provide_filter)})
+async def list_events(
+    boxes: Boxes,
+    options: ServiceOptions,
+    box: BoxName,
+    event_filter: EventFilter,
+    limit: Annotated[int, Parameter(ge=1, le=1000, description="Maximum number of events.")] = PAGE,
+    cursor: Annotated[str | None, Parameter(max_length=2000, description="Cursor of the page before.")] = None,
+    payload: Annotated[bool, Parameter(description="Whether to include the payloads.")] = False,
+) -> EventPage:
+    """Events by state and in order of time. A page reads a bounded number of events, so a search for something rare
+    takes several pages."""
+    where = await boxes.get(box)
+    filters = await event_filter.resolved(where)
+    page = await where.page(limit=limit, cursor=cursor, look=options.look, **filters)
+    return EventPage(
+        events=[_event(record, payload) for record in page.records], cursor=page.cursor, looked=page.looked
+    )
+
+
+def _event(record: Record, payload: bool = True) -> EventDocument:
+    data = as_json(record)
+    if not payload:
+        data = {name: value for name, value in data.items() if name not in _PAYLOAD}
+    return cast("EventDocument", data)
+
+
+@get("/v1/boxes/{box:str}/events/{event_id:str}", summary="One event")
+async def get_event(boxes: Boxes, box: BoxName, event_id: EventId) -> EventDocument:
+    """As `redbox --json show`: the whole event with its payload and history."""
+    known = path_text(event_id)
+    record = await (await boxes.get(box)).get(known)
+    if record is None:
+        raise NotFound(f"there is no event {known} in box {box!r}; it may have been removed: .../why says more")
+    return _event(record)
+
+
+@get("/v1/boxes/{box:str}/events/{event_id:str}/why", summary="Why an event is where it is")
+async def explain_event(boxes: Boxes, box: BoxName, event_id: EventId) -> ExplanationDocument:
+    """As `redbox --json why ID`. `found` is false for an event that the box does not hold."""
+    explanation = await (await boxes.get(box)).why(path_text(event_id))
+    return cast("ExplanationDocument", explanation.as_json(("--box", box)))
+
+
+@get("/v1/boxes/{box:str}/keys", summary="Blocked and paused ordering keys")
+async def list_keys(boxes: Boxes, box: BoxName) -> KeyList:
+    """At most 100 of each; those that are blocked longest, and whose pause ends first."""
+    where = await boxes.get(box)
+    blocked: Any = await where.blocked_keys(limit=MOST_KEYS)
+    return KeyList(blocked=blocked, paused=await where.operate.paused_keys(limit=MOST_KEYS))
+
+
+@get("/v1/boxes/{box:str}/keys/{key:str}/why", summary="Why an ordering key waits")
+async def explain_key(boxes: Boxes, box: BoxName, key: KeyName) -> ExplanationDocument:
+    """As `redbox --json why --key KEY`."""
+    explanation = await (await boxes.get(box)).why(key=path_text(key))
+    return cast("ExplanationDocument", explanation.as_json(("--box", box)))
+
+
+@get("/v1/boxes/{box:str}/relays", summary="The relays of a box")
+async def list_relays(boxes: Boxes, box: BoxName) -> RelayList:
+    """Relays with a heartbeat within a day, the latest first."""
+    stats = await (await boxes.get(box)).stats()
+    return cast("RelayList", {"relays": [relay_json(relay) for relay in stats.relays]})
+
+
+@get(
+    "/v1/boxes/{box:str}/error-groups",
+    summary="Errors, grouped by likeness",
+    dependencies={"event_filter": Provide(provide_filter)},
+)
+async def list_error_groups(
+    boxes: Boxes,
+    options: ServiceOptions,
+    box: BoxName,
+    event_filter: EventFilter,
+    limit: Annotated[int, Parameter(ge=1, le=1000, description="Maximum number of groups.")] = PAGE,
+) -> GroupList:
+    """Groups of DEAD events and of PENDING ones that failed, or of one state. The largest come first. Of each state a
+    bounded number of events is read."""
+    where = await boxes.get(box)
+    filters = await event_filter.resolved(where)
+    given = filters.get("state") or filters.get("phase")
+    groups: list[GroupDocument] = []
+    for state in [None] if given else [State.DEAD, State.PENDING]:
+        chosen = filters if state is None else {**filters, "state": state}
+        found = await where.error_groups(look=options.look, **chosen)
+        groups += [
+            GroupDocument(**msgspec.structs.asdict(group), error=group.example, state=state or _state_of(filters))
+            for group in found
+            if group.fingerprint != NO_TEXT or state is State.DEAD
+        ]
+    groups.sort(key=lambda group: -group.count)
+    return GroupList(groups=groups[:limit])
+
+
+def _state_of(filters: dict[str, Any]) -> State:
+    from redbox.box.selection import select
+
+    found = select(**filters).state
+    assert found is not None
+    return found
+
+
+@get("/v1/boxes/{box:str}/suggest", summary="Values that complete a filter")
+async def suggest(
+    boxes: Boxes,
+    box: BoxName,
+    field: Annotated[Literal["type", "key", "error", "relay"], Parameter(description="What to complete.")],
+    prefix: Annotated[str, Parameter(max_length=255, description="What was typed.")] = "",
+) -> Suggestions:
+    """Values of a sample of events, the most frequent first, at most 20: a rare value may be missing."""
+    return Suggestions(values=list(await (await boxes.get(box)).suggest(field, prefix)))
+
+
+HANDLERS: Final = [
+    get_service, list_boxes, get_stats, explain_box, list_events, get_event, explain_event, list_keys, explain_key,
+    list_relays, list_error_groups, suggest,
+]  # fmt: skip

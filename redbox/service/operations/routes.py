@@ -1,0 +1,69 @@
+"""What the routes of the operations have in common."""
+
+from __future__ import annotations
+
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+import litestar
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import Parameter
+
+from redbox.service.access import Scope, require
+from redbox.service.problems import MEDIA_TYPE, Problem
+from redbox.service.strict import check_request
+
+_DESCRIPTIONS: Final = {
+    HTTPStatus.BAD_REQUEST: "A parameter or the body is not valid.",
+    HTTPStatus.NOT_FOUND: "There is no such box, event or job.",
+    HTTPStatus.CONFLICT: "Refused in the present state; nothing was changed.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "A parameter or a field has an invalid value; the problem names it.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too much at once; repeat the request after the seconds of Retry-After.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The store cannot be reached; repeat the request later.",
+}
+
+
+def problems(*statuses: HTTPStatus) -> dict[int, ResponseSpec]:
+    """The problem responses of a route, for the OpenAPI document."""
+    return {
+        int(status): ResponseSpec(
+            Problem, description=_DESCRIPTIONS[status], media_type=MEDIA_TYPE, generate_examples=False
+        )
+        for status in statuses
+    }
+
+
+_READ: Final = problems(
+    HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE
+)
+_CHANGE: Final = _READ | problems(
+    HTTPStatus.CONFLICT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.TOO_MANY_REQUESTS
+)
+_read: Final = {"before_request": check_request, "tags": ["read"], "guards": [require(Scope.READ)], "responses": _READ}
+_change: Final = {
+    "before_request": check_request, "tags": ["operate"], "guards": [require(Scope.OPERATE)], "responses": _CHANGE,
+}  # fmt: skip
+get: Any = partial(litestar.get, **_read)
+post: Any = partial(litestar.post, **_change)
+patch: Any = partial(litestar.patch, **_change)
+delete: Any = partial(litestar.delete, **_change)
+
+
+def _path(description: str, example: str, longest: int, pattern: str | None = None) -> Any:
+    from litestar.openapi.spec import Example
+
+    return Parameter(
+        description=description,
+        max_length=longest,
+        min_length=1,
+        pattern=pattern,
+        examples=[Example(value=example)],
+    )
+
+
+BoxName = Annotated[str, _path("Name of the box.", "default", 64)]
+EventId = Annotated[str, _path("Id of the event.", "01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49", 128)]
+KeyName = Annotated[str, _path("Ordering key; a slash in it is written %2F.", "order-7", 255)]
+JobId = Annotated[str, _path("Id of the job.", "3f2a9c01", 32)]

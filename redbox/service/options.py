@@ -1,0 +1,28 @@
+"""Options of the service."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+MAX_BODY: Final = 8 * 1024 * 1024
+
+
+class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits and flags of the service.
+
+    `delivers`: a relay runs in this process. `read_only`: nobody may operate through the service. `max_body`: bytes of
+    a request. `look`: the most events that one page of a listing reads. `preview`: the most events that a dry run
+    counts. `running_jobs`: jobs that run at once; `kept_jobs`: ended jobs that can still be asked for. `export_bytes`:
+    the largest export.
+    """
+
+    delivers: bool = False
+    read_only: bool = False
+    max_body: int = MAX_BODY
+    look: int = 10_000
+    preview: int = 100_000
+    running_jobs: int = 4
+    kept_jobs: int = 100
+    export_bytes: int = 256 * 1024 * 1024
