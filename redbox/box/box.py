@@ -280,6 +280,15 @@ class Box:
         self._store.ensure_open()
         return await error_groups(self._store, select(**{"state": State.DEAD, **filters}), look)
 
+    async def count(self, *, limit: int | None = None, **filters: Any) -> int:
+        """How many events the filters of `list` select, at most `limit`: it reads their fields, not a counter."""
+        self._store.ensure_open()
+        most = None if limit is None else whole_number("limit", limit)
+        total = 0
+        async for found in inspect.at_most(most, inspect.selected_claims(self._store, select(**filters))):
+            total += len(found)
+        return total
+
     async def blocked_keys(self, limit: int = 100) -> tuple[BlockedKey, ...]:
         """The ordering keys whose line a dead event blocks, at most 1,000, the longest blocked first."""
         self._store.ensure_open()

@@ -207,8 +207,9 @@ class Operate:
             raise UsageError(f"say what to {action}: ids, or a filter; all pending events: state='PENDING'")
         reason, token = stored_error_text(f"killed by {who}: {why}"), await action_token(self._store)
         report = Applied(action=action, dry_run=flag("dry_run", dry_run))
-        found = _given(event_ids(ids)) if ids is not None else self._matching(action, filters)
-        async for batch in at_most(None if limit is None else whole_number("limit", limit), found):
+        most = None if limit is None else whole_number("limit", limit)
+        found = _given(event_ids(ids)) if ids is not None else self._matching(action, filters, most)
+        async for batch in at_most(most, found):
             if dry_run:
                 outcomes = await self._preview(action, batch)
             elif action == "kill":
@@ -223,7 +224,9 @@ class Operate:
                 progress(report.matched)
         return report
 
-    async def _matching(self, action: BulkAction, filters: dict[str, Any]) -> AsyncIterator[list[str]]:
+    async def _matching(
+        self, action: BulkAction, filters: dict[str, Any], most: int | None
+    ) -> AsyncIterator[list[str]]:
         """The ids of the events that a filter selects now. All are read before the first is changed: a change moves an
         event in the indexes, where it would be found again."""
         selection = select(**filters)
@@ -232,7 +235,7 @@ class Operate:
         if selection.state not in _POSSIBLE[action][0]:
             raise UsageError(f"only {' and '.join(_POSSIBLE[action][0])} events can be {_DONE[action]}")
         ids: dict[str, None] = {}
-        async for found in selected_claims(self._store, selection):
+        async for found in at_most(most, selected_claims(self._store, selection)):
             ids |= dict.fromkeys(each.event_id for each in found)
             if len(ids) > MOST_SELECTED:
                 raise UsageError(f"more than {MOST_SELECTED:,} events match; narrow the filter")
@@ -333,6 +336,12 @@ class Operate:
         report = await sweep(self._store, retention, limit=limit, dry_run=dry_run)
         await self._end("sweep", token, who, why, report.published + report.dead)
         return report
+
+    async def note(self, action: str, *, who: str, why: str, detail: str) -> None:
+        """Records something that changes no event, such as the start of a job."""
+        self._check(who)
+        token = part(await action_token(self._store), 0)
+        await self._store.write_log(action, who=who, why=reason_text("why", why), count=0, detail=detail, token=token)
 
     async def log(
         self,

@@ -99,9 +99,9 @@ def _run(
         await box.settings()
         boxes = Boxes(box, session.open)
         stack.push_async_callback(boxes.aclose)
-        server = await stack.enter_async_context(
-            HttpServer(create_app(boxes, ServiceOptions(delivers=bool(relays))), Address(host=host, port=port))
-        )
+        app = create_app(boxes, ServiceOptions(delivers=bool(relays)))
+        stack.push_async_callback(app.state.jobs.aclose)
+        server = await stack.enter_async_context(HttpServer(app, Address(host=host, port=port)))
         session.output.note(f"redbox is up: {server.url}", url=server.url)
         session.output.note(f"events of box {box.name} are stored on {box.where}")
         session.output.note(

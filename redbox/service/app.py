@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from litestar import Litestar
+from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
@@ -11,6 +12,7 @@ from redbox import __version__
 from redbox.service.access import provide_operator
 from redbox.service.boxes import Boxes
 from redbox.service.ingest import ingest
+from redbox.service.jobs import Jobs
 from redbox.service.operations import operations
 from redbox.service.options import ServiceOptions
 from redbox.service.problems import HANDLERS
@@ -19,11 +21,15 @@ from redbox.service.strict import keep_slashes
 
 
 def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
-    """The application that serves these boxes."""
+    """The application that serves these boxes. To be closed with `app.state.jobs.aclose()`, before the boxes are."""
     known = ServiceOptions() if options is None else options
+    jobs = Jobs(running=known.running_jobs, kept=known.kept_jobs)
 
     async def provide_boxes() -> Boxes:
         return boxes
+
+    async def provide_jobs() -> Jobs:
+        return jobs
 
     async def provide_options() -> ServiceOptions:
         return known
@@ -32,9 +38,10 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         route_handlers=[ingest(), *operations()],
         dependencies={
             "boxes": Provide(provide_boxes),
+            "jobs": Provide(provide_jobs),
             "options": Provide(provide_options),
             "operator": Provide(provide_operator),
-        },  # fmt: skip
+        },
         exception_handlers=HANDLERS,
         openapi_config=OpenAPIConfig(
             title="redbox",
@@ -45,6 +52,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         plugins=[StrictStructs()],
         request_max_body_size=known.max_body,
         logging_config=None,
+        state=State({"jobs": jobs}),
     )
     app.asgi_handler = keep_slashes(app.asgi_handler)
     return app

@@ -303,4 +303,74 @@ class SettingsChange(Struct, kw_only=True, forbid_unknown_fields=True):
     why: Why = ""
 
 
+# --- jobs ------------------------------------------------------------------------------------------------------
+
 Action = Literal["replay", "drop", "kill", "reschedule", "export"]
+JobState = Literal["running", "waiting_for_canary", "done", "failed", "cancelled"]
+
+
+class RefusedEvent(Struct, kw_only=True):
+    """An event that was left as it is."""
+
+    event_id: str
+    reason: str
+
+
+class CanaryDocument(Struct, kw_only=True):
+    """How the first events of a replay were settled; `died` are the errors of those that died again, by id."""
+
+    passed: bool
+    published: int
+    died: dict[str, str]
+    gone: list[str]
+    unsettled: list[str]
+
+
+class JobResult(Struct, kw_only=True):
+    """What a job did: `refused` names the first 100 of the `refused_count` events that were left. `conflicts` of those
+    have a unique key that another live event holds."""
+
+    matched: int
+    done: int
+    refused_count: int = 0
+    conflicts: int = 0
+    refused: list[RefusedEvent] = []
+    canary: CanaryDocument | None = None
+
+
+class Preview(Struct, kw_only=True):
+    """What a job would do. `count` events would be changed, of those that `matched`. If it is not `complete`, only the
+    first were counted."""
+
+    dry_run: Literal[True] = True
+    count: int
+    matched: int
+    complete: bool
+    refused_count: int = 0
+    conflicts: int = 0
+    refused: list[RefusedEvent] = []
+
+
+class JobDocument(Struct, kw_only=True):
+    """A job. `total` is null while the events are not counted, or if there are too many to count first. `text` says in
+    words what it does or where it stopped."""
+
+    id: str
+    box: str
+    action: Action
+    state: JobState
+    done: int
+    total: int | None
+    text: str
+    who: str
+    why: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    problem: str | None = None
+    result: JobResult | None = None
+
+
+class JobList(Struct, kw_only=True):
+    """Jobs, the newest first."""
+
+    jobs: list[JobDocument]

@@ -10,10 +10,10 @@ from msgspec import Meta, Struct, field
 
 from redbox.arguments import invalid
 from redbox.box import Box
-from redbox.box.selection import LONGEST_FILTER, LONGEST_GROUP, resolve_times
+from redbox.box.selection import LONGEST_FILTER, LONGEST_GROUP, resolve_times, select
 from redbox.durations import parse_duration, parse_moment
 from redbox.events import State
-from redbox.service.operations.documents import Length, Moment
+from redbox.service.operations.documents import Action, Ids, Length, Moment, Why
 
 PhaseName = Literal["SCHEDULED", "AVAILABLE", "IN_FLIGHT", "RETRY_SCHEDULED", "DEAD", "COMPLETED", "WAITING"]
 Text = Annotated[str, Meta(min_length=1, max_length=LONGEST_FILTER)]
@@ -49,10 +49,13 @@ class EventFilter(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True)
     text: Text | None = None
 
     async def resolved(self, box: Box) -> dict[str, Any]:
-        """The filters as methods of a box take them; relative times are added to the store's time."""
+        """The filters that are given, as methods of a box take them, and checked. Relative times are added to the
+        store's time; a phase that a state can say becomes that state."""
         given: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         given |= {name: moment(name, given[name]) for name in _TIMES}
-        return await resolve_times(box, given)
+        selection = select(**await resolve_times(box, given))
+        found = {name: getattr(selection, name) for name in given}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def _query(name: str, longest: int = LONGEST_FILTER) -> Any:
@@ -112,3 +115,27 @@ def duration(name: str, length: Length | None) -> timedelta | None:
         return parse_duration(length)
     except ValueError as error:
         raise invalid(name, f"- {error}") from None
+
+
+class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
+    """What a job does, and with which events: those that a `filter` selects, or `ids`.
+
+    `dry_run` only counts them. For a replay: `rate` in events per second, reached after `ramp`; `canary` events come
+    first, and the others follow only if all of these are published within `canary_wait`; `reset` false keeps the last
+    error and counts earlier attempts; `force` replays events whose unique key is held. `delay` is for a replay or a
+    reschedule, `available_at` for a reschedule.
+    """
+
+    action: Action
+    filter: EventFilter | None = None
+    ids: Ids | None = None
+    dry_run: bool = False
+    rate: Annotated[float, Meta(gt=0, le=1_000_000_000, description="Events per second.")] | None = None
+    ramp: Length | None = None
+    canary: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    canary_wait: Length | None = None
+    delay: Length | None = None
+    available_at: Moment | None = None
+    reset: bool = True
+    force: bool = False
+    why: Why = ""

@@ -171,26 +171,16 @@ async def list_error_groups(
     bounded number of events is read."""
     where = await boxes.get(box)
     filters = await event_filter.resolved(where)
-    given = filters.get("state") or filters.get("phase")
     groups: list[GroupDocument] = []
-    for state in [None] if given else [State.DEAD, State.PENDING]:
-        chosen = filters if state is None else {**filters, "state": state}
-        found = await where.error_groups(look=options.look, **chosen)
+    for state in [filters["state"]] if "state" in filters else [State.DEAD, State.PENDING]:
+        found = await where.error_groups(look=options.look, **{**filters, "state": state})
         groups += [
-            GroupDocument(**msgspec.structs.asdict(group), error=group.example, state=state or _state_of(filters))
+            GroupDocument(**msgspec.structs.asdict(group), error=group.example, state=state)
             for group in found
             if group.fingerprint != NO_TEXT or state is State.DEAD
         ]
     groups.sort(key=lambda group: -group.count)
     return GroupList(groups=groups[:limit])
-
-
-def _state_of(filters: dict[str, Any]) -> State:
-    from redbox.box.selection import select
-
-    found = select(**filters).state
-    assert found is not None
-    return found
 
 
 @get("/v1/boxes/{box:str}/suggest", summary="Values that complete a filter")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 import litestar
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Example
 from litestar.params import Parameter
 
 from redbox.service.access import Scope, require
@@ -41,19 +43,32 @@ _READ: Final = problems(
 _CHANGE: Final = _READ | problems(
     HTTPStatus.CONFLICT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.TOO_MANY_REQUESTS
 )
-_read: Final = {"before_request": check_request, "tags": ["read"], "guards": [require(Scope.READ)], "responses": _READ}
-_change: Final = {
-    "before_request": check_request, "tags": ["operate"], "guards": [require(Scope.OPERATE)], "responses": _CHANGE,
-}  # fmt: skip
-get: Any = partial(litestar.get, **_read)
-post: Any = partial(litestar.post, **_change)
-patch: Any = partial(litestar.patch, **_change)
-delete: Any = partial(litestar.delete, **_change)
+Decorator = Callable[[Callable[..., Awaitable[Any]]], HTTPRouteHandler]
+_read: Final[dict[str, Any]] = {"tags": ["read"], "guards": [require(Scope.READ)], "responses": _READ}
+_change: Final[dict[str, Any]] = {"tags": ["operate"], "guards": [require(Scope.OPERATE)], "responses": _CHANGE}
+
+
+def get(path: str, **options: Any) -> Decorator:
+    """A route that reads."""
+    return litestar.get(path, before_request=check_request, **_read | options)
+
+
+def post(path: str, **options: Any) -> Decorator:
+    """A route that changes something."""
+    return litestar.post(path, before_request=check_request, **_change | options)
+
+
+def patch(path: str, **options: Any) -> Decorator:
+    """A route that changes a part of something."""
+    return litestar.patch(path, before_request=check_request, **_change | options)
+
+
+def delete(path: str, **options: Any) -> Decorator:
+    """A route that ends something."""
+    return litestar.delete(path, before_request=check_request, **_change | options)
 
 
 def _path(description: str, example: str, longest: int, pattern: str | None = None) -> Any:
-    from litestar.openapi.spec import Example
-
     return Parameter(
         description=description,
         max_length=longest,
