@@ -8,7 +8,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
+from litestar import Request
 from litestar.connection import ASGIConnection
+from litestar.datastructures import State
 from litestar.handlers.base import BaseRouteHandler
 
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -41,7 +43,7 @@ def require(scope: Scope) -> Guard:
     return guard
 
 
-async def provide_operator(request: Any) -> str:
+async def provide_operator(request: Request[Any, Any, State]) -> str:
     """The name of the caller for the operations log, the dependency `operator`."""
     kind = DASHBOARD if request.headers.get(CLIENT_HEADER) == DASHBOARD else "http"
     return f"{kind}@{socket.gethostname()}"

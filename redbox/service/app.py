@@ -13,7 +13,7 @@ from redbox.service.access import provide_operator
 from redbox.service.boxes import Boxes
 from redbox.service.ingest import ingest
 from redbox.service.jobs import Jobs
-from redbox.service.operations import operations
+from redbox.service.operations.handlers import operations
 from redbox.service.options import ServiceOptions
 from redbox.service.problems import HANDLERS
 from redbox.service.schema import StrictStructs

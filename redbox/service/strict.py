@@ -11,6 +11,7 @@ import msgspec
 from litestar import Request
 from litestar.datastructures import State
 from litestar.handlers.base import BaseRouteHandler
+from litestar.params import QueryParameter
 from litestar.utils.signature import ParsedSignature
 
 from redbox.arguments import shown
@@ -18,7 +19,6 @@ from redbox.errors import UsageError
 
 #: What takes the place of a slash inside a part of a path. No id and no key can have it.
 SLASH: Final = "\x1f"
-_RESERVED: Final = frozenset({"body", "cookies", "data", "headers", "query", "request", "scope", "socket", "state"})
 
 
 async def check_request(request: Request[Any, Any, State]) -> None:
@@ -58,14 +58,10 @@ def _query_names(handler: BaseRouteHandler) -> frozenset[str]:
         for name, field in signature.parameters.items():
             if name in dependencies:
                 yield from names(dependencies[name].parsed_fn_signature)
-            elif name not in _RESERVED and not any(name in path for path in _path_parameters(handler)):
-                yield getattr(field.kwarg_definition, "query", None) or name
+            elif isinstance(field.kwarg_definition, QueryParameter):
+                yield field.kwarg_definition.name or name
 
     return frozenset(names(handler.parsed_fn_signature))
-
-
-def _path_parameters(handler: BaseRouteHandler) -> list[set[str]]:
-    return [{part[1:].partition(":")[0] for part in path.split("/") if part.startswith("{")} for path in handler.paths]
 
 
 def keep_slashes(app: Any) -> Any:

@@ -1,13 +1,1 @@
 """Operations over HTTP: reading, actions on events and on boxes, and jobs."""
-
-from __future__ import annotations
-
-from litestar.handlers import HTTPRouteHandler
-
-from redbox.service.operations import boxes, events, jobs, reading
-
-
-def operations() -> list[HTTPRouteHandler]:
-    """All operations. Not a router: Litestar refuses two routers that share a path, and ingest posts to that of the
-    listing."""
-    return [*reading.HANDLERS, *boxes.HANDLERS, *events.HANDLERS, *jobs.HANDLERS]

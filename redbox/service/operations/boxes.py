@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, cast
 
-from litestar.params import Parameter
+from litestar.di import NamedDependency
+from litestar.params import JSONBody, QueryParameter
 
 from redbox.audit import diagnose
 from redbox.box.setting_texts import parse_settings, settings_json
@@ -26,13 +27,13 @@ from redbox.service.operations.routes import BoxName, get, patch, post
 
 @get("/v1/boxes/{box:str}/log", summary="What operators did")
 async def get_log(
-    boxes: Boxes,
+    boxes: NamedDependency[Boxes],
     box: BoxName,
-    action: Annotated[str | None, Parameter(max_length=64, description="Only this action.")] = None,
-    who: Annotated[str | None, Parameter(max_length=255, description="Only of this operator.")] = None,
-    since: Annotated[str | None, Parameter(max_length=100, description="Earliest time, or relative: 1h.")] = None,
-    until: Annotated[str | None, Parameter(max_length=100, description="Latest time, or relative: 1h.")] = None,
-    limit: Annotated[int, Parameter(ge=1, le=1000, description="Maximum number of entries.")] = 100,
+    action: Annotated[str | None, QueryParameter(max_length=64, description="Only this action.")] = None,
+    who: Annotated[str | None, QueryParameter(max_length=255, description="Only of this operator.")] = None,
+    since: Annotated[str | None, QueryParameter(max_length=100, description="Earliest time, or relative: 1h.")] = None,
+    until: Annotated[str | None, QueryParameter(max_length=100, description="Latest time, or relative: 1h.")] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of entries.")] = 100,
 ) -> Log:
     """As `redbox --json log`: the newest first."""
     where = await boxes.get(box)
@@ -41,14 +42,14 @@ async def get_log(
 
 
 @get("/v1/boxes/{box:str}/settings", summary="The settings of a box")
-async def get_settings(boxes: Boxes, box: BoxName) -> dict[str, SettingDocument]:
+async def get_settings(boxes: NamedDependency[Boxes], box: BoxName) -> dict[str, SettingDocument]:
     """As `redbox --json configure`: each with its default and its meaning."""
     return cast("dict[str, SettingDocument]", settings_json(await (await boxes.get(box)).settings()))
 
 
 @patch("/v1/boxes/{box:str}/settings", summary="Change settings of a box")
 async def change_settings(
-    boxes: Boxes, operator: str, box: BoxName, data: SettingsChange
+    boxes: NamedDependency[Boxes], operator: NamedDependency[str], box: BoxName, data: JSONBody[SettingsChange]
 ) -> dict[str, SettingDocument]:
     """Changes settings for all users of the box; answers all settings."""
     where = await boxes.get(box)
@@ -63,13 +64,15 @@ async def change_settings(
 
 
 @get("/v1/boxes/{box:str}/doctor", summary="What is wrong with a box and its server")
-async def diagnose_box(boxes: Boxes, box: BoxName) -> Findings:
+async def diagnose_box(boxes: NamedDependency[Boxes], box: BoxName) -> Findings:
     """As `redbox --json doctor`: the gravest first. A large box is audited by a sample."""
     return cast("Findings", {"findings": await diagnose(await boxes.get(box))})
 
 
 @post("/v1/boxes/{box:str}/pause", status_code=200, summary="Stop all claims")
-async def pause_box(boxes: Boxes, operator: str, box: BoxName, data: PauseRequest) -> PauseAnswer:
+async def pause_box(
+    boxes: NamedDependency[Boxes], operator: NamedDependency[str], box: BoxName, data: JSONBody[PauseRequest]
+) -> PauseAnswer:
     """No relay claims events of the box, or of one ordering key, until the pause ends. Puts go on."""
     where = await boxes.get(box)
     pause = await where.operate.pause(
@@ -83,7 +86,9 @@ async def pause_box(boxes: Boxes, operator: str, box: BoxName, data: PauseReques
 
 
 @post("/v1/boxes/{box:str}/resume", status_code=200, summary="End a pause")
-async def resume_box(boxes: Boxes, operator: str, box: BoxName, data: ResumeRequest) -> ResumeAnswer:
+async def resume_box(
+    boxes: NamedDependency[Boxes], operator: NamedDependency[str], box: BoxName, data: JSONBody[ResumeRequest]
+) -> ResumeAnswer:
     """Relays claim events again; with a ramp, slowly at first."""
     where = await boxes.get(box)
     resumed = await where.operate.resume(who=operator, why=data.why, ramp=duration("ramp", data.ramp), key=data.key)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
+
 from redbox.box import Box
 from redbox.errors import UsageError
 from redbox.events import Outcome
@@ -18,14 +21,24 @@ _BASE: Final = "/v1/boxes/{box:str}/events/{event_id:str}"
 
 
 @post(f"{_BASE}/kill", status_code=200, summary="Mark an event DEAD")
-async def kill_event(boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction) -> EventOutcome:
+async def kill_event(
+    boxes: NamedDependency[Boxes],
+    operator: NamedDependency[str],
+    box: BoxName,
+    event_id: EventId,
+    data: JSONBody[EventAction],
+) -> EventOutcome:
     """For a PENDING or CLAIMED event: it is not delivered. A relay that holds it can no longer settle it."""
     return await _act("kill", await boxes.get(box), event_id, data, operator)
 
 
 @post(f"{_BASE}/release", status_code=200, summary="Return a claimed event to PENDING")
 async def release_event(
-    boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction
+    boxes: NamedDependency[Boxes],
+    operator: NamedDependency[str],
+    box: BoxName,
+    event_id: EventId,
+    data: JSONBody[EventAction],
 ) -> EventOutcome:
     """For a CLAIMED event, such as that of a relay that hangs. It may be delivered twice."""
     return await _act("release", await boxes.get(box), event_id, data, operator)
@@ -33,20 +46,36 @@ async def release_event(
 
 @post(f"{_BASE}/reschedule", status_code=200, summary="Change when an event is due")
 async def reschedule_event(
-    boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction
+    boxes: NamedDependency[Boxes],
+    operator: NamedDependency[str],
+    box: BoxName,
+    event_id: EventId,
+    data: JSONBody[EventAction],
 ) -> EventOutcome:
     """For a PENDING event; by default it is due now."""
     return await _act("reschedule", await boxes.get(box), event_id, data, operator)
 
 
 @post(f"{_BASE}/drop", status_code=200, summary="Remove an event for good")
-async def drop_event(boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction) -> EventOutcome:
+async def drop_event(
+    boxes: NamedDependency[Boxes],
+    operator: NamedDependency[str],
+    box: BoxName,
+    event_id: EventId,
+    data: JSONBody[EventAction],
+) -> EventOutcome:
     """For a PUBLISHED or DEAD event. It cannot be restored."""
     return await _act("drop", await boxes.get(box), event_id, data, operator)
 
 
 @post(f"{_BASE}/replay", status_code=200, summary="Deliver an event again")
-async def replay_event(boxes: Boxes, operator: str, box: BoxName, event_id: EventId, data: EventAction) -> EventOutcome:
+async def replay_event(
+    boxes: NamedDependency[Boxes],
+    operator: NamedDependency[str],
+    box: BoxName,
+    event_id: EventId,
+    data: JSONBody[EventAction],
+) -> EventOutcome:
     """For a PUBLISHED or DEAD event: it becomes PENDING."""
     if data.available_at is not None:
         raise UsageError("available_at: a replay takes a delay")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 from msgspec import Meta, Struct, field
 
 from redbox.arguments import invalid
@@ -59,12 +59,12 @@ class EventFilter(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True)
 
 
 def _query(name: str, longest: int = LONGEST_FILTER) -> Any:
-    return Parameter(query=name, min_length=1, max_length=longest, description=_DESCRIPTIONS[name], required=False)
+    return QueryParameter(name=name, min_length=1, max_length=longest, description=_DESCRIPTIONS[name], required=False)
 
 
 async def provide_filter(
-    in_state: Annotated[State | None, Parameter(query="state", description=_DESCRIPTIONS["state"])] = None,
-    phase: Annotated[PhaseName | None, Parameter(query="phase", description=_DESCRIPTIONS["phase"])] = None,
+    in_state: Annotated[State | None, QueryParameter(name="state", description=_DESCRIPTIONS["state"])] = None,
+    phase: Annotated[PhaseName | None, QueryParameter(name="phase", description=_DESCRIPTIONS["phase"])] = None,
     event_type: Annotated[str | None, _query("type")] = None,
     key: Annotated[str | None, _query("key")] = None,
     error: Annotated[str | None, _query("error")] = None,

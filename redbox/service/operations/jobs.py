@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from litestar import Response
+from litestar.di import NamedDependency
+from litestar.params import JSONBody
 from litestar.response import File
 
 from redbox.arguments import counted
@@ -43,7 +45,12 @@ Work = Callable[[Job], Awaitable[JobResult]]
 
 @post("/v1/boxes/{box:str}/jobs", status_code=202, summary="Start a job")
 async def start_job(
-    boxes: Boxes, jobs: Jobs, options: ServiceOptions, operator: str, box: BoxName, data: JobRequest
+    boxes: NamedDependency[Boxes],
+    jobs: NamedDependency[Jobs],
+    options: NamedDependency[ServiceOptions],
+    operator: NamedDependency[str],
+    box: BoxName,
+    data: JSONBody[JobRequest],
 ) -> Response[JobDocument | Preview]:
     """Replays, drops, kills, reschedules or exports many events. Answers 202 with the job, or, with `dry_run`, 200 with
     the number of events. Only events that match at the start are changed."""
@@ -57,19 +64,23 @@ async def start_job(
 
 
 @get("/v1/boxes/{box:str}/jobs", summary="The jobs of a box")
-async def list_jobs(boxes: Boxes, jobs: Jobs, box: BoxName) -> JobList:
+async def list_jobs(boxes: NamedDependency[Boxes], jobs: NamedDependency[Jobs], box: BoxName) -> JobList:
     """Running and ended jobs, the newest first."""
     return JobList(jobs=await jobs.list(await boxes.get(box)))
 
 
 @get("/v1/boxes/{box:str}/jobs/{job_id:str}", summary="One job")
-async def get_job(boxes: Boxes, jobs: Jobs, box: BoxName, job_id: JobId) -> JobDocument:
+async def get_job(
+    boxes: NamedDependency[Boxes], jobs: NamedDependency[Jobs], box: BoxName, job_id: JobId
+) -> JobDocument:
     """Its state, how many events are done, and its result."""
     return await jobs.get(await boxes.get(box), job_id)
 
 
 @delete("/v1/boxes/{box:str}/jobs/{job_id:str}", status_code=200, summary="Cancel a job")
-async def cancel_job(boxes: Boxes, jobs: Jobs, box: BoxName, job_id: JobId) -> JobDocument:
+async def cancel_job(
+    boxes: NamedDependency[Boxes], jobs: NamedDependency[Jobs], box: BoxName, job_id: JobId
+) -> JobDocument:
     """The job stops after the step in flight; what it did stays. A job that has ended is left as it is."""
     job = jobs.own(await boxes.get(box), job_id)
     job.cancel()
@@ -77,7 +88,7 @@ async def cancel_job(boxes: Boxes, jobs: Jobs, box: BoxName, job_id: JobId) -> J
 
 
 @get("/v1/boxes/{box:str}/jobs/{job_id:str}/export", summary="The file of an export", media_type="application/x-ndjson")
-async def get_export(boxes: Boxes, jobs: Jobs, box: BoxName, job_id: JobId) -> File:
+async def get_export(boxes: NamedDependency[Boxes], jobs: NamedDependency[Jobs], box: BoxName, job_id: JobId) -> File:
     """The exported events, one line of JSON each, which `redbox put --many` puts back."""
     job = jobs.own(await boxes.get(box), job_id)
     if job.file is None or job.running:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, Literal, cast
 import msgspec
 from litestar import Request
 from litestar.datastructures import State as AppState
-from litestar.di import Provide
-from litestar.params import Parameter
+from litestar.di import NamedDependency, Provide
+from litestar.params import QueryParameter
 
 from redbox import __version__
 from redbox.box.rates import reported_rates
@@ -46,7 +46,9 @@ _PAYLOAD: Final = ("payload", "payload_base64")
 
 
 @get("/v1", summary="The service and its boxes")
-async def get_service(request: Request[Any, Any, AppState], boxes: Boxes, options: ServiceOptions) -> Service:
+async def get_service(
+    request: Request[Any, Any, AppState], boxes: NamedDependency[Boxes], options: NamedDependency[ServiceOptions]
+) -> Service:
     """The version, the names of the boxes, and what the caller may do."""
     scopes = granted(request)
     return Service(
@@ -60,12 +62,12 @@ async def get_service(request: Request[Any, Any, AppState], boxes: Boxes, option
 
 
 @get("/v1/boxes", summary="All boxes with their stats")
-async def list_boxes(boxes: Boxes) -> list[BoxDocument]:
+async def list_boxes(boxes: NamedDependency[Boxes]) -> list[BoxDocument]:
     """The boxes of the store with their counts by phase; at most 100."""
     return [await _described(boxes, name) for name in (await boxes.names())[:MOST_BOXES]]
 
 
-async def _described(boxes: Boxes, name: str) -> BoxDocument:
+async def _described(boxes: NamedDependency[Boxes], name: str) -> BoxDocument:
     try:
         stats = await (await boxes.get(name)).stats()
     except StoreError as error:
@@ -76,14 +78,14 @@ async def _described(boxes: Boxes, name: str) -> BoxDocument:
 
 
 @get("/v1/boxes/{box:str}/stats", summary="Counts by phase, ages, totals and relays")
-async def get_stats(boxes: Boxes, box: BoxName) -> StatsDocument:
+async def get_stats(boxes: NamedDependency[Boxes], box: BoxName) -> StatsDocument:
     """As `redbox --json stats`."""
     stats = await (await boxes.get(box)).stats()
     return cast("StatsDocument", stats_as_json(stats, reported_rates(stats)))
 
 
 @get("/v1/boxes/{box:str}/why", summary="Why events are not delivered")
-async def explain_box(boxes: Boxes, box: BoxName) -> ExplanationDocument:
+async def explain_box(boxes: NamedDependency[Boxes], box: BoxName) -> ExplanationDocument:
     """As `redbox --json why`: the most likely cause that the events of the box are not delivered."""
     explanation = await (await boxes.get(box)).why()
     return cast("ExplanationDocument", explanation.as_json(("--box", box)))
@@ -91,13 +93,13 @@ async def explain_box(boxes: Boxes, box: BoxName) -> ExplanationDocument:
 
 @get("/v1/boxes/{box:str}/events", summary="List events", dependencies={"event_filter": Provide(provide_filter)})
 async def list_events(
-    boxes: Boxes,
-    options: ServiceOptions,
+    boxes: NamedDependency[Boxes],
+    options: NamedDependency[ServiceOptions],
     box: BoxName,
-    event_filter: EventFilter,
-    limit: Annotated[int, Parameter(ge=1, le=1000, description="Maximum number of events.")] = PAGE,
-    cursor: Annotated[str | None, Parameter(max_length=2000, description="Cursor of the page before.")] = None,
-    payload: Annotated[bool, Parameter(description="Whether to include the payloads.")] = False,
+    event_filter: NamedDependency[EventFilter],
+    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of events.")] = PAGE,
+    cursor: Annotated[str | None, QueryParameter(max_length=2000, description="Cursor of the page before.")] = None,
+    payload: Annotated[bool, QueryParameter(description="Whether to include the payloads.")] = False,
 ) -> EventPage:
     """Events by state and in order of time. A page reads a bounded number of events, so a search for something rare
     takes several pages."""
@@ -117,7 +119,7 @@ def _event(record: Record, payload: bool = True) -> EventDocument:
 
 
 @get("/v1/boxes/{box:str}/events/{event_id:str}", summary="One event")
-async def get_event(boxes: Boxes, box: BoxName, event_id: EventId) -> EventDocument:
+async def get_event(boxes: NamedDependency[Boxes], box: BoxName, event_id: EventId) -> EventDocument:
     """As `redbox --json show`: the whole event with its payload and history."""
     known = path_text(event_id)
     record = await (await boxes.get(box)).get(known)
@@ -127,14 +129,14 @@ async def get_event(boxes: Boxes, box: BoxName, event_id: EventId) -> EventDocum
 
 
 @get("/v1/boxes/{box:str}/events/{event_id:str}/why", summary="Why an event is where it is")
-async def explain_event(boxes: Boxes, box: BoxName, event_id: EventId) -> ExplanationDocument:
+async def explain_event(boxes: NamedDependency[Boxes], box: BoxName, event_id: EventId) -> ExplanationDocument:
     """As `redbox --json why ID`. `found` is false for an event that the box does not hold."""
     explanation = await (await boxes.get(box)).why(path_text(event_id))
     return cast("ExplanationDocument", explanation.as_json(("--box", box)))
 
 
 @get("/v1/boxes/{box:str}/keys", summary="Blocked and paused ordering keys")
-async def list_keys(boxes: Boxes, box: BoxName) -> KeyList:
+async def list_keys(boxes: NamedDependency[Boxes], box: BoxName) -> KeyList:
     """At most 100 of each; those that are blocked longest, and whose pause ends first."""
     where = await boxes.get(box)
     blocked: Any = await where.blocked_keys(limit=MOST_KEYS)
@@ -142,14 +144,14 @@ async def list_keys(boxes: Boxes, box: BoxName) -> KeyList:
 
 
 @get("/v1/boxes/{box:str}/keys/{key:str}/why", summary="Why an ordering key waits")
-async def explain_key(boxes: Boxes, box: BoxName, key: KeyName) -> ExplanationDocument:
+async def explain_key(boxes: NamedDependency[Boxes], box: BoxName, key: KeyName) -> ExplanationDocument:
     """As `redbox --json why --key KEY`."""
     explanation = await (await boxes.get(box)).why(key=path_text(key))
     return cast("ExplanationDocument", explanation.as_json(("--box", box)))
 
 
 @get("/v1/boxes/{box:str}/relays", summary="The relays of a box")
-async def list_relays(boxes: Boxes, box: BoxName) -> RelayList:
+async def list_relays(boxes: NamedDependency[Boxes], box: BoxName) -> RelayList:
     """Relays with a heartbeat within a day, the latest first."""
     stats = await (await boxes.get(box)).stats()
     return cast("RelayList", {"relays": [relay_json(relay) for relay in stats.relays]})
@@ -161,11 +163,11 @@ async def list_relays(boxes: Boxes, box: BoxName) -> RelayList:
     dependencies={"event_filter": Provide(provide_filter)},
 )
 async def list_error_groups(
-    boxes: Boxes,
-    options: ServiceOptions,
+    boxes: NamedDependency[Boxes],
+    options: NamedDependency[ServiceOptions],
     box: BoxName,
-    event_filter: EventFilter,
-    limit: Annotated[int, Parameter(ge=1, le=1000, description="Maximum number of groups.")] = PAGE,
+    event_filter: NamedDependency[EventFilter],
+    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of groups.")] = PAGE,
 ) -> GroupList:
     """Groups of DEAD events and of PENDING ones that failed, or of one state. The largest come first. Of each state a
     bounded number of events is read."""
@@ -185,10 +187,10 @@ async def list_error_groups(
 
 @get("/v1/boxes/{box:str}/suggest", summary="Values that complete a filter")
 async def suggest(
-    boxes: Boxes,
+    boxes: NamedDependency[Boxes],
     box: BoxName,
-    field: Annotated[Literal["type", "key", "error", "relay"], Parameter(description="What to complete.")],
-    prefix: Annotated[str, Parameter(max_length=255, description="What was typed.")] = "",
+    field: Annotated[Literal["type", "key", "error", "relay"], QueryParameter(description="What to complete.")],
+    prefix: Annotated[str, QueryParameter(max_length=255, description="What was typed.")] = "",
 ) -> Suggestions:
     """Values of a sample of events, the most frequent first, at most 20: a rare value may be missing."""
     return Suggestions(values=list(await (await boxes.get(box)).suggest(field, prefix)))

@@ -10,7 +10,7 @@ import litestar
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
-from litestar.params import Parameter
+from litestar.params import PathParameter
 
 from redbox.service.access import Scope, require
 from redbox.service.problems import MEDIA_TYPE, Problem
@@ -69,7 +69,7 @@ def delete(path: str, **options: Any) -> Decorator:
 
 
 def _path(description: str, example: str, longest: int, pattern: str | None = None) -> Any:
-    return Parameter(
+    return PathParameter(
         description=description,
         max_length=longest,
         min_length=1,

@@ -1,0 +1,1 @@
+from tests.service.serving import service  # noqa: F401  # fixtures are found by name
