@@ -47,6 +47,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
             title="redbox",
             version=__version__,
             path="/schema",
+            use_handler_docstrings=True,
             render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"]), YamlRenderPlugin(path="/openapi.yaml")],
         ),
         plugins=[StrictStructs()],

@@ -23,6 +23,7 @@ from redbox.service.operations.documents import (
 )
 from redbox.service.operations.filters import duration, moment_of
 from redbox.service.operations.routes import BoxName, get, patch, post
+from redbox.settings import check_names
 
 
 @get("/v1/boxes/{box:str}/log", summary="What operators did")
@@ -55,12 +56,18 @@ async def change_settings(
     where = await boxes.get(box)
     if not data.changes and not data.reset:
         raise UsageError("changes: name at least one setting, here or in reset")
+    check_names(data.changes)  # a name such as `who` is no argument
     texts = {name: value for name, value in data.changes.items() if isinstance(value, str)}
     values, reset = parse_settings(texts)
-    numbers = {name: value for name, value in data.changes.items() if name not in texts}
+    numbers = {name: _number(value) for name, value in data.changes.items() if not isinstance(value, str)}
     changes: dict[str, Any] = {"reset": [*reset, *data.reset], **numbers, **values}
     settings = await where.operate.configure(who=operator, why=data.why, **changes)
     return cast("dict[str, SettingDocument]", settings_json(settings))
+
+
+def _number(value: float | None) -> float | None:
+    """A whole number as an int, which most settings are."""
+    return int(value) if value is not None and value.is_integer() else value
 
 
 @get("/v1/boxes/{box:str}/doctor", summary="What is wrong with a box and its server")

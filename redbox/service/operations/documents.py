@@ -93,7 +93,7 @@ class StatsDocument(Struct, kw_only=True):
     oldest_dead: Seconds | None
     oldest_completed: Seconds | None
     totals: dict[str, int]
-    settings: dict[str, str | float | int | None]
+    settings: dict[str, str | float | None]
     layout: int
     relays: list[RelayDocument]
     lost_ids: list[str]
@@ -218,7 +218,7 @@ class Log(Struct, kw_only=True):
 
 
 class SettingDocument(Struct, kw_only=True):
-    value: str | float | int | None
+    value: str | float | None
     text: str
     default: str
     is_default: bool
@@ -247,12 +247,22 @@ class Suggestions(Struct, kw_only=True):
 
 
 class EventAction(Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to do with one event. `delay` and `available_at` say when it is due; give one of them."""
+    """How to act on one event. A dry run only answers what the outcome would be."""
 
     why: Why = ""
-    delay: Length | None = None
-    available_at: Moment | None = None
     dry_run: bool = False
+
+
+class DelayedAction(EventAction, kw_only=True, forbid_unknown_fields=True):
+    """An action after which the event is due after a `delay`, by default now."""
+
+    delay: Length | None = None
+
+
+class Rescheduling(DelayedAction, kw_only=True, forbid_unknown_fields=True):
+    """When the event is due: after a `delay`, or at `available_at`; by default now."""
+
+    available_at: Moment | None = None
 
 
 class EventOutcome(Struct, kw_only=True):
@@ -298,7 +308,7 @@ class SettingsChange(Struct, kw_only=True, forbid_unknown_fields=True):
     """Values by name, as `redbox configure` takes them (texts such as 7d) or as numbers; `reset` are the names of
     settings that get their defaults again."""
 
-    changes: dict[str, str | int | float | None] = {}
+    changes: dict[str, str | float | None] = {}
     reset: list[str] = []
     why: Why = ""
 

@@ -8,10 +8,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from redbox.box import Box
-from redbox.errors import UsageError
 from redbox.events import Outcome
 from redbox.service.boxes import Boxes
-from redbox.service.operations.documents import EventAction, EventOutcome
+from redbox.service.operations.documents import DelayedAction, EventAction, EventOutcome, Rescheduling
 from redbox.service.operations.filters import duration, moment_of
 from redbox.service.operations.routes import BoxName, EventId, post
 from redbox.service.problems import ActionRefused, NotFound
@@ -38,7 +37,7 @@ async def release_event(
     operator: NamedDependency[str],
     box: BoxName,
     event_id: EventId,
-    data: JSONBody[EventAction],
+    data: JSONBody[DelayedAction],
 ) -> EventOutcome:
     """For a CLAIMED event, such as that of a relay that hangs. It may be delivered twice."""
     return await _act("release", await boxes.get(box), event_id, data, operator)
@@ -50,7 +49,7 @@ async def reschedule_event(
     operator: NamedDependency[str],
     box: BoxName,
     event_id: EventId,
-    data: JSONBody[EventAction],
+    data: JSONBody[Rescheduling],
 ) -> EventOutcome:
     """For a PENDING event; by default it is due now."""
     return await _act("reschedule", await boxes.get(box), event_id, data, operator)
@@ -74,11 +73,9 @@ async def replay_event(
     operator: NamedDependency[str],
     box: BoxName,
     event_id: EventId,
-    data: JSONBody[EventAction],
+    data: JSONBody[DelayedAction],
 ) -> EventOutcome:
     """For a PUBLISHED or DEAD event: it becomes PENDING."""
-    if data.available_at is not None:
-        raise UsageError("available_at: a replay takes a delay")
     where, known = await boxes.get(box), path_text(event_id)
     delay = duration("delay", data.delay)
     report = await where.replay([known], delay=delay, dry_run=data.dry_run, who=operator, why=data.why)
@@ -89,17 +86,12 @@ async def replay_event(
 
 
 async def _act(action: str, box: Box, event_id: str, data: EventAction, who: str) -> EventOutcome:
-    known = path_text(event_id)
-    when: dict[str, Any] = {
-        "delay": duration("delay", data.delay), "available_at": await moment_of(box, "available_at", data.available_at),
-    }  # fmt: skip
-    given = {name: value for name, value in when.items() if value is not None}
-    possible = {"release": ("delay",), "reschedule": ("delay", "available_at")}.get(action, ())
-    for name in given:
-        if name not in possible:
-            raise UsageError(f"{name}: {action} does not take it")
-    method = getattr(box.operate, action)
-    (outcome,) = await method([known], who=who, why=data.why, dry_run=data.dry_run, **given)
+    known, when = path_text(event_id), dict[str, Any]()
+    if isinstance(data, DelayedAction):
+        when["delay"] = duration("delay", data.delay)
+    if isinstance(data, Rescheduling):
+        when["available_at"] = await moment_of(box, "available_at", data.available_at)
+    (outcome,) = await getattr(box.operate, action)([known], who=who, why=data.why, dry_run=data.dry_run, **when)
     return _answer(outcome, known, data.dry_run)
 
 

@@ -12,6 +12,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.params import PathParameter
 
+from redbox.keys import BOX_NAME
 from redbox.service.access import Scope, require
 from redbox.service.problems import MEDIA_TYPE, Problem
 from redbox.service.strict import check_request
@@ -78,7 +79,7 @@ def _path(description: str, example: str, longest: int, pattern: str | None = No
     )
 
 
-BoxName = Annotated[str, _path("Name of the box.", "default", 64)]
+BoxName = Annotated[str, _path("Name of the box.", "default", 64, f"^{BOX_NAME.pattern}$")]
 EventId = Annotated[str, _path("Id of the event.", "01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49", 128)]
 KeyName = Annotated[str, _path("Ordering key; a slash in it is written %2F.", "order-7", 255)]
-JobId = Annotated[str, _path("Id of the job.", "3f2a9c01", 32)]
+JobId = Annotated[str, _path("Id of the job.", "3f2a9c01", 8, "^[0-9a-f]{8}$")]
