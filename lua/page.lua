@@ -21,9 +21,8 @@
 -- ARGV[14]  what          events | claims | summaries
 -- ARGV[15]  claims        highest claim number; "" for any
 --
--- Returns   {now, 1 if there may be more, score, id, looked, event...}: the next cursor and how many ids were read, then
---           events as in get; or claims {id, claim number} or summaries {id, event_type, last_error, score, claim
---           number}, which need no body
+-- Returns   {now, 1 if there may be more, score, id, ids read, event...}: the next cursor, then events as in get; or
+--           claims {id, claim number}, or summaries {id, event_type, last_error, score, claim number}: without bodies
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"

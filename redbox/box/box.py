@@ -278,7 +278,8 @@ class Box:
         `look`, only about that number of events is read, in the order of `list`.
         """
         self._store.ensure_open()
-        return await error_groups(self._store, select(**{"state": State.DEAD, **filters}), look)
+        most = None if look is None else whole_number("look", look)
+        return await error_groups(self._store, select(**{"state": State.DEAD, **filters}), most)
 
     async def count(self, *, limit: int | None = None, **filters: Any) -> int:
         """How many events the filters of `list` select, at most `limit`: it reads their fields, not a counter."""

@@ -203,6 +203,8 @@ class Operate:
         self._check(who)
         one_of("action", action, ("kill", "reschedule"))
         why, available = reason_text("why", why), available_argument(delay, available_at)
+        if progress is not None and not callable(progress):
+            raise UsageError("progress must be a function of a number of events")
         if (ids is None) == (not any(value is not None for value in filters.values())):
             raise UsageError(f"say what to {action}: ids, or a filter; all pending events: state='PENDING'")
         reason, token = stored_error_text(f"killed by {who}: {why}"), await action_token(self._store)
@@ -340,8 +342,8 @@ class Operate:
     async def note(self, action: str, *, who: str, why: str, detail: str) -> None:
         """Records something that changes no event, such as the start of a job."""
         self._check(who)
-        token = part(await action_token(self._store), 0)
-        await self._store.write_log(action, who=who, why=reason_text("why", why), count=0, detail=detail, token=token)
+        check_key("action", action)
+        await self._begin(action, who, why, reason_text("detail", detail))
 
     async def log(
         self,

@@ -9,6 +9,8 @@ from typing import Final
 from redbox import keys
 from redbox.arguments import one_of, text
 from redbox.box.reports import decode_stats
+from redbox.box.selection import LONGEST_FILTER
+from redbox.errors import UsageError
 from redbox.store.steps import batches
 from redbox.store.store import Store
 
@@ -25,6 +27,8 @@ async def suggest(store: Store, field: str, prefix: str, limit: int) -> list[str
     anywhere in the text, as in the filter."""
     one_of("field", field, FIELDS)
     begin = text("prefix", prefix).lower()
+    if len(begin) > LONGEST_FILTER:
+        raise UsageError(f"prefix: must be at most {LONGEST_FILTER} characters")
     if field == "relay":
         names = [relay.name for relay in decode_stats(store.box, await store.stats()).relays]
         return sorted(name for name in names if name.lower().startswith(begin))[:limit]

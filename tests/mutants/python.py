@@ -48,6 +48,7 @@ OPERATIONS = (
     "tests/contract/operations/test_log.py",
     *IN_MEMORY,
 )
+SEARCH = ("tests/contract/operations/test_search.py", "-k", "not embedded and not redis and not cluster")
 DEAD_LETTERS = ("tests/contract/operations/test_dead_letters.py", *IN_MEMORY)
 FINGERPRINTS = ("tests/unit/test_fingerprints.py",)
 PACE = ("tests/unit/test_pace.py",)
@@ -275,6 +276,12 @@ PYTHON_MUTANTS = [
     Mutant("a canary that was dropped counts as published", "redbox/box/canary.py", "await _count_ends(self._store) == self._ended", "True", DEAD_LETTERS),
     Mutant("a canary that was deleted on success counts as gone", "redbox/box/canary.py", "await _count_ends(self._store) == self._ended", "False", DEAD_LETTERS),
     Mutant("a refused event counts as a canary", "redbox/box/replay.py", "canaries += await self._step(batch)", "canaries += await self._step(batch) and batch", DEAD_LETTERS),
+    Mutant("a search finds every payload", "redbox/box/selection.py", "return self.text is None or _holds(record, self.text)", "return True", SEARCH),
+    Mutant("a listing ignores the phase", "redbox/box/selection.py", "if self.phase is not None and not (", "if False and not (", SEARCH),
+    Mutant("a page of a search skips matches", "redbox/box/inspect.py", "        if len(matched) <= limit:", "        matched = matched[:limit]\n        if True:", SEARCH),
+    Mutant("a page reads without a bound", "redbox/box/inspect.py", "or (look is not None and looked >= look)", "", SEARCH),
+    Mutant("a bulk action finds what it changed again", "redbox/box/operate.py", "        ids: dict[str, None] = {}\n        async for found in at_most(most, selected_claims(self._store, selection)):\n", "        ids: dict[str, None] = {}\n        async for found in at_most(most, selected_claims(self._store, selection)):\n            yield [each.event_id for each in found]\n            continue\n", SEARCH),
+    Mutant("a limit is not kept", "redbox/box/inspect.py", "yield items[:left]", "yield items", SEARCH),
     Mutant("a drop is not fenced by what was exported", "redbox/box/drop.py", "SeenClaim(line.event_id, line.number)", "SeenClaim(line.event_id)", DEAD_LETTERS),
     Mutant("a drop by filter is not fenced", "redbox/box/drop.py", "SeenClaim(each.event_id, each.number)", "SeenClaim(each.event_id)", DEAD_LETTERS),
     Mutant("an event without a readable copy is dropped", "redbox/box/drop.py", "if line.problem is None:", "if True:", DEAD_LETTERS),

@@ -42,7 +42,7 @@ VALUES: tuple[Any, ...] = (
     datetime(2030, 1, 1), Event("a"), [Event("a")], Tagged(), Untagged(), ValueError("x"), ValueError(LONE), ValueError,
 )  # fmt: skip
 
-FILTERS = ["state", "event_type", "key", "error", "since", "until"]
+FILTERS = ["state", "event_type", "key", "error", "since", "until", "text"]
 Call = Callable[..., Any]
 
 
@@ -144,7 +144,8 @@ async def test_open(kind: Any):
 
 GOOD: dict[str, Any] = {
     "event": Event("a"), "events": [Event("a")], "event_id": "x", "relay": "relay-1", "ids": ["x"], "who": "ada",
-    "why": "test", "instance": "i", "about": {"host": "h"}, "fresh": 1.0,
+    "why": "test", "instance": "i", "about": {"host": "h"}, "fresh": 1.0, "field": "type", "action": "kill",
+    "detail": "d",
 }  # fmt: skip
 #: What relays use among themselves, what takes no arguments, and `list`, which is asked below.
 OTHERS = {
@@ -178,11 +179,14 @@ async def test_box(redbox_box: Box, name: str):
 async def test_operate(redbox_box: Box, name: str):
     method = getattr(redbox_box.operate, name)
     names = [
-        each for each in parameters(method) if each not in ("state", "event_type", "key", "error", "since", "until")
+        each
+        for each in parameters(method)
+        if each not in ("state", "event_type", "key", "error", "since", "until", "text")
     ]
     if name == "configure":
         names += list((await redbox_box.settings()).__struct_fields__)
-    assert await complaints(method, required(method), names) == []
+    chosen = {"ids": ["x"]} if name == "apply" else {}
+    assert await complaints(method, required(method) | chosen, names) == []
     assert await redbox_box.operate.log() is not None
 
 
