@@ -132,6 +132,10 @@ async def test_an_export_is_bounded(redis_url: str, redbox_runner):
         job = await service.ended(await service.job(action="export", filter={"state": "DEAD"}))
         assert job["state"] == "failed"
         assert "larger than 1,000 bytes" in job["problem"]
+        await service.get(f"jobs/{job['id']}/export", 404)
+        file = service.app.state.jobs.own(service.box, job["id"]).file
+        assert file.exists()
+    assert not file.exists()  # the end of the service removes it
 
 
 async def test_a_job_is_watched_and_cancelled_between_two_steps(service: Service):

@@ -91,7 +91,7 @@ async def cancel_job(
 async def get_export(boxes: NamedDependency[Boxes], jobs: NamedDependency[Jobs], box: BoxName, job_id: JobId) -> File:
     """The exported events, one line of JSON each, which `redbox put --many` puts back."""
     job = jobs.own(await boxes.get(box), job_id)
-    if job.file is None or job.running:
+    if job.file is None or job.document.state != "done":
         raise NotFound(f"job {job_id} has no file: it is not an export, or not done")
     return File(job.file, filename=f"{box}-{job_id}.ndjson", media_type="application/x-ndjson")
 

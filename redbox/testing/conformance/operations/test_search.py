@@ -76,7 +76,8 @@ async def test_text_phase_and_group_are_combined(box: Box):
 
 async def test_a_page_reads_a_bounded_number_of_events(box: Box):
     await box.put_many(named(*(f"e{n:03}" for n in range(1500))))
-    for filters in ({"text": "none"}, {"error": "none"}, {"phase": "SCHEDULED"}, {"group": "none"}):
+    searches: list[dict[str, Any]] = [{"text": "none"}, {"error": "none"}, {"phase": "SCHEDULED"}, {"group": "none"}]
+    for filters in searches:
         looked, pages, cursor = 0, 0, None
         while True:
             page = await box.page(look=100, cursor=cursor, state="PENDING", **filters)
