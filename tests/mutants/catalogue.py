@@ -37,7 +37,9 @@ MUTANTS = [
     Mutant("an event that is waiting counts as unfinished", "include/read_unfinished.lua", ' or redis.call("ZSCORE", key.waiting, id)', "", LOOKS),
     Mutant("a completed event loses its place in its line", "include/complete_put.lua", ' and not redis.call("ZSCORE", line_key .. own.ordering, id)', "", LOOKS),
     Mutant("a completed event loses its attempts", "include/complete_put.lua", "count_attempts(left.attempts, left.earlier_attempts)", "0", LOOKS),
-    Mutant("an unfinished event is completed with other keys", "include/read_unfinished.lua", "ordering and ordering ~= (own and own.ordering)", "false", LOOKS),
+    Mutant("an unfinished event is completed with other keys", "include/read_unfinished.lua", "(ordering or complete) and ordering ~= (own and own.ordering or false)", "false", LOOKS),
+    Mutant("a lost body is stored under any event_type", "include/read_unfinished.lua", "not body and event_type ~= ARGV[at + 1]", "false", LOOKS),
+    Mutant("a lost body that is put again stays lost", "put.lua", "if restored[1] then", "if false then", LOOKS),
     Mutant("a key that may not be written is overlooked", "check_permissions.lua", 'writes and not permitted("HSET", 3, kind)', "false", PERMISSIONS),
     Mutant("a command that is not permitted is overlooked", "check_permissions.lua", "return known and allowed or", "return known or", PERMISSIONS),
     # the fence
