@@ -38,6 +38,7 @@ RULES: Final = {
     "line": "a line contains the live events of its ordering_key, and a DEAD one that blocks it",
     "head": "events behind the head of a line are in waiting, and so is the head of a paused key; no others are",
     "blocked": "a line is blocked while its head is DEAD, and only then",
+    "paused": "meta notes when the first pause of an ordering_key ends",
     "unique": "a unique_key is held by its live events, each with the score that fits its state",
     "body": "an event has a body, which agrees with its fields, or a repair has marked that it lost it",
     "damaged": "a body can be read",
@@ -304,6 +305,14 @@ def check_member(kind: str, name: str, head: str | None, member: KeyMember) -> l
     if member.state not in LIVE and not blocks:
         return [Problem(kind, member.event_id, name, f"is {member.state}, but still in {where}")]
     return []
+
+
+def check_line(name: str, line: KeyPage) -> list[Problem]:
+    """Checks that a line is blocked if its head is DEAD, and only then, and that the box knows of its pause."""
+    problems = check_head(name, line)
+    if line.unnoted_pause:
+        problems.append(Problem("paused", None, name, f"ordering_key {name!r} is paused, but meta does not say so"))
+    return problems
 
 
 def check_head(name: str, line: KeyPage) -> list[Problem]:

@@ -86,7 +86,7 @@ class KeyPage(msgspec.Struct):
     """Some members of a line or of a unique key, in one consistent view.
 
     `more`: there may be further members, after the position `after`. `head_state` and `blocked` are about the head
-    of a line.
+    of a line. `unnoted_pause`: its ordering_key is paused, but meta does not say so.
     """
 
     more: bool
@@ -94,6 +94,7 @@ class KeyPage(msgspec.Struct):
     head: str | None
     head_state: str | None
     blocked: bool
+    unnoted_pause: bool
     members: list[KeyMember]
 
     @property
@@ -149,6 +150,7 @@ def read_keys(replies: Sequence[ExaminedKey]) -> list[KeyPage]:
             _text(reply.head),
             _text(reply.state),
             reply.blocked_at is not None,
+            reply.unnoted_pause is not None,
             [KeyMember(as_text(raw_id), _text(state), _text(key)) for raw_id, state, key in reply.members],
         )
         for reply in replies

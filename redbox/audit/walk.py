@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from redbox import keys
-from redbox.audit.rules import Problem, check_body, check_event, check_head, check_member
+from redbox.audit.rules import Problem, check_body, check_event, check_line, check_member
 from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyPage, as_text, read_events, read_keys
 from redbox.errors import ForeignKey
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
@@ -34,7 +34,7 @@ class Name(NamedTuple):
 
 
 #: The sorted sets whose members are names, and of which kind.
-NAME_KINDS: Final[dict[str, Kind]] = {**dict.fromkeys(SORTED_SETS, "event"), "blocked": "line"}
+NAME_KINDS: Final[dict[str, Kind]] = {**dict.fromkeys(SORTED_SETS, "event"), "blocked": "line", "paused": "line"}
 #: The kinds of names in the key names of a box.
 _KEY_KINDS: Final[dict[bytes, Kind]] = {
     b"e": "event",
@@ -253,7 +253,7 @@ def _check_page(name: Name, page: KeyPage, *, first: bool) -> list[Problem]:
     key = as_text(name.raw)
     problems = [problem for member in page.members for problem in check_member(name.kind, key, page.head, member)]
     if name.kind == "line" and first and page.was_read:
-        problems += check_head(key, page)
+        problems += check_line(key, page)
     return problems
 
 

@@ -424,9 +424,15 @@ class Store(Reads):
         replies = await self.scripts.run("examine_keys", (limit, *flat(names)), repeat=True)
         return [
             ExaminedKey(
-                more == 1, Position(score, member), head, state, blocked, [ExaminedMember(*each) for each in members]
+                more == 1,
+                Position(score, member),
+                head,
+                state,
+                blocked,
+                unnoted,
+                [ExaminedMember(*each) for each in members],
             )
-            for more, score, member, head, state, blocked, *members in replies
+            for more, score, member, head, state, blocked, unnoted, *members in replies
         ]
 
 

@@ -435,6 +435,8 @@ MUTANTS = [
     Mutant("a repair leaves the head of a line that was left waiting", "repair.lua", "    requeue(following, left, now)\n", "", REPAIR),
     Mutant("a repair requeues events in any state", "include/requeue.lua", '  if event.state ~= "PENDING" then\n', "  if false then\n", REPAIR),
     Mutant("a repair does not block a line", "repair.lua", 'redis.call("ZADD", key.blocked, now, ordering)', "", REPAIR),
+    Mutant("a repair ends a pause that meta lost", "repair.lua", "note_paused_keys()\nwrite_fields(item)", "write_fields(item)", REPAIR),
+    Mutant("a repair leaves meta without its pauses", "repair_key.lua", "keys_paused = noted\n", "", REPAIR),
     Mutant("a dry repair writes", "repair.lua", "if dry or not done[1] then", "if not done[1] then", REPAIR),
     Mutant("a dry repair forgets ids", "include/forget_id.lua", "  if dry then\n", "  if false then\n", REPAIR),
     Mutant("a repair leaves an id in two indexes", "repair.lua", '  redis.call("ZREM", key[set], id)\n', "", REPAIR),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redbox import Backoff, Box, Event, RedboxError, Relay, State, keys
-from redbox.audit import repair
+from redbox.audit import all_problems, repair
 from redbox.audit.repair import read_body
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import contents, fields_of, known
@@ -151,6 +151,40 @@ async def test_the_head_of_a_paused_key_waits_after_a_repair(box: Box):
     assert await box.claim("relay-1") == []
     await box.operate.resume(who="ada", why="test", key="k")
     assert [claim.event_id for claim in await box.claim("relay-1")] == ["first"]
+
+
+@pytest.mark.req("LM-3")
+@pytest.mark.parametrize("flag", [None, "inf", "nan"])
+async def test_a_repair_ends_no_pause_that_meta_lost(box: Box, flag: str | None):
+    await box.put_many([Event("a", event_id=name, ordering_key="k") for name in ("first", "second")])
+    await box.operate.pause(who="ada", why="test", key="k", duration=600)
+    await box.operate.pause(who="ada", why="test", key="empty", duration=900)
+    meta = await box._store.meta()
+    await write_directly(box, "HDEL", ":meta", "keys_paused")
+    if flag is not None:
+        await write_directly(box, "HSET", ":meta", "keys_paused", flag)
+    assert {(each.rule, each.event_id, each.key) async for each in all_problems(box._store)} == {
+        ("paused", None, "k"),
+        ("paused", None, "empty"),
+    }
+    assert await mend(box) == set()
+    assert await box._store.meta() == meta
+    assert await box.claim("relay-1") == []
+    await advance(box, minutes=11)
+    assert [claim.event_id for claim in await box.claim("relay-1")] == ["first"]
+
+
+@pytest.mark.req("LM-3")
+async def test_the_repair_of_an_event_ends_no_pause_that_meta_lost(box: Box):
+    await box.put_many([Event("a", event_id=name, ordering_key="k") for name in ("first", "second")])
+    await box.operate.pause(who="ada", why="test", key="k")
+    meta = await box._store.meta()
+    await write_directly(box, "HDEL", ":meta", "keys_paused")
+    await write_directly(box, "ZREM", ":waiting", "first")
+    assert await box._store.repair(b"first", await read_body(box._store, b"first"), dry=False)
+    assert await box._store.meta() == meta
+    assert await check_invariants(box) == []
+    assert await box.claim("relay-1") == []
 
 
 HALF_DONE: dict[str, tuple[list[tuple[Any, ...]], str, str]] = {
