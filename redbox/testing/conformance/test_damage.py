@@ -374,3 +374,24 @@ async def test_a_sweep_keeps_a_body_whose_event_is_missing(box: Box):
     assert (await box.sweep()).published == 0
     await write(box, ("DEL", keys.body(box.name, "e")))
     assert (await box.sweep()).published == 1, "nothing of it was left"
+
+
+# --- scripts -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SC-4")
+async def test_a_foreign_event_behind_lost_ones_stops_no_settlement(box: Box):
+    await box.put_many([Event("n", event_id=each, ordering_key="k") for each in "abcd"])
+    (claim,) = await box.claim("relay-1")
+    await write(
+        box,
+        ("DEL", keys.event(box.name, "b"), keys.event(box.name, "c")),
+        ("SET", keys.event(box.name, "c"), "somebody else's"),
+    )
+    assert await box.ack(claim) == [True]
+    assert (await known(box, "a")).state is State.PUBLISHED
+    assert await box.claim("relay-1") == []
+    await write(box, ("DEL", keys.event(box.name, "c")))
+    await advance(box, minutes=2)
+    await box.reap()
+    assert [claim.event_id for claim in await box.claim("relay-1")] == ["d"]
