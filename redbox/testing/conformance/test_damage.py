@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Phase, RedboxError, State, keys
+from redbox.audit import repair
 from redbox.errors import StoreError
+from redbox.store.items import MarkItem
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import claim_one, known, make_dead
 
@@ -395,3 +397,12 @@ async def test_a_foreign_event_behind_lost_ones_stops_no_settlement(box: Box):
     await advance(box, minutes=2)
     await box.reap()
     assert [claim.event_id for claim in await box.claim("relay-1")] == ["d"]
+
+
+@pytest.mark.req("SC-4")
+async def test_an_event_that_was_never_claimed_is_marked(box: Box):
+    await box.put(Event("n", event_id="a"))
+    await write(box, ("DEL", keys.body(box.name, "a")))
+    await repair(box)  # DEAD, because its body is missing
+    assert await box._store.mark_event("archived", [MarkItem("a", 1, "here")]) == [b"CHANGED"]
+    assert await box._store.mark_event("archived", [MarkItem("a", 0, "here")]) == [b"OK"]
