@@ -9,7 +9,7 @@
 -- ARGV[1]   dry      1 to change nothing
 -- ARGV[2]   kind     line | unique
 -- ARGV[3]   name     the ordering_key or unique_key
--- ARGV[4]   id       the member; "" to correct only whether the line is blocked
+-- ARGV[4]   id       the member; not given to correct only whether the line is blocked
 --
 -- Returns   what was done, or would be done, in words; nothing if nothing had to be done
 -- Errors    NEWERLAYOUT
@@ -37,7 +37,7 @@ local FIELDS = { "state", named }
 local LIVE = { PENDING = true, CLAIMED = true }
 local head, following = unpack(redis.call("ZRANGE", members, 0, 1))
 local removes = false
-if id ~= "" and redis.call("ZSCORE", members, id) then
+if id and redis.call("ZSCORE", members, id) then
   local event = read_event(id, FIELDS)
   if redis.call("HLEN", event_key .. id) == 0 then
     removes = redis.call("STRLEN", body_key .. id) == 0

@@ -30,6 +30,7 @@ class EventSnapshot(msgspec.Struct):
     `scores` has the sorted sets that contain the id. `line_place` is its score in the line of its ordering_key, and
     `unique_score` the one at its unique_key; None if it is not a member. `key_paused`: its ordering_key is paused, or
     nobody has noticed the end of the pause yet. `claims_made` and `line_places_given` are the counters of the box.
+    `raw_id` is the stored id if that is not UTF-8.
     """
 
     event_id: str
@@ -43,6 +44,7 @@ class EventSnapshot(msgspec.Struct):
     key_paused: bool
     claims_made: int
     line_places_given: int
+    raw_id: bytes | None = None
 
     @property
     def indexes(self) -> list[str]:
@@ -80,6 +82,7 @@ class KeyMember(msgspec.Struct):
     event_id: str
     state: str | None
     key: str | None
+    raw_id: bytes | None = None
 
 
 class KeyPage(msgspec.Struct):
@@ -108,6 +111,11 @@ def as_text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
+def raw_if_escaped(raw: bytes) -> bytes | None:
+    """The bytes of a name that `as_text` has to escape, else None."""
+    return None if as_text(raw).encode() == raw else raw
+
+
 def read_events(reply: Examined) -> list[EventSnapshot]:
     """Decodes a reply of `examine`."""
     return [
@@ -126,6 +134,7 @@ def read_events(reply: Examined) -> list[EventSnapshot]:
             paused_until is not None,
             reply.claims,
             reply.places,
+            raw_if_escaped(raw_id),
         )
         for (
             raw_id,
@@ -151,7 +160,10 @@ def read_keys(replies: Sequence[ExaminedKey]) -> list[KeyPage]:
             _text(reply.state),
             reply.blocked_at is not None,
             reply.unnoted_pause is not None,
-            [KeyMember(as_text(raw_id), _text(state), _text(key)) for raw_id, state, key in reply.members],
+            [
+                KeyMember(as_text(raw_id), _text(state), _text(key), raw_if_escaped(raw_id))
+                for raw_id, state, key in reply.members
+            ],
         )
         for reply in replies
     ]

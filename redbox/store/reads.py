@@ -152,6 +152,13 @@ class Reads:
         (created_at,), (body,) = await self.exchange(commands, repeat=True)
         return created_at, body
 
+    async def foreign_keys(self) -> list[str]:
+        """Those keys that belong to the whole box, and are not read with each event, that have a foreign type."""
+        of_type = {"HLEN": ("pauses", "limits"), "XLEN": ("log",), "LLEN": ("wake",), "ZCARD": ("paused", "relays")}
+        named = [(command, f"{keys.prefix(self.box)}:{kind}") for command, kinds in of_type.items() for kind in kinds]
+        replies = await self.exchanges.send(named, repeat=True)
+        return [name for (_, name), reply in zip(named, replies, strict=True) if "WRONGTYPE" in str(reply)]
+
     async def index_sizes(self, indexes: Iterable[str]) -> list[int]:
         """How many members each of these sorted sets has."""
         return await self.exchange([("ZCARD", f"{keys.prefix(self.box)}:{index}") for index in indexes], repeat=True)

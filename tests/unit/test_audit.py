@@ -206,7 +206,8 @@ def test_every_rule_is_broken_by_some_case():
 
 def test_replies_are_read():
     event = ExaminedEvent(b"e\xff", [b"state", b"DEAD"], [None, b"5", *[None] * 6], 9, 1, b"2", b"h", b"inf", b"inf")
-    expected = EventSnapshot("e\\xff", {"state": "DEAD"}, {"waiting": 5.0}, 9, 1, 2.0, "h", math.inf, True, 7, 2)
+    scores = {"waiting": 5.0}
+    expected = EventSnapshot("e\\xff", {"state": "DEAD"}, scores, 9, 1, 2.0, "h", math.inf, True, 7, 2, b"e\xff")
     assert read_events(Examined(7, 2, [event])) == [expected]
     found = [ExaminedMember(b"a", None, None), ExaminedMember(b"b", b"DEAD", b"k")]
     replies = [
