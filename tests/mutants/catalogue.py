@@ -250,7 +250,7 @@ MUTANTS = [
     Mutant("reschedule moves only the index", "reschedule.lua", '"available_at", available_at, "due_at", available_at)', '"due_at", available_at)'),
     Mutant("drop takes live events", "drop.lua", 'if event.state ~= "DEAD" and event.state ~= "PUBLISHED" then', "if false then"),
     Mutant("mark takes live events", "mark_event.lua", 'if event.state ~= "DEAD" and event.state ~= "PUBLISHED" then', "if false then"),
-    Mutant("mark is not fenced", "mark_event.lua", 'event.claim == number and "OK" or "CHANGED"', '"OK"'),
+    Mutant("mark is not fenced", "mark_event.lua", 'tonumber(number) == as_number(event.claim) and "OK" or "CHANGED"', '"OK"'),
     Mutant("mark answers and does nothing", "mark_event.lua", 'redis.call("HSET", hash, field, item.value)', ""),
     Mutant("mark knows one field", "mark_event.lua", "hash, field,", 'hash, "archived",'),
     Mutant("being superseded takes no number", "mark_event.lua", 'redis.call("HSET", hash, "claim", format_integer(redis.call("HINCRBY", key.counters, "claimed", 1)))', ""),
