@@ -29,12 +29,13 @@
 --- @include "read_event"
 
 local FIELDS = { "state", "ordering_key", "archived" }
-local index, age, keep, limit = key[ARGV[1]], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local state, dry, score, id = string.upper(ARGV[1]), ARGV[5] == "1", ARGV[6], ARGV[7]
+local name, age, keep, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local dry, score, id = ARGV[5] == "1", ARGV[6], ARGV[7]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
+local index, state = key[name], string.upper(name)
 local now = now_ms()
 local going = 0
 if age ~= "" then
