@@ -16,6 +16,7 @@ from redbox import Box, Event, Phase, StoreUnavailable, UniqueScope
 from redbox.box import drop as drop_events
 from redbox.box.operate import operator_name
 from redbox.cli import changes
+from redbox.cli.dead import drop as drop_command
 from redbox.fingerprints import group_id
 from redbox.store.store import Store
 from tests.cli.conftest import Redbox
@@ -475,3 +476,34 @@ def test_events_that_are_not_dead_are_left(dead_events: Redbox):
         "nope     there is no such event",
     ]
     assert dead_events("dead", "drop", "nope", "--yes", code=1).stdout.startswith("0 events dropped, 1 left\n")
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize(
+    ("settled", "reason"),
+    [
+        (None, "the event is PENDING, not DEAD"),
+        ("published", "the event is PUBLISHED, not DEAD"),
+        ("dead", "the event was claimed again after it was read"),
+    ],
+)
+def test_an_event_that_changed_before_the_export_is_neither_exported_nor_dropped(
+    dead_events: Redbox, settled: str | None, reason: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Somebody replayed it while the command waited for the answer."""
+    export_and_drop = drop_command._Drop._drop
+
+    async def replay_first(self: Any, box: Box, *arguments: Any) -> Any:
+        await box.replay(["d1"])
+        if settled is not None:
+            claims = await box.claim("relay-1")
+            await (box.ack(claims) if settled == "published" else box.kill(claims, reason="again"))
+        return await export_and_drop(self, box, *arguments)
+
+    monkeypatch.setattr(drop_command._Drop, "_drop", replay_first)
+    result = dead_events("dead", "drop", "d1", "d2", "--export", "x", "--yes", code=1)
+    assert result.stdout.splitlines() == [
+        "1 event dropped, 1 left; exported to x", "LEFT  REASON", f"d1    {reason}",
+    ]  # fmt: skip
+    assert [json.loads(line)["event_id"] for line in Path("x").read_text().splitlines()] == ["d2"]
+    assert dead_events.json("show", "d1")["state"] == (settled or "pending").upper()

@@ -60,3 +60,15 @@ async def split_dead(box: Box, ids: list[str]) -> tuple[list[Record], list[Refus
         else:
             dead.append(record)
     return dead, refused
+
+
+async def split_unchanged(box: Box, dead: list[Record]) -> tuple[list[Record], list[Refusal]]:
+    """Those of the dead events that are still as they were read, and refusals of the others."""
+    from redbox import Outcome
+
+    numbers = {record.event_id: record.number for record in dead}
+    found, refused = await split_dead(box, list(numbers))
+    same = [record for record in found if record.number == numbers[record.event_id]]
+    claimed_again = [record.event_id for record in found if record.number != numbers[record.event_id]]
+    refused += [Refusal(event_id, Outcome.CHANGED, Outcome.CHANGED.reason) for event_id in claimed_again]
+    return same, refused
