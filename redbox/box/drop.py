@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from redbox.arguments import flag
+from redbox.box.export_file import decode_line
 from redbox.box.inspect import GET_COUNT, records, summaries, up_to_now
 from redbox.box.record_json import line_of
 from redbox.box.reports import Dropped
@@ -89,17 +90,6 @@ async def _in_batches(items: list[SeenClaim]) -> AsyncIterator[list[SeenClaim]]:
         yield batch
 
 
-class _Exported(msgspec.Struct):
-    """What a drop reads of an exported line."""
-
-    event_id: str
-    number: int
-    problem: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Exported).decode
-
-
 class _Steps:
     """One drop: its steps share a token, so that they are one entry of the log."""
 
@@ -129,7 +119,7 @@ class _Steps:
         items: list[SeenClaim] = []
         for number, text in enumerate(lines, 1):
             try:
-                line = _decode(text)
+                line = decode_line(text)
             except (msgspec.DecodeError, TypeError, UnicodeError) as error:
                 reason = f"line {number} is not that of an exported event ({error}); nothing was dropped"
                 raise UsageError(reason) from None

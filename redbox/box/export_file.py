@@ -7,9 +7,32 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+import msgspec
 
 from redbox.errors import RedboxError
+
+
+class ExportedEvent(msgspec.Struct):
+    """What is read of an exported line. With a `problem`, the line is no copy of the event."""
+
+    event_id: str
+    number: int
+    problem: str | None = None
+
+
+decode_line: Final = msgspec.json.Decoder(ExportedEvent).decode
+
+
+async def readable_lines(lines: AsyncIterator[bytes], skip: Callable[[str, str], None]) -> AsyncIterator[bytes]:
+    """The lines that `redbox put --many` accepts. `skip` gets the id and the problem of each other event."""
+    async for line in lines:
+        event = decode_line(line)
+        if event.problem is None:
+            yield line
+        else:
+            skip(event.event_id, event.problem)
 
 
 async def write_export(

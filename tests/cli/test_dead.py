@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from redbox import Box, Event, Phase, StoreUnavailable, UniqueScope
+from redbox import Box, Event, Phase, StoreUnavailable, UniqueScope, keys
 from redbox.box import drop as drop_events
 from redbox.box.operate import operator_name
 from redbox.cli import changes
@@ -400,7 +400,7 @@ def test_export_some(dead_events: Redbox, tmp_path: Path):
     assert "event nope cannot be exported: there is no such event" in dead_events.error(
         "dead", "export", "nope", code=1
     )
-    assert dead_events.json("dead", "export", "--to", "x", "--type", "y") == {"exported": 0, "file": None}
+    assert dead_events.json("dead", "export", "--to", "x", "--type", "y") == {"exported": 0, "skipped": 0, "file": None}
     assert list(tmp_path.iterdir()) == []
     message = dead_events.error("dead", "export", "--to", "no/x", code=1)
     assert message == "cannot write no/x: there is no directory no"
@@ -412,10 +412,43 @@ def test_an_export_that_fails_leaves_the_earlier_file(
 ):
     dead_events("dead", "export", "--to", "x")
     before = Path("x").read_bytes()
-    monkeypatch.setattr(drop_events, "line_of", Mock(side_effect=[b"{}\n", StoreUnavailable("gone")]))
+    monkeypatch.setattr(drop_events, "line_of", Mock(side_effect=[before.splitlines()[0], StoreUnavailable("gone")]))
     assert "gone" in dead_events.error("dead", "export", "--to", "x", code=3)
     assert Path("x").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def lose_body(redbox: Redbox, event_id: str) -> None:
+    redbox.within(lambda box: box._store.exchange([("DEL", keys.body("default", event_id))]))
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("selection", [(), ("d1", "d2", "d3"), ("--error", "o")], ids=" ".join)
+def test_an_event_without_its_body_is_not_exported(dead_events: Redbox, selection: tuple[str, ...]):
+    lose_body(dead_events, "d2")
+    printed = dead_events("dead", "export", *selection, code=1)
+    assert [json.loads(line)["event_id"] for line in printed.stdout.splitlines()] == ["d1", "d3"]
+    assert "2 events exported\n" in printed.stderr
+    assert "1 event skipped, since it cannot be read in full:\n" in printed.stderr
+    assert "  d2: event d2 cannot be read: its stored body is missing\n" in printed.stderr
+    assert "2 put" in dead_events("--box", "other", "put", "--many", input=printed.stdout_bytes).stderr
+    assert dead_events.json("dead", "export", *selection, "--to", "x", code=1) == {
+        "exported": 2, "skipped": 1, "file": "x",
+    }  # fmt: skip
+    assert Path("x").read_bytes() == printed.stdout_bytes
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("selection", [("d1", "d2", "d3"), ("--all",)], ids=" ".join)
+def test_an_event_without_its_body_is_left_by_a_drop_that_exports(dead_events: Redbox, selection: tuple[str, ...]):
+    lose_body(dead_events, "d2")
+    dropped = dead_events("dead", "drop", *selection, "--export", "x", "--yes", code=1)
+    assert dropped.stdout.splitlines()[0] == "2 events dropped, 1 left; exported to x"
+    assert "d2    event d2 cannot be read: its stored body is missing" in dropped.stdout
+    assert "2 put" in dead_events("put", "--many", "@x").stderr
+    again = dead_events.json("dead", "drop", "d2", "--yes", "--export", "y", code=1)
+    assert (again["matched"], again["dropped"], again["refused_count"], again["file"]) == (1, 0, 1, None)
+    assert dead_events("dead", "drop", "d2", "--no-export", "--yes").stdout == "1 event dropped\n"
 
 
 # --- drop --------------------------------------------------------------------------------------------------------

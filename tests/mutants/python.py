@@ -277,6 +277,7 @@ PYTHON_MUTANTS = [
     Mutant("a refused event counts as a canary", "redbox/box/replay.py", "canaries += await self._step(batch)", "canaries += await self._step(batch) and batch", DEAD_LETTERS),
     Mutant("a drop is not fenced by what was exported", "redbox/box/drop.py", "SeenClaim(line.event_id, line.number)", "SeenClaim(line.event_id)", DEAD_LETTERS),
     Mutant("a drop by id exports an event that died again", "redbox/cli/dead/selecting.py", "found if record.number == numbers[record.event_id]]", "found]", ("tests/cli/test_dead.py", "-k", "before_the_export")),
+    Mutant("an event without its body is exported", "redbox/box/export_file.py", "if event.problem is None:", "if True:", ("tests/cli/test_dead.py", "-k", "without_its_body")),
     Mutant("a drop by filter is not fenced", "redbox/box/drop.py", "SeenClaim(each.event_id, each.number)", "SeenClaim(each.event_id)", DEAD_LETTERS),
     Mutant("an event without a readable copy is dropped", "redbox/box/drop.py", "if line.problem is None:", "if True:", DEAD_LETTERS),
     Mutant("a dry run drops", "redbox/box/drop.py", "if not drop.dry_run:", "if True:", DEAD_LETTERS),

@@ -99,7 +99,8 @@ class _Drop:
                 report = await self._drop(box, selection, report.matched, to)
             report.refused_count += len(self.refused)
             report.matched += len(self.refused)
-            self.refused += [Refusal(event_id, "", reason) for event_id, reason in report.refused]
+            for event_id, reason in report.refused:
+                self._refuse(event_id, reason)
             return report
 
     def _ask(self, count: int, to: str, yes: bool) -> None:
@@ -113,19 +114,23 @@ class _Drop:
 
     async def _drop(self, box: Box, selection: dict[str, Any], count: int, to: str) -> Dropped:
         from redbox import Dropped
-        from redbox.box.export_file import read_lines, write_export
+        from redbox.box.export_file import read_lines, readable_lines, write_export
 
         output = self._session.output
         if self._no_export:
             with output.progress("dropping", count) as progress:
                 return await box.drop(**selection, **self._log, progress=progress)
         with output.progress("exporting", count) as progress:
-            written = await write_export(self._lines(box, selection), to, progress=progress)
-        if not written:  # they were replayed or dropped meanwhile
+            lines = readable_lines(self._lines(box, selection), self._refuse)
+            written = await write_export(lines, to, progress=progress)
+        if not written:  # they were replayed or dropped meanwhile, or cannot be read
             return Dropped()
         self.file = to
         with output.progress("dropping", written) as progress:
             return await box.drop(exported=read_lines(to), **self._log, progress=progress)
+
+    def _refuse(self, event_id: str, reason: str) -> None:
+        self.refused.append(Refusal(event_id, "", reason))
 
     async def _lines(self, box: Box, selection: dict[str, Any]) -> AsyncIterator[bytes]:
         """The events as they are now. Those that were given by id and have changed are refused."""
