@@ -54,7 +54,7 @@ def test_a_box_without_dead_events(redbox: Redbox):
 
 
 def test_replay_by_id(dead_events: Redbox):
-    assert dead_events("dead", "replay", "d1").stdout == "1 event replayed\n"
+    assert dead_events("dead", "replay", "d1", "--yes").stdout == "1 event replayed\n"
     assert (count(dead_events, Phase.DEAD), count(dead_events, Phase.AVAILABLE)) == (2, 1)
 
 
@@ -88,7 +88,7 @@ def test_events_are_selected_in_exactly_one_way(dead_events: Redbox, arguments: 
 # --- confirmation, refusals and options ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.*")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.*"), ("d1",)], ids=" ".join)
 def test_without_a_terminal_replay_requires_yes_or_dry_run(dead_events: Redbox, arguments: tuple[str, ...]):
     assert "add --yes or --dry-run" in dead_events.error("dead", "replay", *arguments, code=2)
     assert "would be replayed" in dead_events("dead", "replay", *arguments, "--dry-run").stdout
@@ -97,7 +97,7 @@ def test_without_a_terminal_replay_requires_yes_or_dry_run(dead_events: Redbox, 
     assert count(dead_events, Phase.DEAD) < 3
 
 
-@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.created")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.created"), ("d1",)], ids=" ".join)
 def test_on_a_terminal_replay_asks_for_any_number_of_selected_events(
     dead_events: Redbox, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
@@ -110,16 +110,22 @@ def test_on_a_terminal_replay_asks_for_any_number_of_selected_events(
     assert dead_events("dead", "replay", *arguments, input="y\n").stdout == f"{events} replayed\n"
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_replay_by_id_never_asks(dead_events: Redbox, terminal: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(changes, "can_ask", lambda: terminal)
-    replayed = dead_events("dead", "replay", "d1", "d2")
-    assert (replayed.stdout, "Replay" in replayed.stderr) == ("2 events replayed\n", False)
-
-
-def test_replay_does_not_ask_when_nothing_is_selected(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
+def test_replay_by_id_lists_refusals_before_the_question(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(changes, "can_ask", lambda: True)
+    asked = dead_events("dead", "replay", "d1", "nope", input="y\n", code=1)
+    assert "1 event of 2 will be refused:\n  nope: there is no such event\n" in asked.stderr
+    assert "Replay 1 event of box 'default'?" in asked.stderr
+    assert asked.stdout.startswith("1 event replayed, 1 refused\n")
+
+
+def test_replay_does_not_ask_when_nothing_can_be_replayed(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(changes, "can_ask", lambda: True)
+    dead_events.put(Event("order.paid", event_id="holder", unique_key="u"))
     assert dead_events("dead", "replay", "--type", "nothing").stdout == "0 events replayed\n"
+    for selection in (("nope",), ("d3",), ("--key", "u")):
+        left = dead_events("dead", "replay", *selection, code=1)
+        assert left.stdout.startswith("0 events replayed, 1 refused\n")
+        assert "Replay" not in left.stderr
 
 
 def test_dry_run_lists_events_that_would_be_refused(dead_events: Redbox):
@@ -148,7 +154,7 @@ def test_refused_events_are_listed_with_reasons(dead_events: Redbox):
     assert (report["matched"], report["replayed"]) == (1, 0)
     assert report["refused"][0]["event_id"] == "d3"
     assert report["refused"][0]["outcome"] == "CONFLICT"
-    assert dead_events("dead", "replay", "d3", "--force").stdout == "1 event replayed\n"
+    assert dead_events("dead", "replay", "d3", "--force", "--yes").stdout == "1 event replayed\n"
 
 
 @pytest.mark.req("RO-2", "RF-3")
@@ -167,8 +173,8 @@ def test_an_event_that_was_published_meanwhile_is_left(
         return await step(store, *arguments, **options)
 
     monkeypatch.setattr(Store, command, publish_first)
-    flags = ("--no-export", "--yes") if command == "drop" else ()
-    result = dead_events("dead", command, "d1", "d2", *flags, code=1)
+    flags = ("--no-export",) if command == "drop" else ()
+    result = dead_events("dead", command, "d1", "d2", "--yes", *flags, code=1)
     assert "d1" in result.stdout
     assert "the event was claimed again after it was read\n" in result.stdout
     assert (count(dead_events, Phase.COMPLETED), count(dead_events, Phase.DEAD)) == (1, 1)
@@ -187,8 +193,8 @@ def test_a_dry_run_reports_the_same_refusals_as_the_replay(dead_events: Redbox, 
 
 
 def test_attempts_are_excused_or_kept(dead_events: Redbox):
-    dead_events("dead", "replay", "d1")
-    dead_events("dead", "replay", "d2", "--keep-attempts", "--delay", "1h")
+    dead_events("dead", "replay", "d1", "--yes")
+    dead_events("dead", "replay", "d2", "--keep-attempts", "--delay", "1h", "--yes")
     fresh, kept = dead_events.json("show", "d1"), dead_events.json("show", "d2")
     assert (fresh["attempts"], fresh["excused"], fresh["last_error"]) == (1, 1, None)
     assert fresh["phase"] == "AVAILABLE"

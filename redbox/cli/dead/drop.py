@@ -9,8 +9,8 @@ import click
 
 from redbox.arguments import counted
 from redbox.cli.changes import change_options, confirm, require_answer
-from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, split_dead, split_unchanged, take_choice
-from redbox.cli.filters import filter_options, resolved
+from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, selection_of, split_unchanged, take_choice
+from redbox.cli.filters import filter_options
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -83,17 +83,13 @@ class _Drop:
         from redbox import Dropped
 
         async with self._session.existing() as box:
-            now = (await box.stats()).at
-            if self._choice.ids:
-                dead, self.refused = await split_dead(box, self._choice.ids)
-                selection: dict[str, Any] = {"ids": dead}
-            else:
-                selection = {"state": "DEAD", "until": now, **await resolved(box, self._choice.filters)}
+            selection, self.refused = await selection_of(box, self._choice)
             report = Dropped()
             if selection.get("ids") != []:
                 report = await self._preview(box, selection)
             report.dry_run = dry_run
             if report.matched and not dry_run:
+                now = (await box.stats()).at
                 to = self._to or f"dead-{box.name}-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.ndjson"
                 self._ask(report.matched, to, yes)
                 report = await self._drop(box, selection, report.matched, to)

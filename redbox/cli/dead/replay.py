@@ -8,8 +8,8 @@ import click
 
 from redbox.arguments import counted
 from redbox.cli.changes import change_options, confirm, require_answer
-from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, split_dead, take_choice
-from redbox.cli.filters import filter_options, resolved
+from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, selection_of, take_choice
+from redbox.cli.filters import filter_options
 from redbox.cli.parameters import DURATION
 from redbox.cli.session import Session, pass_session
 
@@ -58,9 +58,8 @@ def replay_dead(
     ends even while relays are running. The operations log records who replayed them, in one entry. The exit code is 1
     if an event was refused, or if a canary event was not published.
 
-    Replays by --all or by filters ask for confirmation; without a terminal they require --yes. Replays by ID do not
-    ask. Before the question, events are listed whose unique key another live event holds. They are refused; with
-    --force they are replayed, and then two live events have the same key.
+    Before the question, events are listed whose unique key another live event holds. They are refused; with --force
+    they are replayed, and then two live events have the same key.
 
     An interrupted replay can be repeated: events that were replayed are no longer dead. To leave out those that died
     again, repeat it with --until and the time at which the first replay began.
@@ -77,7 +76,7 @@ def replay_dead(
     choice = take_choice(ids, everything, options)
     if options["ramp"] is not None and options["rate"] is None:
         raise click.UsageError("--ramp needs --rate", click.get_current_context())
-    require_answer(yes=yes or bool(ids), dry_run=dry_run)
+    require_answer(yes=yes, dry_run=dry_run)
     replay = _Replay(session, choice, **options)
     report, refused = session.run(replay.run(dry_run, yes))
     _print_report(session, report, refused)
@@ -103,45 +102,32 @@ class _Replay:
 
     async def run(self, dry_run: bool, yes: bool) -> tuple[Replayed, list[Refusal]]:
         async with self._session.existing() as box:
-            if self._choice.ids:
-                return await self._by_ids(box, dry_run)
-            now = (await box.stats()).at
-            selection = {"state": "DEAD", "until": now, **await resolved(box, self._choice.filters)}
+            selection, others = await selection_of(box, self._choice)
             report = await self._preview(box, selection)
             report.dry_run = dry_run
-            if dry_run or not report.matched:
-                return report, _refusals(report)
-            if report.refused_count:
-                _list_refused(self._session, report, _refusals(report))
-            confirm(f"Replay {counted(report.matched - report.refused_count, 'event')} of {self._where}?", yes=yes)
-            if report.matched > LONG or self._options["rate"] is not None:
-                moment, instead = selection["until"].isoformat(), " instead of --all" if self._choice.everything else ""
-                self._session.output.note(
-                    f"if this is interrupted, continue with --until {moment}{instead}, which leaves out events that "
-                    "died again",
-                    until=moment,
-                )
-            report = await self._replay(box, report.matched, selection)
-            return report, _refusals(report)
+            matched, possible = report.matched, report.matched - report.refused_count
+            refused = _add_refusals(report, others)
+            if dry_run or not possible:
+                return report, refused
+            if not yes:
+                _ask(self._session, possible, report, refused)
+            if "until" in selection and (matched > LONG or self._options["rate"] is not None):
+                self._note_start(selection["until"].isoformat())
+            report = await self._replay(box, matched, selection)
+            return report, _add_refusals(report, others)
 
-    @property
-    def _where(self) -> str:
-        return f"box {self._session.box_name!r}"
-
-    async def _by_ids(self, box: Box, dry_run: bool) -> tuple[Replayed, list[Refusal]]:
-        from redbox import Replayed
-
-        dead, refused = await split_dead(box, self._choice.ids)
-        report = Replayed(dry_run=dry_run)
-        if dead:
-            selection = {"ids": dead}
-            report = await (self._preview(box, selection) if dry_run else self._replay(box, len(dead), selection))
-        refused += _refusals(report)
-        report.matched = len(self._choice.ids)
-        report.refused_count += len(refused) - len(report.refused)
-        return report, refused
+    def _note_start(self, moment: str) -> None:
+        instead = " instead of --all" if self._choice.everything else ""
+        self._session.output.note(
+            f"if this is interrupted, continue with --until {moment}{instead}, which leaves out events that died again",
+            until=moment,
+        )
 
     async def _preview(self, box: Box, selection: dict[str, Any]) -> Replayed:
+        from redbox import Replayed
+
+        if selection.get("ids") == []:
+            return Replayed()
         with self._session.output.progress("counting") as progress:
             return await box.replay(**selection, force=self._options["force"], dry_run=True, progress=progress)
 
@@ -162,8 +148,21 @@ def _reason(outcome: Outcome, detail: str) -> str:
     return outcome.reason
 
 
+def _add_refusals(report: Replayed, others: list[Refusal]) -> list[Refusal]:
+    """Counts ids that were refused before the replay, too. Returns all refusals."""
+    report.matched += len(others)
+    report.refused_count += len(others)
+    return others + _refusals(report)
+
+
+def _ask(session: Session, count: int, report: Replayed, refused: list[Refusal]) -> None:
+    """Lists events that will be refused, and asks."""
+    if refused:
+        _list_refused(session, report, refused)
+    confirm(f"Replay {counted(count, 'event')} of box {session.box_name!r}?", yes=False)
+
+
 def _list_refused(session: Session, report: Replayed, refused: list[Refusal]) -> None:
-    """Lists events that will be refused, before the question."""
     output = session.output
     output.note(f"{counted(report.refused_count, 'event')} of {report.matched:,} will be refused:")
     for each in refused[:SHOWN]:

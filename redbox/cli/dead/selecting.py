@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from redbox.cli.filters import NAMES
+from redbox.cli.filters import NAMES, resolved
 
 if TYPE_CHECKING:
     from redbox import Box, Record
@@ -41,6 +41,15 @@ class Refusal:
     event_id: str
     outcome: str
     reason: str
+
+
+async def selection_of(box: Box, choice: Choice) -> tuple[dict[str, Any], list[Refusal]]:
+    """The events of a choice that are dead now, as arguments of `box.replay` and `box.drop`, and refusals of ids."""
+    if choice.ids:
+        dead, refused = await split_dead(box, choice.ids)
+        return {"ids": dead}, refused
+    now = (await box.stats()).at
+    return {"state": "DEAD", "until": now, **await resolved(box, choice.filters)}, []
 
 
 async def split_dead(box: Box, ids: list[str]) -> tuple[list[Record], list[Refusal]]:
