@@ -308,7 +308,7 @@ def test_a_canary_that_dies_again_stops_the_replay(dead_events: Redbox, monkeypa
         "d1          HTTP 422 still wrong",
         "d2          HTTP 422 still wrong",
     ]
-    words = "stopped after the canary: 2 of 2 canary events died again. The other events are still dead"
+    words = "stopped after the canary: 2 of 2 canary events died again. 1 other event is still dead"
     assert words in result.stderr
     assert count(dead_events, Phase.DEAD) == 3
     report = dead_events.json("dead", "replay", "--all", "--yes", "--canary", "1", code=1)
@@ -324,6 +324,21 @@ def test_a_canary_without_a_relay(dead_events: Redbox):
     assert "`redbox stats` shows whether a relay is running" in result.stderr
     assert "`redbox show d1`" in result.stderr
     assert (count(dead_events, Phase.DEAD), count(dead_events, Phase.AVAILABLE)) == (2, 1)
+
+
+@pytest.mark.req("RO-2")
+@pytest.mark.parametrize("error", ["HTTP 422", None])
+@pytest.mark.parametrize("number", [1, 2, 3, 9])
+def test_a_canary_that_fails_counts_the_others(
+    dead_events: Redbox, number: int, error: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    if error is not None:
+        Settling(monkeypatch, error)
+    arguments = ("--all", "--yes", "--canary", str(number), "--canary-wait", "100ms")
+    note = dead_events("dead", "replay", *arguments, code=1).stderr
+    ends = {1: "2 other events are still dead\n", 2: "1 other event is still dead\n"}
+    assert note.endswith(ends.get(number, "There were no other events to replay\n"))
+    assert ("stopped after the canary" in note) is (number < 3)
 
 
 @pytest.mark.req("RO-2")

@@ -80,6 +80,8 @@ def replay_dead(
     replay = _Replay(session, choice, **options)
     report, refused = session.run(replay.run(dry_run, yes))
     _print_report(session, report, refused)
+    if report.canary is not None and not session.output.as_json:
+        _print_canary(session, report.canary, replay.left)
     if report.refused_count or not (report.canary is None or report.canary.passed):
         click.get_current_context().exit(1)
 
@@ -96,6 +98,7 @@ class _Replay:
         canary_wait: timedelta,
         **options: Any,
     ) -> None:
+        self.left = 0  # selected events that the replay did not come to
         self._session = session
         self._choice = choice
         self._options: dict[str, Any] = {"reset": not keep_attempts, "canary_wait": canary_wait, **options}
@@ -114,6 +117,7 @@ class _Replay:
             if "until" in selection and (matched > LONG or self._options["rate"] is not None):
                 self._note_start(selection["until"].isoformat())
             report = await self._replay(box, matched, selection)
+            self.left = max(0, matched - report.matched)
             return report, _add_refusals(report, others)
 
     def _note_start(self, moment: str) -> None:
@@ -194,14 +198,12 @@ def _print_report(session: Session, report: Replayed, refused: list[Refusal]) ->
         output.table(("REFUSED", "REASON"), [(each.event_id, each.reason) for each in refused[:SHOWN]])
         if report.refused_count > SHOWN:
             output.text(f"... and {report.refused_count - SHOWN:,} more")
-    if canary is not None:
-        _print_canary(session, canary)
 
 
 _CANARY = ("published", "died", "gone", "unsettled")
 
 
-def _print_canary(session: Session, canary: Canary) -> None:
+def _print_canary(session: Session, canary: Canary, left: int) -> None:
     output = session.output
     if canary.passed:
         output.note(f"canary: {counted(canary.published, 'event')} published")
@@ -221,4 +223,8 @@ def _print_canary(session: Session, canary: Canary) -> None:
             "whether a relay is running and whether the box is paused; start one with `redbox relay`, or wait longer "
             f"with --canary-wait. `redbox show {canary.unsettled[0]}` shows such an event"
         )
-    output.note(f"stopped after the canary: {words}. The other events are still dead")
+    if left:
+        others = f"{counted(left, 'other event')} {'is' if left == 1 else 'are'} still dead"
+        output.note(f"stopped after the canary: {words}. {others}")
+    else:
+        output.note(f"canary: {words}. There were no other events to replay")
