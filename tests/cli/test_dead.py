@@ -48,6 +48,7 @@ def test_list(dead_events: Redbox):
 def test_a_box_without_dead_events(redbox: Redbox):
     redbox.put(Event("a"))
     assert "there are no dead events" in redbox("dead", "list").stderr
+    assert "there are no dead events" in redbox("dead", "list", "--by-error").stderr
 
 
 # --- selection -------------------------------------------------------------------------------------------------
@@ -255,6 +256,22 @@ def test_filters_by_time_of_creation(dead_events: Redbox):
     assert "no events match" in dead_events("list", "--created-until", "2020-01-01T00:00:00Z").stderr
     assert dead_events("dead", "replay", "--created-until", "1h", "--yes").stdout == "0 events replayed\n"
     assert dead_events("dead", "replay", "--created-since", "1h", "--yes").stdout == "3 events replayed\n"
+
+
+@pytest.mark.req("RO-6")
+@pytest.mark.parametrize(
+    "command",
+    [("list",), ("list", "--by-error"), ("replay", "--yes"), ("replay", "--dry-run"), ("drop", "--yes"), ("export",)],
+    ids=" ".join,
+)
+def test_filters_that_match_nothing_are_reported(dead_events: Redbox, command: tuple[str, ...]):
+    """Brackets are no wildcards: an event type may have them."""
+    none = "no dead events match the filters"
+    patterns = "; in --type, * is any text, ? is one character, and all else is itself\n"
+    assert none + patterns in dead_events("dead", *command, "--type", "user.[cd]*").stderr
+    assert none + "\n" in dead_events("dead", *command, "--error", "nothing").stderr
+    assert none not in dead_events("dead", *command, "--type", "user.*ted").stderr
+    assert none + patterns in dead_events("list", "--type", "user.[cd]*").stderr.replace("no events", "no dead events")
 
 
 # --- show --------------------------------------------------------------------------------------------------------

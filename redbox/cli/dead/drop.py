@@ -9,7 +9,7 @@ import click
 
 from redbox.arguments import counted
 from redbox.cli.changes import change_options, confirm, require_answer
-from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, selection_of, split_unchanged, take_choice
+from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, note_nothing, selection_of, split_unchanged, take_choice
 from redbox.cli.filters import filter_options
 from redbox.cli.session import Session, pass_session
 
@@ -63,6 +63,8 @@ def drop_dead(
     drop = _Drop(session, choice, to, no_export, {"who": who, "why": why})
     report = session.run(drop.run(dry_run, yes))
     _print_report(session, report, drop.refused, drop.file)
+    if not report.matched:
+        note_nothing(session, choice.filters)
     if report.refused_count:
         click.get_current_context().exit(1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from redbox.arguments import counted
-from redbox.cli.dead.selecting import SHOWN, split_dead
+from redbox.cli.dead.selecting import SHOWN, note_nothing, split_dead
 from redbox.cli.filters import filter_options, resolved
 from redbox.cli.output import echo_json
 from redbox.cli.session import Session, pass_session
@@ -52,6 +52,8 @@ def export_dead(session: Session, /, ids: tuple[str, ...], to: str | None, **fil
         session.output.json({"exported": count, "skipped": len(skipped), "file": to if count else None})
     else:
         session.output.text(f"{counted(count, 'event')} exported{f' to {to}' if count else '; no file was written'}")
+    if not (count or skipped):
+        note_nothing(session, filters)
     if skipped:
         _list_skipped(session, skipped)
         click.get_current_context().exit(1)

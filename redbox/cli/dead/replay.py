@@ -8,7 +8,7 @@ import click
 
 from redbox.arguments import counted
 from redbox.cli.changes import change_options, confirm, require_answer
-from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, selection_of, take_choice
+from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, note_nothing, selection_of, take_choice
 from redbox.cli.filters import filter_options
 from redbox.cli.parameters import DURATION
 from redbox.cli.session import Session, pass_session
@@ -80,6 +80,8 @@ def replay_dead(
     replay = _Replay(session, choice, **options)
     report, refused = session.run(replay.run(dry_run, yes))
     _print_report(session, report, refused)
+    if not report.matched:
+        note_nothing(session, choice.filters)
     if report.canary is not None and not session.output.as_json:
         _print_canary(session, report.canary, replay.left)
     if report.refused_count or not (report.canary is None or report.canary.passed):

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from redbox.cli.filters import NAMES, resolved
+from redbox.cli.filters import NAMES, nothing_matches, resolved
 
 if TYPE_CHECKING:
     from redbox import Box, Record
+    from redbox.cli.session import Session
 
 SHOWN = 10  # refused events of a table
 
@@ -41,6 +42,12 @@ class Refusal:
     event_id: str
     outcome: str
     reason: str
+
+
+def note_nothing(session: Session, filters: dict[str, Any]) -> None:
+    """Says on stderr that there is nothing to do: no dead event at all, or none that passes the filters."""
+    some = any(value is not None for value in filters.values())
+    session.output.note(nothing_matches("dead events", filters) if some else "there are no dead events")
 
 
 async def selection_of(box: Box, choice: Choice) -> tuple[dict[str, Any], list[Refusal]]:
