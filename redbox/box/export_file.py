@@ -85,7 +85,7 @@ def _give_name(temporary: str, path: Path, replace: bool) -> None:
         os.replace(temporary, path)
     else:
         try:
-            os.link(temporary, path)  # unlike a rename, it never replaces a file
+            _rename_to_new(temporary, path)
         except FileExistsError:
             raise _exists(path) from None
     directory = os.open(path.parent, os.O_RDONLY)
@@ -93,6 +93,21 @@ def _give_name(temporary: str, path: Path, replace: bool) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _rename_to_new(temporary: str, path: Path) -> None:
+    """Renames a file, and never replaces another one. Raises FileExistsError."""
+    try:
+        os.link(temporary, path)  # unlike a rename, it never replaces a file
+    except FileExistsError:
+        raise
+    except OSError:  # as on file systems without hard links
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            os.replace(temporary, path)  # the empty file of the line above
+        except OSError:
+            os.unlink(path)
+            raise
 
 
 def _exists(path: Path) -> RedboxError:

@@ -281,6 +281,8 @@ PYTHON_MUTANTS = [
     Mutant("a drop by filter is not fenced", "redbox/box/drop.py", "SeenClaim(each.event_id, each.number)", "SeenClaim(each.event_id)", DEAD_LETTERS),
     Mutant("an event without a readable copy is dropped", "redbox/box/drop.py", "if line.problem is None:", "if True:", DEAD_LETTERS),
     Mutant("a dry run drops", "redbox/box/drop.py", "if not drop.dry_run:", "if True:", DEAD_LETTERS),
+    Mutant("without hard links an export replaces the only copy", "redbox/box/export_file.py", "os.O_CREAT | os.O_EXCL", "os.O_CREAT", EXPORT_FILE),
+    Mutant("an export that gets no name leaves an empty file", "redbox/box/export_file.py", "            os.unlink(path)\n", "", EXPORT_FILE),
     Mutant("an export replaces the only copy", "redbox/box/export_file.py", "os.link(temporary, path)", "os.replace(temporary, path)", EXPORT_FILE),
     Mutant("a file that exists is noticed after the export", "redbox/box/export_file.py", "if not replace and path.exists():", "if False:", EXPORT_FILE),
     Mutant("half an export looks like a whole one", "redbox/box/export_file.py", 'tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)', "(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), str(path))", ("tests/cli/test_dead.py", "-k", "leaves_the_earlier_file")),
