@@ -271,7 +271,11 @@ class Operate:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[LogEntry]:
-        """The actions of operators, newest first: at most `limit` that match all filters."""
+        """The actions of operators, newest first: at most `limit` that match all filters.
+
+        An action of several steps has the time of its last step and counts all of them. It matches if it was running at
+        any time between `since` and `until`.
+        """
         self._store.ensure_open()
         return await read_log(self._store, limit, action=action, who=who, since=since, until=until)
 

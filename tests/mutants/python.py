@@ -294,6 +294,7 @@ PYTHON_MUTANTS = [
     Mutant("a sweep by hand is recorded at its end only", "redbox/box/operate.py", "        await self._store.write_log(action, who=who, why=why, count=0,", "        0 and await self._store.write_log(action, who=who, why=why, count=0,", OPERATIONS),
     Mutant("an entry at the limit counts only its last steps", "redbox/box/operations_log.py", "        if over and all(", "        if over or all(", OPERATIONS),
     Mutant("the log forgets the first ids of an action", "redbox/box/operations_log.py", "last, steps = self._steps[0], self._steps[::-1]", "last, steps = self._steps[0], self._steps", OPERATIONS),
+    Mutant("an action is looked for at its last step only", "redbox/box/operations_log.py", "logged.at if start is None else start):", "logged.at):", OPERATIONS),
     Mutant("the log is not filtered by its earliest time", "redbox/box/operations_log.py", "(since is None or entry.at >= since)", "True", OPERATIONS),
     Mutant("relays that are silent count as alive in conditions", "redbox/box/conditions.py", "relay.alive != silent", "True", CONDITIONS),
     Mutant("a rate that is not known is 0", "redbox/box/rates.py", "return None if grown < 0 else grown / seconds", "return max(0, grown) / seconds", CONDITIONS),
