@@ -216,6 +216,15 @@ class Reads:
                 known |= pairs(part for pair in as_fields(reply).items() for part in pair)
         return known
 
+    async def paused_key(self, key: str) -> PausedEntry | None:
+        """The pause of an ordering key, unless it has ended."""
+        now = await self.time()
+        (ends,) = await self.exchange([("ZSCORE", keys.paused(self.box), key)], repeat=True)
+        if ends is None or float(ends) <= now:
+            return None
+        (about,) = await self.exchange([("HGET", keys.pauses(self.box), key)], repeat=True)
+        return _paused_entry(key.encode(), ends, about)
+
     async def paused_keys(self, count: int) -> list[PausedEntry]:
         """Paused ordering keys, those whose pause ends first at the beginning."""
         now, where = await self.time(), keys.paused(self.box)

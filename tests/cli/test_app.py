@@ -104,7 +104,7 @@ def test_reading_creates_no_directory(redbox: Redbox, path: tuple[str, ...]):
 
 
 @pytest.mark.parametrize(
-    "path", [("list",), ("stats",), ("show", "x"), ("dead", "list"), ("dead", "replay", "x")], ids=" ".join
+    "path", [("list",), ("stats",), ("show", "x"), ("dead", "list"), ("dead", "replay", "x", "--yes")], ids=" ".join
 )
 def test_reading_creates_no_box(redbox: Redbox, path: tuple[str, ...]):
     assert "there is no box 'default'" in (message := redbox.error(*path, code=1))
@@ -141,7 +141,7 @@ def test_an_invalid_url_is_wrong_usage(redbox: Redbox, url: str):
 
 
 @pytest.mark.parametrize(
-    "path", [("list",), ("put", "a"), ("boxes",), ("conform",), ("dead", "replay", "x")], ids=" ".join
+    "path", [("list",), ("put", "a"), ("boxes",), ("conform",), ("dead", "replay", "x", "--yes")], ids=" ".join
 )
 def test_an_unreachable_store_has_its_own_exit_code(redbox: Redbox, path: tuple[str, ...]):
     message = redbox.error(*path, url=NOWHERE, code=3)
