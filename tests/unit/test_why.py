@@ -161,6 +161,16 @@ def test_all_breakers_are_open():
     assert "The breakers of all 2 relays have been open for 9 min: HTTP 401." in text(found)
 
 
+def test_an_open_breaker_says_when_it_is_tried_next():
+    relays = [
+        relay("a", breaker="open", reason="HTTP 401", next_probe=timedelta(seconds=12)),
+        relay("b", breaker="open", reason="HTTP 401", next_probe=timedelta(seconds=9)),
+        relay("c", breaker="probing", reason="HTTP 401", breaker_since=MINUTE),
+    ]
+    found = explain_event(snapshot(pending(), stats=stats(relays=relays)), "e")
+    assert "The next try is due in 9 s." in text(found)
+
+
 @pytest.mark.parametrize(
     ("reason", "words"),
     [("HTTP 403", "Repair the target: check its credentials."), ("HTTP 503 after 4013 ms", "Repair the target; the")],

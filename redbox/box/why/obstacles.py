@@ -76,7 +76,8 @@ def open_breaker_sentence(alive: list[RelayReport]) -> str | None:
     since = "" if first.breaker_since is None else f" for {format_duration(first.breaker_since)}"
     reason = sentence(quoted(first.reason) or "the target does not acknowledge events")
     more = f" (and {counted(len(opened) - 1, 'other')})" if len(opened) > 1 else ""
-    return f"Besides, the breaker of relay {quoted(first.name)}{more} has been open{since}: {reason}"
+    whose = f"the breaker of relay {quoted(first.name)}{more}"
+    return f"Besides, {whose} has been open{since}: {reason}{_next_probe(opened)}"
 
 
 def _breakers_open(alive: list[RelayReport]) -> Cause:
@@ -89,7 +90,7 @@ def _breakers_open(alive: list[RelayReport]) -> Cause:
         whose = f"breaker of relay {quoted(latest.name)}, the only one alive, has"
     after = (
         f"The target is {quoted(latest.target) or 'unknown'}; relays try a few events again and again, and publish the "
-        "others as soon as the target acknowledges one."
+        f"others as soon as the target acknowledges one.{_next_probe(alive)}"
     )
     refused = any(_REFUSED.search(relay.reason) for relay in alive)
     repair = "Repair the target; the breaker then closes by itself."
@@ -97,6 +98,12 @@ def _breakers_open(alive: list[RelayReport]) -> Cause:
         repair = "Repair the target: check its credentials. The breaker then closes by itself."
     step = Step("see whether the target is repaired, by its breaker", ("stats",))
     return Cause(Situation.BREAKER_OPEN, (f"The {whose} been open{since}: {reason}", after, repair), (step,))
+
+
+def _next_probe(relays: list[RelayReport]) -> str:
+    """` The next try is due in 12 s.`; empty if no relay says when."""
+    due = min((relay.next_probe for relay in relays if relay.next_probe), default=None)
+    return "" if due is None else f" The next try is due in {format_duration(due)}."
 
 
 def _ramping(ramp_ends: timedelta) -> Cause:
@@ -113,6 +120,7 @@ def relay_facts(relay: RelayReport) -> dict[str, Any]:
         "target": relay.target,
         "breaker": relay.breaker,
         "reason": relay.reason,
+        "next_probe_seconds": None if relay.next_probe is None else relay.next_probe.total_seconds(),
         "in_flight": relay.in_flight,
         "published": relay.published,
         "failed": relay.failed,

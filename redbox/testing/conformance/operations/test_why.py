@@ -870,6 +870,8 @@ async def test_a_relay_reports_what_an_explanation_needs(box: Box):
     assert newer.breaker_since is not None
     assert newer.breaker_since >= newer.seen
     assert newer.breaker_since < timedelta(minutes=5)
+    assert older.next_probe is None
+    assert newer.next_probe is not None
     assert newer.failed >= 2
     assert newer.failures_in_row == newer.failed
     assert newer.last_error == "connection refused"
