@@ -295,6 +295,8 @@ PYTHON_MUTANTS = [
     Mutant("a rate that is not known is 0", "redbox/box/rates.py", "return None if grown < 0 else grown / seconds", "return max(0, grown) / seconds", CONDITIONS),
     Mutant("every scrape reads the store", "redbox/relay/exporter.py", ">= FRESH_SECONDS", ">= 0", EXPORTER),
     Mutant("a store that is away is up", "redbox/relay/exporter.py", "int(not all(away) if away else answers)", "1", EXPORTER),
+    Mutant("a box that was removed is served", "redbox/relay/exporter.py", "elif stats.layout or not self._all:", "else:", EXPORTER),
+    Mutant("one box that cannot be read fails the exporter", "redbox/relay/exporter.py", "if failed and len(failed) == len(found):", "if failed:", EXPORTER),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
     Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),
