@@ -22,7 +22,10 @@ SETTLER = ("tests/relay/test_settler.py",)
 LOST_DATA = ("tests/relay/test_lost_data.py",)
 CAPACITY = ("tests/relay/test_capacity.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
-WHY = ("tests/unit/test_why.py", "tests/contract/operations/test_why.py", *IN_MEMORY)
+WHY = (
+    "tests/unit/test_why.py", "tests/contract/operations/test_why.py", "tests/contract/operations/test_why_damage.py",
+    "tests/contract/operations/test_why_facts.py", *IN_MEMORY,
+)  # fmt: skip
 HTTP_RESPONSES = ("tests/publishers/test_http_responses.py",)
 POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
