@@ -90,6 +90,16 @@ async def suspect_that_is_claimed(box: Box, _: AsyncExitStack) -> Expected:
 
 
 @scene
+async def suspect_whose_lease_has_ended(box: Box, _: AsyncExitStack) -> Expected:
+    await make_suspect(box)
+    await claim_one(box, "relay-3", lease=1)
+    await advance(box, seconds=3)
+    await alive(box, "relay-4")
+    words = ("and the lease ended", "It is a suspect: 2 leases in a row expired before", "so it may crash relays.")
+    return Expected(Situation.LEASE_EXPIRED, words, ("redbox kill e", "redbox reap"))
+
+
+@scene
 async def suspect_without_a_relay(box: Box, _: AsyncExitStack) -> Expected:
     await make_suspect(box)
     return Expected(Situation.NO_RELAY, ("It is a suspect: 2 leases in a row expired",))
