@@ -162,6 +162,19 @@ def test_all_breakers_are_open():
     assert "The breakers of all 2 relays have been open for 9 min: HTTP 401." in text(found)
 
 
+def test_a_relay_without_heartbeats_may_be_running():
+    held = stats(phases={Phase.IN_FLIGHT: 3, Phase.AVAILABLE: 1}, overdue=1)
+    found = explain_event(snapshot(pending(), stats=held), "e")
+    assert "No relay sends a heartbeat, but 2 events are claimed: a relay has just died, or runs" in text(found)
+    found = explain_event(snapshot(pending(), stats=stats(phases={Phase.IN_FLIGHT: 1}, overdue=1)), "e")
+    assert "No relay is running: none is registered" in text(found)
+
+
+def test_leases_that_have_just_ended_are_counted():
+    now = stats(phases={Phase.IN_FLIGHT: 3}, overdue=2, first_lease_ends=-timedelta(seconds=2), relays=[relay()])
+    assert "3 in flight, 2 of them with a lease that has just ended." in text(explain_box(snapshot(stats=now)))
+
+
 def test_an_open_breaker_says_when_it_is_tried_next():
     relays = [
         relay("a", breaker="open", reason="HTTP 401", next_probe=timedelta(seconds=12)),

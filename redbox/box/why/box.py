@@ -342,7 +342,8 @@ def _flowing(snapshot: Snapshot) -> Cause:
         text = "Nothing is stuck: no event is pending or claimed."
     else:
         oldest = f", the oldest for {format_duration(stats.oldest_available)}" if stats.oldest_available else ""
-        text = f"Nothing is stuck: {are(due)} due{oldest}, and {held:,} in flight."
+        ended = f", {stats.overdue:,} of them with a lease that has just ended" if stats.overdue else ""
+        text = f"Nothing is stuck: {are(due)} due{oldest}, and {held:,} in flight{ended}."
     rate = sum(relay.rate or 0.0 for relay in alive)
     published = f"{many(stats.totals.get('published', 0), 'event', 'was', 'were')} published so far"
     if not alive:

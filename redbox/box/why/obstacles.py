@@ -12,6 +12,7 @@ from redbox.box.why.explanation import Cause, Situation, Step
 from redbox.box.why.snapshot import Snapshot
 from redbox.box.why.words import because, quoted, sentence
 from redbox.durations import format_duration
+from redbox.events import Phase
 
 START_RELAY: Final = Step("start a relay, with the URL of the target", ("relay", "--to", "URL"))
 #: HTTP statuses of wrong or missing credentials.
@@ -37,9 +38,14 @@ def find_obstacle(snapshot: Snapshot, ordering_key: str | None = None) -> Cause 
 
 def no_relay_sentence(snapshot: Snapshot) -> str:
     """Which relay was seen last, and when."""
-    if not snapshot.stats.relays:
+    stats = snapshot.stats
+    held = stats.phases[Phase.IN_FLIGHT] - stats.overdue
+    if not stats.relays and held > 0:
+        holds = f"but {counted(held, 'event')} {'is' if held == 1 else 'are'} claimed"
+        return f"No relay sends a heartbeat, {holds}: a relay has just died, or runs without heartbeats."
+    if not stats.relays:
         return "No relay is running: none is registered; a relay that stops in order leaves no heartbeat."
-    last = min(snapshot.stats.relays, key=lambda relay: relay.seen)
+    last = min(stats.relays, key=lambda relay: relay.seen)
     return (
         f"No relay is alive: the last heartbeat came {format_duration(last.seen)} ago, from relay {quoted(last.name)} "
         f"on {quoted(last.host) or 'an unknown host'}."
