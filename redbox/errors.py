@@ -308,6 +308,8 @@ class StoreError(RedboxError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached."""
 
+    answered: bool = False  # the server was reached, and answered with an error
+
 
 class NotPermitted(StoreUnavailable):
     """The user of this connection lacks a permission that redbox needs."""

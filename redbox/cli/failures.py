@@ -39,8 +39,9 @@ def describe_failure(error: Exception) -> Failure:
     if isinstance(error, NotPermitted):  # the server was reached: another URL would not help
         return Failure(name, str(error), FAILED)
     if isinstance(error, StoreUnavailable | EmbeddedServerFailed):
-        hint = "; check --url or $REDBOX_URL, and that the server is running"
-        return Failure(name, f"{error}{'' if isinstance(error, EmbeddedServerFailed) else hint}", NOT_REACHABLE)
+        reached = isinstance(error, EmbeddedServerFailed) or error.answered
+        hint = "" if reached else "; check --url or $REDBOX_URL, and that the server is running"
+        return Failure(name, f"{error}{hint}", NOT_REACHABLE)
     if isinstance(error, UsageError) and not isinstance(error, MissingExtra):
         return Failure(name, str(error), WRONG_USAGE)
     if isinstance(error, RedboxError):

@@ -306,6 +306,7 @@ class Relay:
         """The fields of the heartbeat. Ages are in ms: only the store's clock knows the time."""
         summary = self.summary()
         open_for = None if self.breaker is None else self.breaker.open_for
+        probe_in = self.breaker.wait() if self.breaker is not None and self.circuit is Circuit.OPEN else None
         return {
             "target": self._publisher.target,
             "in_flight": str(self.in_flight),
@@ -315,6 +316,7 @@ class Relay:
             "breaker": self.circuit.value,
             "reason": summary.open,
             "breaker_age": "" if open_for is None else str(int(open_for * 1000)),
+            "probe_in": "" if probe_in is None else str(int(probe_in * 1000)),
             "failed": str(self.tally.failed),
             "failures_in_row": str(self.tally.failures_in_row),
             "last_error": self.tally.last_error[:LONGEST_ERROR],

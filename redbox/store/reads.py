@@ -17,12 +17,6 @@ from redbox.store.wire.base import BlockingWait, Command
 
 LOG_COUNT: Final = 200  # entries that are read at once
 #: What tells whether a server refuses writes. Sent one by one: servers before Redis 7 take one section.
-_SERVER: Final[tuple[Command, ...]] = (
-    ("INFO", "memory"),
-    ("INFO", "persistence"),
-    ("INFO", "replication"),
-    ("CONFIG", "GET", "stop-writes-on-bgsave-error"),
-)
 
 
 class Reads:
@@ -204,17 +198,6 @@ class Reads:
                 break
             newest = f"({found[-1][0].decode()}"
         return entries[:limit]
-
-    async def server_info(self) -> dict[str, str]:
-        """The server's memory, disk and role, as INFO and CONFIG GET name them; without what it does not permit."""
-        known: dict[str, str] = {}
-        for reply in await self.exchanges.send(_SERVER, repeat=True):
-            if isinstance(reply, bytes | str):  # redis-py decodes no reply of ours, but a later one may
-                text = reply.decode(errors="replace") if isinstance(reply, bytes) else reply
-                known |= dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-            elif isinstance(reply, dict | list):
-                known |= pairs(part for pair in as_fields(reply).items() for part in pair)
-        return known
 
     async def paused_key(self, key: str) -> PausedEntry | None:
         """The pause of an ordering key, unless it has ended."""

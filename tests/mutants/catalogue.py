@@ -12,7 +12,7 @@ LOOKS = ("redbox/testing/conformance/test_writing.py",)
 PAUSES = ("redbox/testing/conformance/operations/test_pause.py",)
 RAMPS = ("redbox/testing/conformance/operations/test_ramp.py",)
 KEY_PAUSES = ("redbox/testing/conformance/operations/test_paused_keys.py",)
-WHY = ("redbox/testing/conformance/operations/test_why.py",)
+WHY = tuple(f"redbox/testing/conformance/operations/test_why{part}.py" for part in ("", "_damage", "_facts"))
 REPAIR = ("redbox/testing/conformance/operations/test_repair.py",)
 PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 

@@ -22,7 +22,10 @@ SETTLER = ("tests/relay/test_settler.py",)
 LOST_DATA = ("tests/relay/test_lost_data.py",)
 CAPACITY = ("tests/relay/test_capacity.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
-WHY = ("tests/unit/test_why.py", "tests/contract/operations/test_why.py", *IN_MEMORY)
+WHY = (
+    "tests/unit/test_why.py", "tests/contract/operations/test_why.py", "tests/contract/operations/test_why_damage.py",
+    "tests/contract/operations/test_why_facts.py", *IN_MEMORY,
+)  # fmt: skip
 HTTP_RESPONSES = ("tests/publishers/test_http_responses.py",)
 POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
@@ -299,6 +302,8 @@ PYTHON_MUTANTS = [
     Mutant("a rate that is not known is 0", "redbox/box/rates.py", "return None if grown < 0 else grown / seconds", "return max(0, grown) / seconds", CONDITIONS),
     Mutant("every scrape reads the store", "redbox/relay/exporter.py", ">= FRESH_SECONDS", ">= 0", EXPORTER),
     Mutant("a store that is away is up", "redbox/relay/exporter.py", "int(not all(away) if away else answers)", "1", EXPORTER),
+    Mutant("a box that was removed is served", "redbox/relay/exporter.py", "elif stats.layout or not self._all:", "else:", EXPORTER),
+    Mutant("one box that cannot be read fails the exporter", "redbox/relay/exporter.py", "if failed and len(failed) == len(found):", "if failed:", EXPORTER),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
     Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),
