@@ -130,7 +130,7 @@ class Relay:
         """Publishes until nothing is available, and sweeps meanwhile. Events that are not due yet are left.
 
         Also ends when the breaker opens, and when all calls of the publisher hang: `open` or `stuck` of the summary
-        says why.
+        says why. Its `undelivered` names events that were tried and are to be retried later.
         """
         with self._in_use() as engine:
             await Reaper(self._box).run_once()

@@ -240,6 +240,10 @@ PYTHON_MUTANTS = [
     Mutant("a service ends when the store is away", "redbox/relay/services.py", '            digest.store_failed(name, f"{name} got no answer from the store", error)\n', "            raise\n", IDLE),
     Mutant("a relay never leaves the list", "redbox/relay/services.py", "fresh=0, leaving=True)", "fresh=0)", IDLE),
     Mutant("a namesake is announced again and again", "redbox/relay/services.py", "if other and not self._warned:", "if other:", IDLE),
+    Mutant("a published event counts as undelivered", "redbox/relay/judge.py", "            self._tally.undelivered.remove(held.claim.event_id)\n        if self._blamed", "            pass\n        if self._blamed", ("tests/cli/test_relay.py", "-k", "once_succeeds")),
+    Mutant("a dead event counts as undelivered", "redbox/relay/judge.py", "        self._tally.undelivered.remove(held.claim.event_id)\n        self._settler.kill", "        self._settler.kill", ("tests/cli/test_relay.py", "-k", "once_succeeds")),
+    Mutant("a failed event of a drain is forgotten", "redbox/relay/judge.py", "if self._state.draining:\n            self._tally", "if False:\n            self._tally", ("tests/cli/test_relay.py", "-k", "once_fails")),
+    Mutant("all undelivered events are remembered", "redbox/relay/report.py", "if len(self._ids) < MOST_UNDELIVERED:", "if True:", ("tests/unit/test_undelivered.py",)),
     Mutant("every delivery takes no time", "redbox/relay/report.py", "self.counts[bisect_left(BUCKETS, seconds)] += 1", "self.counts[0] += 1", METRICS),
     Mutant("latency leaves out the time before the claim", "redbox/relay/report.py", "max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for", "held_for", METRICS),
     # backoff

@@ -140,14 +140,15 @@ class RelayRun:
             problem = f"the breaker is open: {summary.open}"
         elif self._once and not self._stopping and summary.stuck:
             problem = summary.stuck
+        undelivered = summary.undelivered if self._once and not self._stopping else ""
         left = await _leftovers(relay) if self._once else None
-        self._ended[relay] = Ended(relay, summary, problem, left)
+        self._ended[relay] = Ended(relay, summary, problem or undelivered, left)
         took = format_duration(self.seconds)
         logger.info("ended after %s: %s", took, in_counts(summary), extra=counts(summary))
         if left is not None and left.count:
             logger.info(left.in_words(problem))
-        if problem:
-            logger.error("not drained: %s", problem)
+        if problem or undelivered:
+            logger.error("not drained: %s", problem or undelivered)
 
     # --- progress ------------------------------------------------------------------------------------------------
 
