@@ -290,7 +290,8 @@ class Judge:
         After a probe, the oldest event whose rejection is about the event is marked DEAD: so a box that holds nothing
         else makes progress, and a target that rejects everything by mistake costs one event per probe.
         """
-        logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
+        probe = "" if self._state.draining else f", the next probe is in {breaker.wait():.1f} s"  # a drain ends now
+        logger.warning("the breaker is open%s: %s", probe, breaker.reason)
         self._breaker_changed()
         if not doubted:
             rejected = [each for each in self._pending if isinstance(each.error, Reject) and self._is_final(each)]

@@ -222,6 +222,8 @@ def test_once_fails_when_the_target_is_down(redbox: Redbox, target: Callable[[st
     result = redbox("relay", "--to", down, "--attempts", "2", "--once", code=1)
     problem = "ERROR not drained: the breaker is open: the target was unavailable 5 times in a row: connection refused"
     assert problem in result.stderr
+    assert "WARNING the breaker is open: the target was unavailable 5 times" in result.stderr
+    assert "next probe" not in result.stderr  # the run ends
     assert "DEAD" not in phases(redbox)
     redbox("relay", "--to", down, "--attempts", "1", "--once", "--no-breaker")
     assert phases(redbox)["DEAD"] >= 5  # as was asked for
