@@ -170,6 +170,8 @@ PYTHON_MUTANTS = [
     Mutant("every sample is spread", "redbox/relay/breaker.py", "return self._sample == SAMPLE", "return True", BREAKER),
     Mutant("the pause between probes stays the same", "redbox/relay/breaker.py", "self._pause = min(2 * self._pause, self._longest)", "pass", BREAKER),
     Mutant("the pause between probes has no bound", "redbox/relay/breaker.py", "min(2 * self._pause, self._longest)", "2 * self._pause", BREAKER),
+    Mutant("the pauses of all relays are equal", "redbox/relay/breaker.py", "self._pause * (1 - JITTER * self._random())", "self._pause", BREAKER),
+    Mutant("a pause may exceed the longest", "redbox/relay/breaker.py", "(1 - JITTER * self._random())", "(1 + JITTER * self._random())", BREAKER),
     Mutant("the pause stays long after the breaker closed", "redbox/relay/breaker.py", '"", self._first_pause', '"", self._pause', BREAKER),
     Mutant("a late failure begins the pause anew", "redbox/relay/breaker.py", "if self.circuit is Circuit.OPEN:  # was", "if False:  # was", BREAKER),
     # settling
