@@ -300,6 +300,6 @@ def test_the_setting_of_an_error_does_not_depend_on_its_words(
         error.argument = argument
         raise error
 
-    monkeypatch.setattr(registry, "open_publisher", refusing)
+    monkeypatch.setattr(registry, "open_expanded", refusing)
     with pytest.raises(ConfigError, match=rf"relay 1 \(box orders\): {setting}: {message}"):
         relays('[[relay]]\nbox = "orders"\nto = "https://a"\noptions = { timeout = 1 }\n')

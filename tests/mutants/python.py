@@ -336,6 +336,7 @@ PYTHON_MUTANTS = [
     Mutant("a put that was not sent may have been carried out", "redbox/box/coalescer.py", "copy.copy(error).with_effect(Effect.NOTHING_CHANGED)", "error", COALESCER),
     Mutant("an error speaks for the whole job", "redbox/pipeline/source/connection.py", "if error.effect is not Effect.UNKNOWN:", "if False:", (OUTAGE, "-k", "whole_job")),
     Mutant("a job forgets that a command may have been carried out", "redbox/pipeline/source/connection.py", "if error.effect is not Effect.UNKNOWN:", "if True:", (OUTAGE, "-k", "whole_job")),
+    Mutant("a placeholder in Python is taken literally", "redbox/publishers/registry.py", "        _refuse_placeholders(target, options)\n", "", ("tests/publishers/test_registry.py", "-k", "placeholders")),
     Mutant("an invalid option is blamed on the target", "redbox/cli/relay/settings.py", "options if error.argument in given else target", "target", (CONFIG, "-k", "words")),
     Mutant("an unknown option is blamed on the target", "redbox/publishers/registry.py", "        error.argument = unknown[0]\n", "", (RELAY_COMMAND, "-k", "wrong_usage")),
     Mutant("an invalid value is blamed on the target", "redbox/arguments.py", "    error.argument = name\n", "", (RELAY_COMMAND, "-k", "wrong_usage")),

@@ -161,7 +161,7 @@ class RelaySettings:
         return Relay(Box.open(url, name=self.box), publisher, name=self.name, **chosen)
 
     def _publisher(self, target: str, options: str, directory: Path) -> Publisher:
-        from redbox.publishers.registry import open_publisher, secret_options
+        from redbox.publishers.registry import open_expanded, secret_options
 
         url = _read(target, expand_url)(getattr(self, target))
         try:
@@ -172,7 +172,7 @@ class RelaySettings:
         except UsageError as error:
             raise SettingError(target, str(error)) from error
         try:
-            return open_publisher(url, **given)
+            return open_expanded(url, **given)
         except MissingExtra:
             raise
         except UsageError as error:
