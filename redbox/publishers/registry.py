@@ -135,11 +135,22 @@ def _factory(url: str) -> tuple[str, Factory]:
     raise InvalidURL(f"a target is a URL that begins with one of {', '.join(known_prefixes())}")
 
 
-def _check_options(what: str, factory: Factory, options: dict[str, Any]) -> None:
+def option_names(target: Target) -> list[str]:
+    """Returns the names of the options that a target has. A publisher has its own already."""
+    if isinstance(target, Publisher):
+        return []
+    return _known_options(_factory(target)[1] if isinstance(target, str) else FunctionPublisher)
+
+
+def _known_options(factory: Factory) -> list[str]:
     parameters = inspect.signature(factory).parameters.values()
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+
+
+def _check_options(what: str, factory: Factory, options: dict[str, Any]) -> None:
+    if any(each.kind is each.VAR_KEYWORD for each in inspect.signature(factory).parameters.values()):
         return
-    known = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    known = _known_options(factory)
     unknown = [name for name in options if name not in known]
     if unknown:
         has = f"it has {', '.join(known)}" if known else "it has none"
