@@ -59,9 +59,9 @@ def relay_command(
     """Publish the events of a box to a target.
 
     Runs until SIGTERM or SIGINT. Each event is published at least once. A failed event is retried after the delay of
-    --retry, and marked DEAD when --attempts are used up. While the target is down, the breaker is open and nothing is
-    claimed. Any number of relays may serve one box. After the first signal, events being published have --grace to
-    finish; a second signal exits at once.
+    --retry, and marked DEAD when --attempts are used up. While the target is down, the circuit breaker is open: the
+    relay claims nothing, probes the target now and then, and no attempts are used up. Any number of relays may serve
+    one box. After the first signal, events being published have --grace to finish; a second signal exits at once.
 
     \b
     Examples:
