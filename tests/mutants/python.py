@@ -173,6 +173,8 @@ PYTHON_MUTANTS = [
     Mutant("every sample is spread", "redbox/relay/breaker.py", "return self._sample == SAMPLE", "return True", BREAKER),
     Mutant("the pause between probes stays the same", "redbox/relay/breaker.py", "self._pause = min(2 * self._pause, self._longest)", "pass", BREAKER),
     Mutant("the pause between probes has no bound", "redbox/relay/breaker.py", "min(2 * self._pause, self._longest)", "2 * self._pause", BREAKER),
+    Mutant("the pauses of all relays are equal", "redbox/relay/breaker.py", "self._pause * (1 - JITTER * self._random())", "self._pause", BREAKER),
+    Mutant("a pause may exceed the longest", "redbox/relay/breaker.py", "(1 - JITTER * self._random())", "(1 + JITTER * self._random())", BREAKER),
     Mutant("the pause stays long after the breaker closed", "redbox/relay/breaker.py", '"", self._first_pause', '"", self._pause', BREAKER),
     Mutant("a late failure begins the pause anew", "redbox/relay/breaker.py", "if self.circuit is Circuit.OPEN:  # was", "if False:  # was", BREAKER),
     # settling
@@ -243,6 +245,10 @@ PYTHON_MUTANTS = [
     Mutant("a service ends when the store is away", "redbox/relay/services.py", '            digest.store_failed(name, f"{name} got no answer from the store", error)\n', "            raise\n", IDLE),
     Mutant("a relay never leaves the list", "redbox/relay/services.py", "fresh=0, leaving=True)", "fresh=0)", IDLE),
     Mutant("a namesake is announced again and again", "redbox/relay/services.py", "if other and not self._warned:", "if other:", IDLE),
+    Mutant("a published event counts as undelivered", "redbox/relay/judge.py", "            self._tally.undelivered.remove(held.claim.event_id)\n        if self._blamed", "            pass\n        if self._blamed", ("tests/cli/test_relay.py", "-k", "once_succeeds")),
+    Mutant("a dead event counts as undelivered", "redbox/relay/judge.py", "        self._tally.undelivered.remove(held.claim.event_id)\n        self._settler.kill", "        self._settler.kill", ("tests/cli/test_relay.py", "-k", "once_succeeds")),
+    Mutant("a failed event of a drain is forgotten", "redbox/relay/judge.py", "if self._state.draining:\n            self._tally", "if False:\n            self._tally", ("tests/cli/test_relay.py", "-k", "once_fails")),
+    Mutant("all undelivered events are remembered", "redbox/relay/report.py", "if len(self._ids) < MOST_UNDELIVERED:", "if True:", ("tests/unit/test_undelivered.py",)),
     Mutant("every delivery takes no time", "redbox/relay/report.py", "self.counts[bisect_left(BUCKETS, seconds)] += 1", "self.counts[0] += 1", METRICS),
     Mutant("latency leaves out the time before the claim", "redbox/relay/report.py", "max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for", "held_for", METRICS),
     # backoff
@@ -339,6 +345,7 @@ PYTHON_MUTANTS = [
     Mutant("a put that was not sent may have been carried out", "redbox/box/coalescer.py", "copy.copy(error).with_effect(Effect.NOTHING_CHANGED)", "error", COALESCER),
     Mutant("an error speaks for the whole job", "redbox/pipeline/source/connection.py", "if error.effect is not Effect.UNKNOWN:", "if False:", (OUTAGE, "-k", "whole_job")),
     Mutant("a job forgets that a command may have been carried out", "redbox/pipeline/source/connection.py", "if error.effect is not Effect.UNKNOWN:", "if True:", (OUTAGE, "-k", "whole_job")),
+    Mutant("a placeholder in Python is taken literally", "redbox/publishers/registry.py", "        _refuse_placeholders(target, options)\n", "", ("tests/publishers/test_registry.py", "-k", "placeholders")),
     Mutant("an invalid option is blamed on the target", "redbox/cli/relay/settings.py", "options if error.argument in given else target", "target", (CONFIG, "-k", "words")),
     Mutant("an unknown option is blamed on the target", "redbox/publishers/registry.py", "        error.argument = unknown[0]\n", "", (RELAY_COMMAND, "-k", "wrong_usage")),
     Mutant("an invalid value is blamed on the target", "redbox/arguments.py", "    error.argument = name\n", "", (RELAY_COMMAND, "-k", "wrong_usage")),
