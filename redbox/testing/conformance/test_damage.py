@@ -370,6 +370,14 @@ async def test_a_sweep_keeps_an_event_that_only_an_index_calls_finished(box: Box
 
 
 @pytest.mark.req("MQ-5", "PL-7")
+async def test_a_sweep_keeps_an_event_that_an_index_calls_older_than_it_is(box: Box):
+    await make_dead(box, Event("n", event_id="e"))
+    await write(box, ("ZADD", keys.dead(box.name), 1, "e"))
+    assert (await box.sweep(keep_dead=3600)).dead == 0
+    assert (await known(box, "e")).state is State.DEAD
+
+
+@pytest.mark.req("MQ-5", "PL-7")
 async def test_a_sweep_keeps_a_body_whose_event_is_missing(box: Box):
     await box.put(Event("n", event_id="e"))
     await write(box, ("ZADD", keys.published(box.name), 1, "e"), ("DEL", keys.event(box.name, "e")))
