@@ -19,7 +19,7 @@ quick: $(VENV)/.quick  ## unit tests, and the contract in memory: no server, und
 test: $(VENV)/.dev servers  ## install what the tests need, and run all but the campaigns, in PROCESSES=2 processes
 	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
-campaign: $(VENV)/.dev servers  ## the long tests: faults at every point, thousands of events, long state machines
+campaign: $(VENV)/.dev servers  ## faults at every point, thousands of events, long state machines; the contract on all other stores
 	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m campaign
 
 lint: $(VENV)/.dev  ## ruff, mypy and the import rules

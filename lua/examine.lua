@@ -37,7 +37,7 @@ for at = 1, #ARGV do
     if fields[field] == "ordering_key" then
       local line = line_key .. fields[field + 1]
       place, head = redis.call("ZSCORE", line, id), redis.call("ZRANGE", line, 0, 0)[1] or false
-      paused = keys_paused and redis.call("ZSCORE", key.paused, fields[field + 1])
+      paused = redis.call("ZSCORE", key.paused, fields[field + 1])
     elseif fields[field] == "unique_key" then
       unique = redis.call("ZSCORE", unique_key .. fields[field + 1], id)
     end

@@ -11,32 +11,35 @@
 -- ARGV[5]   id       of that position
 --
 -- Returns   for each key {1 if there may be more, score, id, head or false, state of the head or false, when it blocked
---           its line or false, member...}: score and id are the position to continue after; each member is {id, state
---           or false, the key in its event or false}
+--           its line or false, end of its pause if meta does not know it or false, member...}: score and id are the
+--           position to continue after; each member is {id, state or false, the key in its event or false}
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
 --- @include "open_box"
 --- @include "find_rank_after"
 --- @include "read_event"
+--- @include "read_paused_keys"
 
 local left = tonumber(ARGV[1])
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
+local _, unnoted = read_paused_keys()
 local replies = {}
 for at = 2, #ARGV, 4 do
   local kind, name, score, id = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local members = (kind == "line" and line_key or unique_key) .. name
   local named = kind == "line" and "ordering_key" or "unique_key"
   local fields = { "state", named }
-  local head, state, blocked = redis.call("ZRANGE", members, 0, 0)[1] or false, false, false
+  local head, state, blocked, paused = redis.call("ZRANGE", members, 0, 0)[1] or false, false, false, false
   if kind == "line" then
     state = head and redis.call("HGET", event_key .. head, "state")
     blocked = redis.call("ZSCORE", key.blocked, name)
+    paused = unnoted and redis.call("ZSCORE", key.paused, name)
   end
-  local reply = { 0, score, id, head, state, blocked }
+  local reply = { 0, score, id, head, state, blocked, paused }
   if left > 0 then
     local first = score ~= "" and find_rank_after(members, score, id) or 0
     local found = redis.call("ZRANGE", members, first, first + left - 1, "WITHSCORES")

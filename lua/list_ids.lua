@@ -4,7 +4,8 @@
 -- Guarantee: changes nothing; bounded in work.
 --
 -- KEYS[1]   meta       hash; names the box
--- ARGV[1]   index      pending | waiting | suspect | claimed | published | dead | retries | lost | blocked
+-- ARGV[1]   index      pending | waiting | suspect | claimed | published | dead | retries | lost | blocked |
+--                      paused
 -- ARGV[2]   score      the position to continue after; "" for the beginning
 -- ARGV[3]   id         of that position
 -- ARGV[4]   last       score of the last position, itself included

@@ -9,7 +9,7 @@
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   field    superseded_by | archived
 -- ARGV[2]   id       then for each event the following
--- ARGV[3]   number   the claim number that it must still have
+-- ARGV[3]   number   the claim number that it must still have, 0 for none
 -- ARGV[4]   value    the id of the event that supersedes it, or where it was archived
 --
 -- Returns   for each event OK, NOTTERMINAL, CHANGED (another claim number) or UNKNOWN
@@ -20,6 +20,7 @@
 --- @include "check_keys"
 --- @include "format_integer"
 --- @include "read_event"
+--- @include "as_number"
 
 local FIELDS = { "state", "claim", "superseded_by" }
 local field = ARGV[1]
@@ -38,7 +39,7 @@ local function judge(event, number, value)
   if field == "superseded_by" and event.superseded_by == value then
     return "OK", true
   end
-  return event.claim == number and "OK" or "CHANGED"
+  return tonumber(number) == as_number(event.claim) and "OK" or "CHANGED"
 end
 
 local replies, marked = {}, {}

@@ -2,8 +2,8 @@
 -- put: nothing → PENDING.
 --
 -- Guarantee: an existing id is never written again, except to complete an event that an interrupted put left
--- unfinished. All checks come before the first write. Events are put in the order given. The mode "sure" refuses
--- nothing: it runs inside EXEC, after "check" under WATCH.
+-- unfinished, or that lost its body. All checks come before the first write. Events are put in the order given. The
+-- mode "sure" refuses nothing: it runs inside EXEC, after "check" under WATCH.
 --
 -- KEYS[1]   meta        hash; names the box
 -- ARGV[1]   mode        each | until (stop at the first refusal) | all (all or nothing) | check (write nothing) | sure
@@ -15,8 +15,8 @@
 --                       absolute), ordering_key, unique_key ("" for none), unique_scope (ALL_LIVE | UNTOUCHED); an
 --                       event restored from an archive has a fifth: its created_at in ms
 --
--- Returns   for each event "CREATED"; "EXISTS" (same content); {"DIFFERS", stored body, "" if large}; {"CONFLICT", id
---           of the holder}; {"FULL", max_pending}; "SKIPPED" (not reached, or refused together with the others)
+-- Returns   for each event "CREATED"; "EXISTS" (same content); {"DIFFERS", stored body, "" if large, or a field};
+--           {"CONFLICT", id of the holder}; {"FULL", max_pending}; "SKIPPED" (not reached, or refused with the others)
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
@@ -40,7 +40,7 @@ local settings, refusal = open_box()
 if refusal then
   return refusal
 end
-local now = now_ms()
+local now, restored = now_ms(), {}
 local sure, replies, existing, refused = mode == "sure", {}, 0, false
 local created, options, unfinished_at, created_ids, created_unique, room = {}, {}, {}, {}, {}, math.huge
 if settings.max_pending > 0 and not sure then
@@ -57,10 +57,10 @@ local function judge(at)
     return compare_content(at, ARGV[created_ids[id] + 2])
   end
   if some_exist and redis.call("EXISTS", hashes[at]) == 1 then
-    local reply, stored = compare_content(at, false), redis.call("EXISTS", body_key .. id) == 1
 -- Included here and not above: defining a function takes time, also when it is not called.
---- @include "read_unfinished"
-    unfinished_at[at] = (reply == "EXISTS" or not stored) and read_unfinished(id, stored, own)
+--- @include "judge_existing"
+    local reply
+    reply, unfinished_at[at], created_ids[id] = judge_existing(at, own, restored)
     if not unfinished_at[at] then
       return reply
     end
@@ -108,12 +108,8 @@ if mode == "check" then
   return replies
 end
 if mode == "all" and refused then
-  for i, reply in ipairs(replies) do
-    if reply == "CREATED" then
-      replies[i] = "SKIPPED"
-    end
-  end
-  return replies
+--- @include "skip_created"
+  return skip_created(replies)
 end
 if not settings.exists then
   redis.call("HSETNX", key.meta, "layout", LAYOUT)
@@ -141,6 +137,9 @@ for i, at in ipairs(created) do
 end
 if bodies[1] then
   redis.call("MSET", unpack(bodies))
+end
+if restored[1] then
+  redis.call("MSET", unpack(restored))
 end
 call_in_chunks("ZADD", key.pending, plain)
 increase_total("put", #created)

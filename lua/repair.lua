@@ -39,6 +39,8 @@
 --- @include "add_history"
 --- @include "increase_total"
 --- @include "send_hint"
+--- @include "read_paused_keys"
+--- @include "note_paused_keys"
 
 local dry, id, seen, size = ARGV[1] == "1", ARGV[2], ARGV[3], tonumber(ARGV[4])
 local event_type, ordering_key, its_unique_key, unique_scope = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
@@ -48,6 +50,7 @@ if refusal then
 end
 local now, item = now_ms(), examine_id(id)
 local fields, before, done = item.fields, item.before, item.done
+local noted, unnoted = read_paused_keys()
 local known = event_type ~= "" and item.body == size and (fields.created_at or "") == seen
   and { event_type = event_type, ordering_key = ordering_key, unique_key = its_unique_key, unique_scope = unique_scope }
 if not item.stored then
@@ -76,6 +79,9 @@ end
 if as_number(fields.claim) > claims_made then
   done[#done + 1] = "claim numbers go on after " .. fields.claim
 end
+if unnoted then
+  done[#done + 1] = "meta notes which ordering keys are paused"
+end
 check_keys()
 check_event_keys(id, ordering, unique)
 check_event_keys(id, left, released)
@@ -83,6 +89,8 @@ if dry or not done[1] then
   return done
 end
 
+keys_paused = noted
+note_paused_keys()
 write_fields(item)
 if as_number(fields.claim) > claims_made then
   redis.call("HSET", key.counters, "claimed", fields.claim)

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- repair_key: removes a member from a line or a unique key to which it does not belong, and corrects whether the line
--- is blocked.
+-- repair_key: removes a member from a line or a unique key to which it does not belong, corrects whether the line is
+-- blocked, and corrects in meta whether ordering keys are paused.
 --
--- Guarantee: only the line or the unique key changes, and the index of the event that becomes the head. A member whose
+-- Guarantee: only the line or the unique key changes, meta, and the index of the event that becomes the head. A member whose
 -- event can still be restored from its body stays; `repair` restores it. Repeating the call changes nothing.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   dry      1 to change nothing
 -- ARGV[2]   kind     line | unique
 -- ARGV[3]   name     the ordering_key or unique_key
--- ARGV[4]   id       the member; "" to correct only whether the line is blocked
+-- ARGV[4]   id       the member; not given to correct only whether the line is blocked
 --
 -- Returns   what was done, or would be done, in words; nothing if nothing had to be done
 -- Errors    NEWERLAYOUT
@@ -21,6 +21,8 @@
 --- @include "read_event"
 --- @include "requeue"
 --- @include "send_hint"
+--- @include "read_paused_keys"
+--- @include "note_paused_keys"
 
 local dry, kind, name, id = ARGV[1] == "1", ARGV[2], ARGV[3], ARGV[4]
 local settings, refusal = open_box()
@@ -28,13 +30,14 @@ if refusal then
   return refusal
 end
 local now, done = now_ms(), {}
+local noted, unnoted = read_paused_keys()
 local members = (kind == "line" and line_key or unique_key) .. name
 local named = kind == "line" and "ordering_key" or "unique_key"
 local FIELDS = { "state", named }
 local LIVE = { PENDING = true, CLAIMED = true }
 local head, following = unpack(redis.call("ZRANGE", members, 0, 1))
 local removes = false
-if id ~= "" and redis.call("ZSCORE", members, id) then
+if id and redis.call("ZSCORE", members, id) then
   local event = read_event(id, FIELDS)
   if redis.call("HLEN", event_key .. id) == 0 then
     removes = redis.call("STRLEN", body_key .. id) == 0
@@ -68,11 +71,16 @@ if kind == "line" then
     redis.call("HLEN", event_key .. following)
   end
 end
+if unnoted then
+  done[#done + 1] = "meta notes which ordering keys are paused"
+end
 check_keys()
 if dry or not done[1] then
   return done
 end
 
+keys_paused = noted
+note_paused_keys()
 if removes then
   redis.call("ZREM", members, id)
 end

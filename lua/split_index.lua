@@ -4,7 +4,8 @@
 -- Guarantee: changes nothing. Together the ranges hold everything that is in the index now, within since and until.
 --
 -- KEYS[1]   meta     hash; names the box
--- ARGV[1]   index    pending | waiting | suspect | claimed | published | dead | retries | lost | blocked
+-- ARGV[1]   index    pending | waiting | suspect | claimed | published | dead | retries | lost | blocked |
+--                    paused
 -- ARGV[2]   since    lowest score, ms; "" for any
 -- ARGV[3]   until    highest score, ms; "" for any
 -- ARGV[4]   score    the position to begin after; "" for the beginning

@@ -3,7 +3,7 @@
 --
 -- Guarantee: bounded per call; continues at the cursor. The retention is given as arguments. A dead head that blocks
 -- its line is kept. So are events that are not archived, if the box is set to that, and events that are in the index
--- by mistake: their own state says otherwise, or only a body is left.
+-- by mistake: their own state and time say otherwise, or only a body is left.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   index         published | dead
@@ -27,14 +27,16 @@
 --- @include "erase_events"
 --- @include "increase_total"
 --- @include "read_event"
+--- @include "as_number"
 
-local FIELDS = { "state", "ordering_key", "archived" }
-local index, age, keep, limit = key[ARGV[1]], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local state, dry, score, id = string.upper(ARGV[1]), ARGV[5] == "1", ARGV[6], ARGV[7]
+local FIELDS = { "state", "published_at", "died_at", "ordering_key", "archived" }
+local name, age, keep, limit = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local dry, score, id = ARGV[5] == "1", ARGV[6], ARGV[7]
 local _, refusal = open_box()
 if refusal then
   return refusal
 end
+local index, state, finished_at = key[name], string.upper(name), name == "dead" and "died_at" or "published_at"
 local now = now_ms()
 local going = 0
 if age ~= "" then
@@ -54,8 +56,9 @@ local only_archived = redis.call("HGET", key.meta, "sweep") == "archived"
 for at = 1, #found, 2 do
   local event = read_event(found[at], FIELDS)
   local blocking = event.ordering_key and redis.call("ZSCORE", line_key .. event.ordering_key, found[at])
-  local finished = event.state == state or not event.state and redis.call("STRLEN", body_key .. found[at]) == 0
-  if finished and not blocking and (event.archived or not only_archived) then
+  local finished = event.state == state and as_number(event[finished_at]) == tonumber(found[at + 1])
+  local nothing_left = not event.state and redis.call("STRLEN", body_key .. found[at]) == 0
+  if (finished or nothing_left) and not blocking and (event.archived or not only_archived) then
     gone[#gone + 1] = found[at]
   end
 end

@@ -308,6 +308,10 @@ class StoreError(RedboxError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached."""
 
+    answered: bool = False  # the server was reached, and answered with an error
+    #: Where a user of the command line gave the URL of the store.
+    url_source: str = "--url or $REDBOX_URL"
+
 
 class NotPermitted(StoreUnavailable):
     """The user of this connection lacks a permission that redbox needs."""

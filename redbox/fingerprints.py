@@ -100,9 +100,9 @@ def _fingerprint(cut: bytes) -> str:
     return text or NO_TEXT
 
 
-def group_id(print_: str) -> str:
+def group_id(text: str) -> str:
     """A short name of a fingerprint, the same everywhere: 8 hexadecimal digits."""
-    return hashlib.sha256(print_.encode()).hexdigest()[:GROUP_DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()[:GROUP_DIGITS]
 
 
 def in_group(error: str | None, group: str) -> bool:

@@ -19,12 +19,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stores", help="stores to test on, such as memory,redis; all by default")
 
 
+#: Stores on which the contract is part of the campaign, unless --stores names them: they run the same scripts, and
+#: tests/integration shows in every run what is special about them.
+CAMPAIGN_STORES = ("embedded", "cluster")
+CONTRACT = Path(__file__).parent / "contract"
+
+
+@pytest.hookimpl(tryfirst=True)  # before marks are selected
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     stores = config.getoption("--stores")
     if stores:
         chosen = (None, *stores.split(","))
         config.hook.pytest_deselected(items=[item for item in items if _store_of(item) not in chosen])
         items[:] = [item for item in items if _store_of(item) in chosen]
+        return
+    for item in items:
+        if _store_of(item) in CAMPAIGN_STORES and CONTRACT in item.path.parents:
+            item.add_marker(pytest.mark.campaign)
 
 
 def _store_of(item: pytest.Item) -> str | None:

@@ -42,6 +42,7 @@ ROLES: Final = {
             "ZCARD",
             "ZRANGE",
             "ZRANGEBYSCORE",
+            "ZSCORE",
         ),
     ),
 }

@@ -8,7 +8,8 @@
 -- Makes the first event of a line its head: moves it from waiting to pending or suspect. An id without an event is
 -- moved to lost, and the next one becomes the head. A script moves 1,000 of them. Then it notes the key in `paused` as
 -- one whose pause is over now: the next claim or reap ends that pause, and so continues here. An earlier pause of the
--- key remains as it is, and continues here when it ends.
+-- key remains as it is, and continues here when it ends. It notes the key too if an event behind lost ones has a foreign
+-- type: the caller has checked only the first, and must not stop between its writes.
 local HEAD_FIELDS = { "created_at", "available_at", "attempts", "expiries", "earlier_attempts" }
 local lost_left = 1000
 local function advance_line(ordering_key, now)
@@ -17,12 +18,14 @@ local function advance_line(ordering_key, now)
     if not id then
       return
     end
-    local event = read_event(id, HEAD_FIELDS)
+    local sound, event = pcall(read_event, id, HEAD_FIELDS)
     -- pcall, because not every caller has looked at `paused`: if that is a foreign key, there is no place for the note.
-    if not event.created_at and lost_left <= 0
+    if (not sound or not event.created_at and lost_left <= 0)
       and type(redis.pcall("ZADD", key.paused, "NX", now, ordering_key)) == "number" then
       redis.call("ZADD", key.waiting, "NX", now, id)
       note_paused_keys()
+      return
+    elseif not sound then
       return
     end
     redis.call("ZREM", key.waiting, id)

@@ -1,5 +1,6 @@
 --- @include "keys"
 --- @include "as_number"
+--- @include "as_time"
 --- @include "count_attempts"
 --- @include "decide_state"
 --- @include "enqueue"
@@ -20,7 +21,8 @@ local function plan_index(item, state, head, settings, now)
     plan.score, unique = plan.available_at, tried > 0 and plan.available_at or 0
     retries = tried > 0 and plan.available_at
   elseif state == "CLAIMED" then
-    plan.score, unique = scores.claimed or now + math.max(settings.longest_lease, LEASE), math.huge
+    local ends = tonumber(scores.claimed or math.huge)
+    plan.score, unique = ends <= LAST_MS and scores.claimed or now + math.max(settings.longest_lease, LEASE), math.huge
   else
     plan.score = as_number(fields[PROOF[state]])
   end

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from redbox import keys
 from redbox.audit.rules import Problem
-from redbox.audit.walk import NAME_KINDS, READ_COUNT, Auditor, IndexRange, Name, ReadBatch
+from redbox.audit.walk import READ_COUNT, Auditor, IndexRange, Name, ReadBatch
 from redbox.box import Box
 from redbox.settings import BATCH_COUNT
 from redbox.store.steps import batches
@@ -79,6 +79,8 @@ class BoxAudit:
         batches_of_names = self._everything() if self._sample is None else self._sampled(self._sample)
         steps = _Steps(IN_FLIGHT)
         try:
+            for problem in self._fresh(await self._auditor.check_box()):
+                yield problem
             async for names in batches_of_names:
                 batch = await steps.add(self._auditor.read_batch(names))
                 self._count(names)
@@ -124,7 +126,7 @@ class BoxAudit:
                 yield batch
             for batch in events.add(await self._auditor.without_event(step.leftovers)):
                 yield batch
-        for index, kind in NAME_KINDS.items():
+        for index, kind in self._auditor.name_kinds().items():
             async for names in self._members(index):
                 wanted = names
                 if kind == "event":
@@ -145,7 +147,7 @@ class BoxAudit:
     async def _sampled(self, count: int) -> AsyncIterator[list[Name]]:
         ids: dict[Name, None] = {}
         lines: dict[Name, None] = {}
-        for index, kind in NAME_KINDS.items():
+        for index, kind in self._auditor.name_kinds().items():
             for raw in await self._store.index_ends(index, count):
                 (ids if kind == "event" else lines)[Name(kind, raw)] = None
         for names in batches(ids, READ_COUNT):

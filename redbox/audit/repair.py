@@ -11,6 +11,7 @@ import msgspec
 
 from redbox.audit.box_audit import Progress, audit_box, store_of
 from redbox.audit.rules import Problem
+from redbox.audit.snapshots import as_text
 from redbox.audit.walk import Auditor, Name
 from redbox.box import Box
 from redbox.box.operate import operator_name
@@ -79,6 +80,8 @@ async def repair(
         if not names:
             break
         await repairing.mend(_checked(store, names))
+    if not dry_run:
+        await repairing.check_left()
     await repairing.entry.end(repairing.done)
     return repairing.done
 
@@ -136,7 +139,7 @@ class _Repair:
     async def mend(self, problems: AsyncIterable[Problem]) -> None:
         """One pass: mends each problem, and notes those that are left."""
         self.done.left, self._names, self._changed = [], {}, False
-        seen: dict[tuple[Name, bytes], tuple[str, ...]] = {}
+        seen: dict[tuple[Name, bytes | None], tuple[str, ...]] = {}
         async for problem in problems:
             actions: tuple[str, ...] = ()
             for name, member in _targets(problem):
@@ -144,6 +147,13 @@ class _Repair:
                     seen[name, member] = await self._mend(name, member)
                 actions += seen[name, member]
             self._count(problem, actions)
+
+    async def check_left(self) -> None:
+        """Checks the names of the problems that are left again: another repair, or a relay, may have mended them."""
+        names = dict.fromkeys(name for problem in self.done.left for name, _ in _targets(problem))
+        of_box = [problem for problem in self.done.left if problem.event_id is None and problem.key is None]
+        found = [problem async for problem in _checked(self._store, names)]
+        self.done.left = [*of_box, *dict.fromkeys(found)]
 
     def _count(self, problem: Problem, actions: tuple[str, ...]) -> None:
         self._names.update(dict.fromkeys(name for name, _ in _targets(problem)))
@@ -165,7 +175,7 @@ class _Repair:
         actions = tuple(dict.fromkeys(before.actions + mended.actions))
         self.done.mended[self._rows[place]] = Mended(mended.event_id, before.key or mended.key, mended.rule, actions)
 
-    async def _mend(self, name: Name, member: bytes) -> tuple[str, ...]:
+    async def _mend(self, name: Name, member: bytes | None) -> tuple[str, ...]:
         try:
             if not self._dry and not self.entry.begun:
                 if not await self._call(name, member, dry=True):
@@ -175,7 +185,7 @@ class _Repair:
         except ForeignKey:
             return ()
 
-    async def _call(self, name: Name, member: bytes, *, dry: bool) -> list[str]:
+    async def _call(self, name: Name, member: bytes | None, *, dry: bool) -> list[str]:
         if name.kind == "event":
             return await self._store.repair(name.raw, await read_body(self._store, name.raw), dry=dry)
         return await self._store.repair_key(name.kind, name.raw, member, dry=dry)
@@ -188,29 +198,30 @@ async def read_body(store: Store, raw: bytes) -> KnownBody:
     if not body:
         return KnownBody(seen)
     try:
-        event = decode_body(raw.decode(), body)
-    except (StoreError, UnicodeDecodeError):
+        event = decode_body(as_text(raw), body)
+    except StoreError:
         return KnownBody(seen, len(body))
     scope = str(event.unique_scope or UniqueScope.ALL_LIVE) if event.unique_key else ""
     return KnownBody(seen, len(body), event.event_type, event.ordering_key or "", event.unique_key or "", scope)
 
 
-def _targets(problem: Problem) -> Iterator[tuple[Name, bytes]]:
+def _targets(problem: Problem) -> Iterator[tuple[Name, bytes | None]]:
     """What has to be mended for a problem: the event first, then its membership in a line or a unique key. A problem
     does not say of which of them its key is the name; the script for the other finds nothing to do."""
-    for event_id in _raw(problem.event_id):
-        if event_id:
-            yield Name("event", event_id), b""
-        for key in _raw(problem.key):
-            if key:
-                yield Name("line", key), event_id
-                yield Name("unique", key), event_id
+    event_id = problem.raw_id
+    if event_id is None and problem.event_id is not None:
+        event_id = problem.event_id.encode()
+    if event_id is not None:
+        yield Name("event", event_id), None
+    for key in _raw(problem.key):
+        yield Name("line", key), event_id
+        yield Name("unique", key), event_id
 
 
-def _raw(text: str | None) -> list[bytes]:
-    """The stored names that a problem may mean: bytes that are not UTF-8 are escaped in its text."""
-    if not text:
-        return [b""]
-    raw = text.encode(errors="surrogateescape")
+def _raw(key: str | None) -> list[bytes]:
+    """The stored keys that a problem may mean: bytes that are not UTF-8 are escaped in its text."""
+    if key is None:
+        return []
+    raw = key.encode(errors="surrogateescape")
     escaped = _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), raw)
     return [raw] if escaped == raw else [raw, escaped]

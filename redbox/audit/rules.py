@@ -22,6 +22,7 @@ from redbox.store.damage import LAST_MS, is_count
 
 HISTORY: Final = 8
 SUSPECT_FROM: Final = 2  # expired leases in a row
+DIGITS: Final = 15  # of a stored number: for the scripts, a longer one is none
 
 #: Every rule, by its name.
 RULES: Final = {
@@ -31,13 +32,14 @@ RULES: Final = {
     "score": "the score of an event in its index is the time in its fields",
     "suspect": "a PENDING event is a suspect after two expired leases in a row, and only then",
     "times": "published_at is set while an event is PUBLISHED, and died_at while it is DEAD",
-    "claim": "a CLAIMED event has its claim, and no claim number is higher than the last one made",
+    "claim": "a CLAIMED event has its claim and its lease, and no claim number is higher than the last one made",
     "attempts": "no more attempts are excused, or from before a replay, than were made",
     "history": f"at most {HISTORY} attempts are kept",
     "retries": "retries contains the PENDING events with attempts since their put or replay, by available_at",
     "line": "a line contains the live events of its ordering_key, and a DEAD one that blocks it",
     "head": "events behind the head of a line are in waiting, and so is the head of a paused key; no others are",
     "blocked": "a line is blocked while its head is DEAD, and only then",
+    "paused": "meta notes when the first pause of an ordering_key ends",
     "unique": "a unique_key is held by its live events, each with the score that fits its state",
     "body": "an event has a body, which agrees with its fields, or a repair has marked that it lost it",
     "damaged": "a body can be read",
@@ -54,16 +56,21 @@ _KEY_FIELDS: Final = {"line": "ordering_key", "head": "ordering_key", "unique": 
 Check = Callable[[EventSnapshot], Iterator[str]]
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """A broken rule. `key` is the ordering_key or unique_key that the problem is about, if there is one."""
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A broken rule. `key` is the ordering_key or unique_key that the problem is about, if there is one.
+
+    A problem of the whole box has neither an id nor a key. `raw_id` is the stored id if that is not UTF-8, else None.
+    """
 
     rule: str
     event_id: str | None
     key: str | None
     sentence: str
+    raw_id: bytes | None = None
 
     def __str__(self) -> str:
-        return f"{self.key if self.event_id is None else self.event_id}: {self.sentence}"
+        about = self.key if self.event_id is None else self.event_id
+        return self.sentence if about is None else f"{about}: {self.sentence}"
 
 
 # --- an event ------------------------------------------------------------------------------------------------------
@@ -72,7 +79,13 @@ class Problem(msgspec.Struct, frozen=True):
 def check_event(event: EventSnapshot) -> list[Problem]:
     """Checks one id. An id that is nowhere in the box has no problem."""
     return [
-        Problem(rule, event.event_id, event.fields.get(_KEY_FIELDS[rule]) if rule in _KEY_FIELDS else None, sentence)
+        Problem(
+            rule,
+            event.event_id,
+            event.fields.get(_KEY_FIELDS[rule]) if rule in _KEY_FIELDS else None,
+            sentence,
+            event.raw_id,
+        )
         for rule, check in _checks_for(event)
         for sentence in check(event)
     ]
@@ -120,8 +133,8 @@ def _fields(event: EventSnapshot) -> Iterator[str]:
     if fields.get("state", "DEAD") not in keys.INDEXES_OF:
         yield f"state is {fields['state']!r}"
     for name in NUMBERS & fields.keys():
-        if not is_count(fields[name].removeprefix("-")):
-            yield f"{name} is {shown(fields[name])}, not a whole number"
+        if not is_count(fields[name]) or len(fields[name]) > DIGITS:
+            yield f"{name} is {shown(fields[name])}, not a whole number of at most {DIGITS} digits"
         elif name in TIMES and int(fields[name]) > LAST_MS:
             yield f"{name} is {fields[name]}, later than the year 9999"
 
@@ -137,6 +150,8 @@ def _claim(event: EventSnapshot) -> Iterator[str]:
         yield f"is CLAIMED without {', '.join(missing)}"
     if event.number("claim") > event.claims_made:
         yield f"has claim number {event.number('claim')}, but only {event.claims_made} were given out"
+    if event.state == State.CLAIMED and event.scores.get("claimed", 0) > LAST_MS:
+        yield f"its lease ends at {event.scores['claimed']:.0f}, later than the year 9999"
 
 
 def _attempts(event: EventSnapshot) -> Iterator[str]:
@@ -274,17 +289,19 @@ def check_body(event: EventSnapshot, body: bytes) -> list[Problem]:
     try:
         decoded = decode_body(event.event_id, body)
     except NewerEvent as error:
-        return [Problem("newer", event.event_id, None, error.message)]
+        return [Problem("newer", event.event_id, None, error.message, event.raw_id)]
     except StoreError:
-        return [Problem("damaged", event.event_id, None, "its stored body cannot be read")]
+        return [Problem("damaged", event.event_id, None, "its stored body cannot be read", event.raw_id)]
     expected = {
         "event_type": decoded.event_type,
-        "ordering_key": decoded.ordering_key,
-        "unique_key": decoded.unique_key,
+        "ordering_key": decoded.ordering_key or None,  # no put accepts an empty key: it is none
+        "unique_key": decoded.unique_key or None,
         "unique_scope": str(decoded.unique_scope or UniqueScope.ALL_LIVE) if decoded.unique_key else None,
     }
     return [
-        Problem("body", event.event_id, None, f"{name} is {fields.get(name)!r}, but {value!r} in its body")
+        Problem(
+            "body", event.event_id, None, f"{name} is {fields.get(name)!r}, but {value!r} in its body", event.raw_id
+        )
         for name, value in expected.items()
         if fields.get(name) != value
     ]
@@ -295,15 +312,24 @@ def check_body(event: EventSnapshot, body: bytes) -> list[Problem]:
 
 def check_member(kind: str, name: str, head: str | None, member: KeyMember) -> list[Problem]:
     """Checks whether a member belongs to a line (`kind` "line") or to a unique key ("unique")."""
+    event_id, raw_id = member.event_id, member.raw_id
     where, field = (f"line {name!r}", "ordering_key") if kind == "line" else (f"unique_key {name!r}", "unique_key")
     if member.state is None:
-        return [Problem("orphan", member.event_id, name, f"is in {where}, but there is no event")]
+        return [Problem("orphan", event_id, name, f"is in {where}, but there is no event", raw_id)]
     if member.key != name:
-        return [Problem(kind, member.event_id, name, f"is in {where}, but its {field} is {member.key!r}")]
+        return [Problem(kind, event_id, name, f"is in {where}, but its {field} is {member.key!r}", raw_id)]
     blocks = kind == "line" and member.state == State.DEAD and member.event_id == head
     if member.state not in LIVE and not blocks:
-        return [Problem(kind, member.event_id, name, f"is {member.state}, but still in {where}")]
+        return [Problem(kind, event_id, name, f"is {member.state}, but still in {where}", raw_id)]
     return []
+
+
+def check_line(name: str, line: KeyPage) -> list[Problem]:
+    """Checks that a line is blocked if its head is DEAD, and only then, and that the box knows of its pause."""
+    problems = check_head(name, line)
+    if line.unnoted_pause:
+        problems.append(Problem("paused", None, name, f"ordering_key {name!r} is paused, but meta does not say so"))
+    return problems
 
 
 def check_head(name: str, line: KeyPage) -> list[Problem]:

@@ -123,10 +123,11 @@ def _persistence(facts: ServerFacts) -> Iterator[Finding]:
     enabled = facts.setting("appendonly") or {"1": "yes", "0": "no"}.get(facts.info.get("aof_enabled", ""))
     if enabled is None:
         return
-    if facts.info.get("aof_last_write_status") == "err" or facts.info.get("rdb_last_bgsave_status") == "err":
+    if facts.failed_save:
+        refuses = "; until one succeeds, the server refuses all writes" if facts.refusal else ""
         yield error(
-            "persistence", "the last attempt of the server to save its data failed",
-            "a restart loses events; the server may refuse writes", "look for disk errors in the log of the server",
+            "persistence", f"the last {facts.failed_save} of the server failed",
+            f"a restart loses events{refuses}", "look for disk errors in the log of the server",
         )  # fmt: skip
     if enabled == "yes":
         yield _append_only_file(facts)
@@ -170,13 +171,13 @@ def _append_only_file(facts: ServerFacts) -> Finding:
 
 def _replicas(facts: ServerFacts) -> Iterator[Finding]:
     count = facts.number("connected_slaves")
-    if facts.info.get("role") == "slave":
+    if facts.is_replica:
+        refuses = "it refuses all writes"
+        lost = "it accepts writes, but its master does not get them: they are lost when it synchronizes again"
         yield error(
-            "replicas",
-            "this server is a replica",
-            "it refuses writes",
+            "replicas", "this server is a replica", refuses if facts.refusal else lost,
             "give the URL of the master, or of the sentinels",
-        )
+        )  # fmt: skip
     elif count == 0:
         yield info(
             "replicas", "the server has no replica",
@@ -196,34 +197,29 @@ def _replicas(facts: ServerFacts) -> Iterator[Finding]:
 
 def check_room(facts: ServerFacts, event_bytes: int | None) -> Iterator[Finding]:
     """How many more events fit into the server's memory."""
-    used, text = facts.number("used_memory"), facts.setting("maxmemory")
-    limit = int(text) if text and text.isascii() and text.isdigit() else None
+    used, limit = facts.used, facts.limit
     if used is None or limit is None:
         return
     if limit == 0:
         size = f"; an event of this box takes about {event_bytes:,} bytes" if event_bytes else ""
         yield info(
-            "memory", f"{_megabytes(used)} in use, and maxmemory is not set{size}",
+            "memory", f"{facts.memory} in use, and maxmemory is not set{size}",
             "a server that outgrows the memory of its machine is killed by the operating system",
             "redis-cli CONFIG SET maxmemory 2gb, with maxmemory-policy noeviction",
         )  # fmt: skip
         return
     left = max(0, limit - used)
-    sentence = f"{_megabytes(used)} of {_megabytes(limit)} in use"
+    sentence = f"{facts.memory} in use"
     room = None if not event_bytes else left // event_bytes
     if room is not None:
         sentence += f"; room for about {counted(room, 'event')} of {event_bytes:,} bytes, as in this box"
-    if (room is not None and room < FEW_EVENTS) or used > FULL * limit:
+    if (room is not None and room < FEW_EVENTS) or used > FULL * limit or facts.full:
         yield warning(
             "memory", sentence, "a full server refuses puts; claims and settlements go on",
             "redbox sweep, raise maxmemory, or set max_pending",
         )  # fmt: skip
     else:
         yield ok("memory", sentence)
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1024 / 1024:,.0f} MB"
 
 
 def check_clock(clock: Clock) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ class EventSnapshot(msgspec.Struct):
     `scores` has the sorted sets that contain the id. `line_place` is its score in the line of its ordering_key, and
     `unique_score` the one at its unique_key; None if it is not a member. `key_paused`: its ordering_key is paused, or
     nobody has noticed the end of the pause yet. `claims_made` and `line_places_given` are the counters of the box.
+    `raw_id` is the stored id if that is not UTF-8.
     """
 
     event_id: str
@@ -43,6 +44,7 @@ class EventSnapshot(msgspec.Struct):
     key_paused: bool
     claims_made: int
     line_places_given: int
+    raw_id: bytes | None = None
 
     @property
     def indexes(self) -> list[str]:
@@ -80,13 +82,14 @@ class KeyMember(msgspec.Struct):
     event_id: str
     state: str | None
     key: str | None
+    raw_id: bytes | None = None
 
 
 class KeyPage(msgspec.Struct):
     """Some members of a line or of a unique key, in one consistent view.
 
     `more`: there may be further members, after the position `after`. `head_state` and `blocked` are about the head
-    of a line.
+    of a line. `unnoted_pause`: its ordering_key is paused, but meta does not say so.
     """
 
     more: bool
@@ -94,6 +97,7 @@ class KeyPage(msgspec.Struct):
     head: str | None
     head_state: str | None
     blocked: bool
+    unnoted_pause: bool
     members: list[KeyMember]
 
     @property
@@ -105,6 +109,11 @@ class KeyPage(msgspec.Struct):
 def as_text(raw: bytes) -> str:
     """Decodes bytes that another program may have written."""
     return raw.decode("utf-8", "backslashreplace")
+
+
+def raw_if_escaped(raw: bytes) -> bytes | None:
+    """The bytes of a name that `as_text` has to escape, else None."""
+    return None if as_text(raw).encode() == raw else raw
 
 
 def read_events(reply: Examined) -> list[EventSnapshot]:
@@ -125,6 +134,7 @@ def read_events(reply: Examined) -> list[EventSnapshot]:
             paused_until is not None,
             reply.claims,
             reply.places,
+            raw_if_escaped(raw_id),
         )
         for (
             raw_id,
@@ -149,7 +159,11 @@ def read_keys(replies: Sequence[ExaminedKey]) -> list[KeyPage]:
             _text(reply.head),
             _text(reply.state),
             reply.blocked_at is not None,
-            [KeyMember(as_text(raw_id), _text(state), _text(key)) for raw_id, state, key in reply.members],
+            reply.unnoted_pause is not None,
+            [
+                KeyMember(as_text(raw_id), _text(state), _text(key), raw_if_escaped(raw_id))
+                for raw_id, state, key in reply.members
+            ],
         )
         for reply in replies
     ]

@@ -12,8 +12,8 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from redbox import keys
-from redbox.audit.rules import Problem, check_body, check_event, check_head, check_member
-from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyPage, as_text, read_events, read_keys
+from redbox.audit.rules import Problem, check_body, check_event, check_line, check_member
+from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyPage, as_text, raw_if_escaped, read_events, read_keys
 from redbox.errors import ForeignKey
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store.replies import START, Examined, ExaminedEvent, Position
@@ -34,7 +34,7 @@ class Name(NamedTuple):
 
 
 #: The sorted sets whose members are names, and of which kind.
-NAME_KINDS: Final[dict[str, Kind]] = {**dict.fromkeys(SORTED_SETS, "event"), "blocked": "line"}
+NAME_KINDS: Final[dict[str, Kind]] = {**dict.fromkeys(SORTED_SETS, "event"), "blocked": "line", "paused": "line"}
 #: The kinds of names in the key names of a box.
 _KEY_KINDS: Final[dict[bytes, Kind]] = {
     b"e": "event",
@@ -95,6 +95,7 @@ class Auditor:
     def __init__(self, store: Store, *, bodies: bool = True) -> None:
         self._store = store
         self.without_body: set[str] = set()  # DEAD events that a repair has marked
+        self.foreign: set[str] = set()  # keys of the whole box, as far as `check_box` found them
         self._bodies = bodies
         self._prefix = f"{keys.prefix(store.box)}:".encode()
 
@@ -131,12 +132,12 @@ class Auditor:
         step = SortedStep([], [], [], following)
         events, leftovers, start = step.events.append, step.leftovers.append, len(self._prefix)
         for key in found:
-            kind, _, raw = key[start:].partition(b":")
+            kind, named, raw = key[start:].partition(b":")
             if kind == b"e":
                 events(Name("event", raw))
             elif kind in (b"b", b"h"):
                 leftovers(raw)
-            elif kind in _KEY_KINDS and raw:
+            elif kind in _KEY_KINDS and named:
                 step.keys.append(Name(_KEY_KINDS[kind], raw))
         return step
 
@@ -148,17 +149,30 @@ class Auditor:
         """The lines and unique keys of these events."""
         found: list[Name] = []
         for ordering, unique in await self._store.event_keys([event.raw for event in events]):
-            found += [Name("line", ordering)] if ordering else []
-            found += [Name("unique", unique)] if unique else []
+            found += [Name("line", ordering)] if ordering is not None else []
+            found += [Name("unique", unique)] if unique is not None else []
         return found
 
     def _names_in(self, found: Iterable[bytes]) -> Iterator[Name]:
         for key in found:
-            kind, _, raw = key.removeprefix(self._prefix).partition(b":")
-            if kind in _KEY_KINDS and raw:
+            kind, named, raw = key.removeprefix(self._prefix).partition(b":")
+            if kind in _KEY_KINDS and named:
                 yield Name(_KEY_KINDS[kind], raw)
 
     # --- checks --------------------------------------------------------------------------------------------------
+
+    async def check_box(self) -> list[Problem]:
+        """Checks the keys that belong to the whole box, and are not read with each event."""
+        self.foreign.update(await self._store.foreign_keys())
+        return [
+            Problem("foreign", None, None, f"the key {key} has a type that redbox does not use")
+            for key in sorted(self.foreign)
+        ]
+
+    def name_kinds(self) -> dict[str, Kind]:
+        """NAME_KINDS, without a key that has a foreign type."""
+        prefix = keys.prefix(self._store.box)
+        return {index: kind for index, kind in NAME_KINDS.items() if f"{prefix}:{index}" not in self.foreign}
 
     async def check(self, names: Iterable[Name]) -> list[Problem]:
         """Checks these names."""
@@ -203,7 +217,7 @@ class Auditor:
             return await self.check_batch(batch)
         if len(ids) > 1:
             return [problem for each in ids for problem in await self._check_events([each])]
-        return [Problem("foreign", as_text(ids[0]), None, "one of its keys has a type that redbox does not use")]
+        return [_foreign_event(ids[0])]
 
     async def _check_bodies(self, events: Sequence[EventSnapshot], bodies: Sequence[bytes | None]) -> list[Problem]:
         """Checks bodies. They never change, so they need not be read with the event; but the event may have been
@@ -244,6 +258,11 @@ class Auditor:
         return problems
 
 
+def _foreign_event(raw: bytes) -> Problem:
+    sentence = "one of its keys has a type that redbox does not use"
+    return Problem("foreign", as_text(raw), None, sentence, raw_if_escaped(raw))
+
+
 def _foreign_key(name: Name) -> Problem:
     field = "line" if name.kind == "line" else "unique_key"
     return Problem("foreign", None, as_text(name.raw), f"the key of this {field} has a type that redbox does not use")
@@ -253,7 +272,7 @@ def _check_page(name: Name, page: KeyPage, *, first: bool) -> list[Problem]:
     key = as_text(name.raw)
     problems = [problem for member in page.members for problem in check_member(name.kind, key, page.head, member)]
     if name.kind == "line" and first and page.was_read:
-        problems += check_head(key, page)
+        problems += check_line(key, page)
     return problems
 
 

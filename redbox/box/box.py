@@ -13,13 +13,14 @@ from msgspec import Struct
 from redbox.arguments import event_ids, text, whole_number
 from redbox.box import inspect
 from redbox.box.blocked_keys import BlockedKey, blocked_keys
+from redbox.box.bulk import Progress, chosen
 from redbox.box.claims import ClaimOptions, Claims, Reason
 from redbox.box.drop import Drop, export
 from redbox.box.error_groups import error_groups
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.put import OnBatchConflict, OnConflict, Puts
 from redbox.box.recent_errors import RecentError, recent_errors
-from redbox.box.replay import CANARY_WAIT, Progress, Replay, chosen
+from redbox.box.replay import CANARY_WAIT, Replay
 from redbox.box.reports import Dropped, ErrorGroup, Page, Replayed, Stats, Swept, decode_stats
 from redbox.box.selection import select
 from redbox.box.suggestions import suggest

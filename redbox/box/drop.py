@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from secrets import token_hex
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import msgspec
 
-from redbox.arguments import flag, whole_number
-from redbox.box.inspect import GET_COUNT, at_most, records, summaries, up_to_now
+from redbox.arguments import whole_number
+from redbox.box.bulk import Progress, check_bulk, claims_of
+from redbox.box.export_file import decode_line
+from redbox.box.inspect import GET_COUNT, at_most, records, up_to_now
+from redbox.box.operations_log import action_token
 from redbox.box.record_json import line_of
 from redbox.box.reports import MOST_REFUSED, Dropped
 from redbox.box.selection import Selection
 from redbox.errors import UsageError
 from redbox.events import Outcome, State, check_key
-from redbox.settings import BATCH_COUNT
 from redbox.store.items import SeenClaim
 from redbox.store.steps import batches
 from redbox.store.store import Store
-
-Progress = Callable[[int], None]
 
 
 async def export(store: Store, events: list[str] | Selection) -> AsyncIterator[bytes]:
@@ -48,18 +47,18 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        flag("dry_run", self.dry_run)
         if self.limit is not None:
             whole_number("limit", self.limit)
-        if self.progress is not None and not callable(self.progress):
-            raise UsageError("progress must be a function of the number of events done")
+        check_bulk(self.dry_run, self.progress)
         if not self.who:
             raise UsageError("who: say who does this; every action of an operator is recorded")
         check_key("who", self.who)
 
     async def run(self, store: Store, events: list[SeenClaim] | Selection) -> Dropped:
         """Drops events by id, or those that a filter selects, if they do not change meanwhile."""
-        return await _Steps(self, store, await _token(store)).run(at_most(self.limit, _seen(store, events)))
+        known = events if isinstance(events, Selection) else list(dict.fromkeys(events))
+        found = at_most(self.limit, claims_of(store, known))
+        return await _Steps(self, store, await action_token(store)).run(found)
 
     async def run_exported(self, store: Store, lines: Any) -> Dropped:
         """Drops the events of exported lines, if they have not changed since then.
@@ -69,37 +68,8 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True):
         """
         if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
             raise UsageError("exported: give the lines of an export, such as a file that was opened in binary mode")
-        steps = _Steps(self, store, await _token(store))
-        return await steps.run(_in_batches(steps.read_exported(lines)))
-
-
-async def _token(store: Store) -> str:
-    return f"{await store.time()}-{token_hex(6)}"
-
-
-async def _seen(store: Store, events: list[SeenClaim] | Selection) -> AsyncIterator[list[SeenClaim]]:
-    if isinstance(events, Selection):
-        async for found in summaries(store, await up_to_now(store, events)):
-            yield [SeenClaim(each.event_id, each.number) for each in found]
-    else:
-        async for batch in _in_batches(list(dict.fromkeys(events))):
-            yield batch
-
-
-async def _in_batches(items: list[SeenClaim]) -> AsyncIterator[list[SeenClaim]]:
-    for batch in batches(items, BATCH_COUNT):
-        yield batch
-
-
-class _Exported(msgspec.Struct):
-    """What a drop reads of an exported line."""
-
-    event_id: str
-    number: int
-    problem: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Exported).decode
+        steps = _Steps(self, store, await action_token(store))
+        return await steps.run(claims_of(store, steps.read_exported(lines)))
 
 
 class _Steps:
@@ -131,7 +101,7 @@ class _Steps:
         items: list[SeenClaim] = []
         for number, text in enumerate(lines, 1):
             try:
-                line = _decode(text)
+                line = decode_line(text)
             except (msgspec.DecodeError, TypeError, UnicodeError) as error:
                 reason = f"line {number} is not that of an exported event ({error}); nothing was dropped"
                 raise UsageError(reason) from None

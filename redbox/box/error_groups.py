@@ -48,17 +48,17 @@ async def error_groups(store: Store, selection: Selection, look: int | None = No
     other: list[_Tally] = []
     async for found in at_most(look, summaries(store, selection)):
         for event in found:
-            print_ = fingerprint(event.last_error)
-            tally = groups.get(print_)
+            kind = fingerprint(event.last_error)
+            tally = groups.get(kind)
             if tally is not None:
                 tally.add(event)
             elif len(groups) < MOST_GROUPS:
-                groups[print_] = _begin(event)
+                groups[kind] = _begin(event)
             elif other:
                 other[0].add(event)
             else:
                 other.append(_begin(event))
-    made = [_group(group_id(print_), print_, tally) for print_, tally in groups.items()]
+    made = [_group(group_id(kind), kind, tally) for kind, tally in groups.items()]
     made.sort(key=lambda each: (-each.count, each.fingerprint))
     return made + [_group(OTHER, f"(errors beyond {MOST_GROUPS:,} groups)", tally) for tally in other]
 
@@ -67,10 +67,10 @@ def _begin(event: EventSummary) -> _Tally:
     return _Tally(1, [event.event_type], event.entered, event.entered, event.event_id, event.last_error)
 
 
-def _group(name: str, print_: str, tally: _Tally) -> ErrorGroup:
+def _group(name: str, kind: str, tally: _Tally) -> ErrorGroup:
     return ErrorGroup(
         group=name,
-        fingerprint=print_,
+        fingerprint=kind,
         count=tally.count,
         event_types=tuple(tally.event_types),
         first_seen=from_ms(tally.first),

@@ -7,9 +7,32 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+import msgspec
 
 from redbox.errors import RedboxError
+
+
+class ExportedEvent(msgspec.Struct):
+    """What is read of an exported line. With a `problem`, the line is no copy of the event."""
+
+    event_id: str
+    number: int
+    problem: str | None = None
+
+
+decode_line: Final = msgspec.json.Decoder(ExportedEvent).decode
+
+
+async def readable_lines(lines: AsyncIterator[bytes], skip: Callable[[str, str], None]) -> AsyncIterator[bytes]:
+    """The lines that `redbox put --many` accepts. `skip` gets the id and the problem of each other event."""
+    async for line in lines:
+        event = decode_line(line)
+        if event.problem is None:
+            yield line
+        else:
+            skip(event.event_id, event.problem)
 
 
 async def write_export(
@@ -62,7 +85,7 @@ def _give_name(temporary: str, path: Path, replace: bool) -> None:
         os.replace(temporary, path)
     else:
         try:
-            os.link(temporary, path)  # unlike a rename, it never replaces a file
+            _rename_to_new(temporary, path)
         except FileExistsError:
             raise _exists(path) from None
     directory = os.open(path.parent, os.O_RDONLY)
@@ -70,6 +93,21 @@ def _give_name(temporary: str, path: Path, replace: bool) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _rename_to_new(temporary: str, path: Path) -> None:
+    """Renames a file, and never replaces another one. Raises FileExistsError."""
+    try:
+        os.link(temporary, path)  # unlike a rename, it never replaces a file
+    except FileExistsError:
+        raise
+    except OSError:  # as on file systems without hard links
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            os.replace(temporary, path)  # the empty file of the line above
+        except OSError:
+            os.unlink(path)
+            raise
 
 
 def _exists(path: Path) -> RedboxError:

@@ -284,14 +284,16 @@ class Operate:
                 raise
             raise ForeignKey(f"ordering key {shown(ordering_key)} cannot be resumed: {error}") from error
 
-    async def paused_keys(self, limit: int = 100) -> list[PausedKey]:
-        """The paused ordering keys, those whose pause ends first at the beginning."""
+    async def paused_keys(self, limit: int = 100, *, key: str | None = None) -> list[PausedKey]:
+        """The paused ordering keys, those whose pause ends first at the beginning; with `key` at most this one."""
         self._store.ensure_open()
         whole_number("limit", limit, 1, BATCH_COUNT)
-        return [
-            PausedKey(each.key, each.who, each.why, _moment(each.since), _moment(each.until))
-            for each in await self._store.paused_keys(limit)
-        ]
+        if key is None:
+            entries = await self._store.paused_keys(limit)
+        else:
+            entry = await self._store.paused_key(_ordering_key(key))
+            entries = [] if entry is None else [entry]
+        return [PausedKey(each.key, each.who, each.why, _moment(each.since), _moment(each.until)) for each in entries]
 
     async def configure(self, *, who: str, why: str, reset: Iterable[str] = (), **changes: Any) -> Settings:
         """Changes settings of the box, for all of its users; `reset` names those that get their default again. Returns
@@ -354,7 +356,11 @@ class Operate:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[LogEntry]:
-        """The actions of operators, newest first: at most `limit` that match all filters."""
+        """The actions of operators, newest first: at most `limit` that match all filters.
+
+        An action of several steps has the time of its last step and counts all of them. It matches if it was running at
+        any time between `since` and `until`.
+        """
         self._store.ensure_open()
         return await read_log(self._store, limit, action=action, who=who, since=since, until=until)
 

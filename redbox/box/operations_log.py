@@ -16,7 +16,7 @@ import msgspec
 from redbox.arguments import text, whole_number
 from redbox.box.reports import LogEntry
 from redbox.errors import UsageError
-from redbox.events import check_moment, from_ms
+from redbox.events import check_moment, from_ms, to_ms
 from redbox.store.damage import is_count
 from redbox.store.replies import LoggedEntry
 from redbox.store.store import Store
@@ -47,16 +47,18 @@ async def read_log(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> list[LogEntry]:
-    """The newest entries that match all filters, newest first."""
+    """The newest entries that match all filters, newest first. An action of several steps matches a time if it was
+    running then; its entry counts all of its steps."""
     whole_number("limit", limit, 1, MOST_ENTRIES)
     matches = _filter(action, who, since, until)
     found: dict[str, _Action] = {}
     async for logged in store.log(limit):
         entry, token = _entry(logged), logged.fields.get("token", "").partition(_PART)[0]
+        start = _start(token)
         if token in found:
             found[token].add(entry)
-        elif len(found) < limit and matches(entry):
-            found[token or f" {len(found)}"] = _Action(entry, _start(token))
+        elif len(found) < limit and matches(entry, logged.at if start is None else start):
+            found[token or f" {len(found)}"] = _Action(entry, start)
         over = len(found) >= limit or (since is not None and entry.at < since)
         if over and all(each.start is None or each.start > logged.at for each in found.values()):
             break
@@ -65,7 +67,8 @@ async def read_log(
 
 def _filter(
     action: str | None, who: str | None, since: datetime | None, until: datetime | None
-) -> Callable[[LogEntry], bool]:
+) -> Callable[[LogEntry, int], bool]:
+    """A test of the last step of an action, and of its start in ms."""
     for name, value in (("action", action), ("who", who)):
         if value is not None:
             text(name, value)
@@ -75,12 +78,12 @@ def _filter(
     if since is not None and until is not None and since > until:
         raise UsageError("since is after until, so no entry can match")
 
-    def matches(entry: LogEntry) -> bool:
+    def matches(entry: LogEntry, start: int) -> bool:
         return (
             (action is None or entry.action == action)
             and (who is None or entry.who == who)
             and (since is None or entry.at >= since)
-            and (until is None or entry.at <= until)
+            and (until is None or start <= to_ms(until))
         )
 
     return matches

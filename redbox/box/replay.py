@@ -2,54 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from secrets import token_hex
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from typing import Final
 
 import msgspec
 
-from redbox.arguments import event_ids, flag, whole_number
+from redbox.arguments import flag, whole_number
+from redbox.box.bulk import Progress, check_bulk, claims_of
 from redbox.box.canary import MOST_CANARIES, CanaryWatch
-from redbox.box.inspect import at_most, selected_claims, up_to_now
+from redbox.box.inspect import at_most
+from redbox.box.operations_log import action_token
 from redbox.box.pace import Pace, check_rate
 from redbox.box.reports import MOST_REFUSED, Replayed
-from redbox.box.selection import Selection, select
+from redbox.box.selection import Selection
 from redbox.errors import UsageError
-from redbox.events import Outcome, Record, State, check_key
+from redbox.events import Outcome, check_key
 from redbox.store.durability import Durability
 from redbox.store.items import SeenClaim
 from redbox.store.store import Store
 
-Progress = Callable[[int], None]
 CANARY_WAIT: Final = 60.0
-
-
-def chosen(
-    ids: Sequence[str | Record] | None, filters: dict[str, Any], verb: str = "replay"
-) -> list[SeenClaim] | Selection:
-    """The events to replay or to drop: by ids or records, or by a filter, by default of DEAD events."""
-    filtered = any(value is not None for value in filters.values())
-    if (ids is None) == (not filtered):
-        raise UsageError(f"say what to {verb}: ids, or a filter; all dead events: state='DEAD'")
-    if ids is not None:
-        return _seen(ids)
-    selection = select(**{**filters, "state": State.DEAD if filters.get("state") is None else filters["state"]})
-    if selection.state not in (State.PUBLISHED, State.DEAD):
-        raise UsageError(f"only PUBLISHED and DEAD events can be {_DONE[verb]}")
-    return selection
-
-
-def _seen(events: Any) -> list[SeenClaim]:
-    """Events by id, whatever their claim numbers, or as they were read."""
-    if isinstance(events, str | bytes) or not isinstance(events, Iterable):
-        events = event_ids(events)  # which refuses it
-    given = list(events)
-    numbers = {each.event_id: each.number for each in given if isinstance(each, Record)}
-    ids = event_ids([each.event_id if isinstance(each, Record) else each for each in given])
-    return [SeenClaim(event_id, numbers.get(event_id, "")) for event_id in ids]
-
-
-_DONE: Final = {"replay": "replayed", "drop": "dropped"}
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,29 +51,21 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("ramp: needs a rate to grow to, in events per second")
         if self.canary is not None:
             whole_number("canary", self.canary, 1, MOST_CANARIES)
-        for name in ("reset", "force", "dry_run"):
+        for name in ("reset", "force"):
             flag(name, getattr(self, name))
         if self.limit is not None:
             whole_number("limit", self.limit)
-        for name in ("progress", "watching"):
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                raise UsageError(f"{name} must be a function of a number of events")
+        check_bulk(self.dry_run, self.progress)
+        if self.watching is not None and not callable(self.watching):
+            raise UsageError("watching must be a function of a number of events")
         if self.who != "":
             check_key("who", self.who)
 
     async def run(self, store: Store, events: list[SeenClaim] | Selection) -> Replayed:
         """Replays the events, or counts them in a dry run."""
-        steps = _Steps(self, store, f"{await store.time()}-{token_hex(6)}")
-        await steps.run(at_most(self.limit, _claims(store, events)))
+        steps = _Steps(self, store, await action_token(store))
+        await steps.run(at_most(self.limit, claims_of(store, events)))
         return steps.report
-
-
-async def _claims(store: Store, events: list[SeenClaim] | Selection) -> AsyncIterator[list[SeenClaim]]:
-    if isinstance(events, Selection):
-        async for found in selected_claims(store, await up_to_now(store, events)):
-            yield found
-    else:
-        yield events
 
 
 class _Steps:

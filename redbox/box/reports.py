@@ -177,6 +177,7 @@ class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
     breaker: str = "closed"
     reason: str = ""  # why the breaker is open
     breaker_since: timedelta | None = None  # how long ago it opened
+    next_probe: timedelta | None = None  # until an open breaker lets samples through
     failed: int = 0
     failures_in_row: int = 0
     last_error: str = ""
@@ -307,10 +308,12 @@ def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
         return None
     about: dict[str, Any] = {name: text for name, text in beat.fields.items() if name in RelayReport.__struct_fields__}
     ago = timedelta(milliseconds=max(0, now - beat.seen))
-    about |= {"name": beat.name, "seen": ago, "breaker_since": None}
-    age = beat.fields.get("breaker_age", "")
+    about |= {"name": beat.name, "seen": ago, "breaker_since": None, "next_probe": None}
+    age, wait = beat.fields.get("breaker_age", ""), beat.fields.get("probe_in", "")
     if is_moment(age):
         about["breaker_since"] = ago + timedelta(milliseconds=int(age))
+    if is_moment(wait):
+        about["next_probe"] = max(timedelta(0), timedelta(milliseconds=int(wait)) - ago)
     try:
         return msgspec.convert(about, RelayReport, strict=False)
     except msgspec.ValidationError:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from redbox.box.rates import Rates
-from redbox.box.reports import RelayReport, Stats
+from redbox.box.reports import PausedKey, RelayReport, Stats
 
 
-def as_json(stats: Stats, rates: Rates | None = None) -> dict[str, Any]:
-    """The stats as one object; durations are in seconds."""
+def as_json(stats: Stats, rates: Rates | None = None, keys: Sequence[PausedKey] = ()) -> dict[str, Any]:
+    """The stats as one object; durations are in seconds. With `rates`, `keys` are the first paused ordering keys."""
     values = {name: getattr(stats, name) for name in stats.__struct_fields__}
     values["relays"] = [relay_json(relay) for relay in stats.relays]
     if rates is not None:
         values["rates"] = msgspec.structs.asdict(rates)
+        values["first_paused_keys"] = list(keys)
     return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
 
 

@@ -137,7 +137,7 @@ def _silence_stdout() -> None:
     help="Name of the box.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one per line for lists.")
-@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors, and everything that a relay logs.")
 @click.option("--version", is_flag=True, help="Show the version and exit.")
 @click.pass_context
 def cli(ctx: click.Context, url: str | None, box_name: str, as_json: bool, debug: bool, version: bool) -> None:

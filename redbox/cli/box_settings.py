@@ -108,7 +108,7 @@ def resume_command(
             slowly = "" if ramp is None else f", slowly at first, and at full rate after {format_duration(ramp)}"
             stats = await box.stats()
             pending = next(count for phase, count in stats.phases.items() if phase.value == "AVAILABLE")
-            paused = stats.paused if key is None else await _may_be_paused(box, key)
+            paused = stats.paused if key is None else bool(await box.operate.paused_keys(key=key))
             ends_ramp = key is None and not paused and ramp is None and stats.ramp_ends is not None
             words = f"relays claim events of {what} again{slowly}"
             if ends_ramp:
@@ -223,14 +223,6 @@ async def _box(session: Session, *, yes: bool) -> AsyncIterator[Box]:
             confirm(f"{words[0].upper()}{words[1:]}. Create it?", yes=yes)
             session.output.note(f"{words}; it is created")
         yield box
-
-
-async def _may_be_paused(box: Box, key: str) -> bool:
-    """Whether an ordering key is paused; also true if it may be behind the first of very many paused keys."""
-    from redbox.settings import BATCH_COUNT
-
-    listed = await box.operate.paused_keys(limit=BATCH_COUNT)
-    return len(listed) == BATCH_COUNT or any(each.key == key for each in listed)
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import textwrap
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from redbox.arguments import counted
-from redbox.cli import records
+from redbox.cli import records, relay_view
 from redbox.cli.output import STYLES, printable
 from redbox.cli.session import Session
 from redbox.durations import format_duration
+from redbox.errors import NotPermitted
 
 if TYPE_CHECKING:
+    from redbox import Box
     from redbox.box.rates import Rates
-    from redbox.box.reports import RelayReport, Stats
+    from redbox.box.reports import Pause, PausedKey, Stats
 
 BAR_WIDTH: Final = 20
+NAMED_KEYS: Final = 3  # paused ordering keys
 PENDING: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED")
-LONGEST_ERROR: Final = 60  # characters of the last error of a relay
 
 
-def show(session: Session, stats: Stats, rates: Rates) -> None:
-    """Prints the box."""
+def show(session: Session, stats: Stats, rates: Rates, keys: Sequence[PausedKey] = ()) -> None:
+    """Prints the box; `keys` are its first paused ordering keys."""
     output = session.output
     output.text(f"box {stats.box} on {session.where} at {records.iso(stats.at)}", "bold")
-    for text in pauses(stats):
-        output.text(text, "bold red")
+    for text in pauses(stats, keys):
+        _text(session, text, "bold red")
     counts = {phase.value: count for phase, count in stats.phases.items()}
     counts = {"AVAILABLE": counts.pop("AVAILABLE"), **counts}
     remarks = phase_remarks(stats)
@@ -45,78 +49,72 @@ def show(session: Session, stats: Stats, rates: Rates) -> None:
     if text := rates_in_words(rates):
         output.text(text)
     for text in no_relay(stats) + alarms(stats):
-        output.text(text, "red")
+        _text(session, text, "red")
     if stats.totals:
-        output.text("totals  " + ", ".join(f"{name} {count:,}" for name, count in sorted(stats.totals.items())))
+        _text(session, "totals  " + ", ".join(f"{name} {count:,}" for name, count in sorted(stats.totals.items())))
     if stats.relays:
         output.text("")
-        output.table(
-            ("RELAY", "TARGET", "SEEN", "HOST", "IN FLIGHT", "PUBLISHED", "FAILED", "BREAKER", "LAST ERROR"),
-            [_relay_row(relay) for relay in stats.relays],
-            right=("IN FLIGHT", "PUBLISHED", "FAILED"),
-        )
+        relays = relay_view.view_relays(stats.relays, output.console.width if output.terminal else None)
+        for line, style in relays.table:
+            output.text(line, style)
+        for text in relays.texts:
+            _text(session, text)
 
 
-def pauses(stats: Stats) -> list[str]:
-    """The pause of the box with who, why and until when; the paused keys; the ramp."""
+def _text(session: Session, text: str, style: str = "") -> None:
+    """Prints a text; on a terminal in lines that end between words."""
+    if session.output.terminal:
+        width = session.output.console.width
+        text = "\n".join(textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False))
+    session.output.text(text, style)
+
+
+def pauses(stats: Stats, keys: Sequence[PausedKey] = ()) -> list[str]:
+    """The pause of the box with who, why and until when; paused keys, of which `keys` are named; the ramp."""
     found = []
     if stats.paused:
-        pause, text = stats.pause, "PAUSED: no event is claimed until the box is resumed"
-        if pause is not None and pause.until is not None:
-            text = f"PAUSED: no event is claimed for {format_duration(pause.until - stats.at)} more"
-        if pause is not None and pause.who:
-            since = "" if pause.since is None else f", {format_duration(stats.at - pause.since)} ago"
-            text += f" (by {printable(pause.who)}{since}{': ' if pause.why else ''}{printable(pause.why)})"
-        found.append(text)
-    if stats.paused_keys:
-        found.append(f"{counted(stats.paused_keys, 'paused ordering key')}: `redbox resume --key KEY` resumes one")
+        words = "until the box is resumed" if stats.pause is None else _pause_words(stats.pause, stats.at, "the box")
+        found.append(f"PAUSED: no event is claimed {words}")
+    found += [
+        f"PAUSED KEY {printable(key.key)!r}: not claimed {_pause_words(key, stats.at, 'it')}"
+        for key in keys[: stats.paused_keys]
+    ]
+    more = stats.paused_keys - len(keys)
+    if more > 0:
+        another = "more " if keys else ""
+        found.append(f"{counted(more, f'{another}paused ordering key')}: `redbox resume --key KEY` resumes one")
     if stats.ramp_ends is not None:
         found.append(f"RAMP: the rate of claims is limited for {format_duration(stats.ramp_ends)} more")
     return found
 
 
+def _pause_words(pause: Pause | PausedKey, at: datetime, what: str) -> str:
+    """`for 8 min more (by ada, 2 min ago: deploy)`."""
+    text = f"until {what} is resumed" if pause.until is None else f"for {format_duration(pause.until - at)} more"
+    if not pause.who:
+        return text
+    since = "" if pause.since is None else f", {format_duration(at - pause.since)} ago"
+    return f"{text} (by {printable(pause.who)}{since}{': ' if pause.why else ''}{printable(pause.why)})"
+
+
+async def paused_keys(box: Box, stats: Stats) -> list[PausedKey]:
+    """The first paused ordering keys; none if the user of this connection may not read them."""
+    if not stats.paused_keys:
+        return []
+    try:
+        return await box.operate.paused_keys(limit=NAMED_KEYS)
+    except NotPermitted:
+        return []
+
+
 def rates_in_words(rates: Rates) -> str:
     """`rates   put 3.1/s, published 3.0/s`; empty if none is known."""
     known = {name: getattr(rates, name) for name in ("put", "published", "failed")}
-    words = ", ".join(f"{name} {format_rate(value)}" for name, value in known.items() if value is not None)
+    words = ", ".join(f"{name} {relay_view.format_rate(value)}" for name, value in known.items() if value is not None)
     if not words:
         return ""
     source = "reported by the relays" if rates.seconds is None else f"over {format_duration(rates.seconds)}"
     return f"rates   {words} ({source})"
-
-
-def format_rate(rate: float) -> str:
-    """`0.5/s`, `12/s`, `1,250/s`."""
-    return f"{rate:,.0f}/s" if rate >= 10 or rate == int(rate) else f"{rate:.1f}/s"
-
-
-def _relay_row(relay: RelayReport) -> tuple[str, ...]:
-    ago = format_duration(relay.seen)
-    return (
-        relay.name,
-        relay.target,
-        f"{ago} ago" if relay.alive else f"silent for {ago}",
-        f"{relay.host} ({relay.pid})",
-        f"{relay.in_flight:,}",
-        f"{relay.published:,}",
-        f"{relay.failed:,}",
-        breaker_in_words(relay),
-        last_error(relay),
-    )
-
-
-def breaker_in_words(relay: RelayReport) -> str:
-    """`open for 3 min: HTTP 503`."""
-    since = "" if relay.breaker_since is None else f" for {format_duration(relay.breaker_since)}"
-    return f"{relay.breaker}{since}{': ' if relay.reason else ''}{relay.reason}"
-
-
-def last_error(relay: RelayReport) -> str:
-    """The last error, unless the breaker gives it as its reason; shortened."""
-    if relay.last_error == relay.reason:
-        return ""
-    text = relay.last_error
-    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"
 
 
 def bar(count: int, most: int) -> str:

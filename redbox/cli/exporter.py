@@ -38,7 +38,7 @@ def exporter_command(session: Session, /, port: int, host: str, all_boxes: bool)
         stopped = asyncio.Event()
         with process.on_signal(lambda _: stopped.set()):
             async with session.open() as box:
-                exporter = Exporter(box, port, host, open_box=session.open if all_boxes else None)
+                exporter = Exporter(box, port, host, all_boxes=all_boxes)
                 async with exporter:
                     what = "all boxes" if all_boxes else f"box {box.name}"
                     where = f"{exporter.url}/metrics"

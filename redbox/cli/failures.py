@@ -38,9 +38,11 @@ def describe_failure(error: Exception) -> Failure:
         return Failure(name, error.format_message(), error.exit_code)
     if isinstance(error, NotPermitted):  # the server was reached: another URL would not help
         return Failure(name, str(error), FAILED)
-    if isinstance(error, StoreUnavailable | EmbeddedServerFailed):
-        hint = "; check --url or $REDBOX_URL, and that the server is running"
-        return Failure(name, f"{error}{'' if isinstance(error, EmbeddedServerFailed) else hint}", NOT_REACHABLE)
+    if isinstance(error, EmbeddedServerFailed):
+        return Failure(name, str(error), NOT_REACHABLE)
+    if isinstance(error, StoreUnavailable):
+        hint = "" if error.answered else f"; check {error.url_source}, and that the server is running"
+        return Failure(name, f"{error}{hint}", NOT_REACHABLE)
     if isinstance(error, UsageError) and not isinstance(error, MissingExtra):
         return Failure(name, str(error), WRONG_USAGE)
     if isinstance(error, RedboxError):

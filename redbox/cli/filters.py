@@ -20,7 +20,7 @@ def filter_options(function: F) -> F:
     """Adds --type, --key, --error, --group, --since, --until, --created-since and --created-until to a command."""
     for option in reversed(
         (
-            click.option("--type", "event_type", metavar="GLOB", help="Event type, or a pattern such as 'user.*'."),
+            click.option("--type", "event_type", metavar="GLOB", help="Event type; * and ? are wildcards: 'user.*'."),
             click.option("--key", metavar="KEY", help="Ordering key or unique key."),
             click.option("--error", metavar="TEXT", help="Text in the last error, ignoring case."),
             click.option("--group", metavar="GROUP", help="Error group: its id, as in `dead list --by-error`."),
@@ -32,6 +32,12 @@ def filter_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def nothing_matches(what: str, filters: dict[str, Any]) -> str:
+    """The remark that no event passes the filters. `what` is such as "dead events"."""
+    patterns = "; in --type, * is any text, ? is one character, and all else is itself"
+    return f"no {what} match the filters{patterns if filters.get('event_type') is not None else ''}"
 
 
 async def resolved(box: Box, filters: dict[str, Any]) -> dict[str, Any]:

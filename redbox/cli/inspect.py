@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from redbox.arguments import counted
-from redbox.cli.filters import filter_options, resolved
+from redbox.cli.filters import filter_options, nothing_matches, resolved
 from redbox.cli.output import printable
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
@@ -111,7 +111,7 @@ def list_command(session: Session, /, limit: int | None, cursor: str | None, **f
         ]
         session.output.table(("ID", "TYPE", "PHASE", "ATTEMPTS", "TIME", "KEY", "ERROR"), rows, right=("ATTEMPTS",))
     else:
-        session.output.note("no events match the filters" if any(filters.values()) else "the box is empty")
+        session.output.note(nothing_matches("events", filters) if any(filters.values()) else "the box is empty")
     note_cursor(session, page)
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 STYLES: Final = {
     "AVAILABLE": "cyan",
-    "AVAILABLE waiting": "blue",
-    "SCHEDULED": "blue",
+    "AVAILABLE waiting": "bright_blue",
+    "SCHEDULED": "bright_blue",
     "RETRY_SCHEDULED": "yellow",
     "IN_FLIGHT": "magenta",
     "DEAD": "red",

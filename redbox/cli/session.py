@@ -30,6 +30,11 @@ class Session:
         self.output = Output(as_json)
         self._given_url = url
 
+    @property
+    def has_url(self) -> bool:
+        """Whether a URL was given, or ./.redbox exists."""
+        return self._given_url is not None or os.path.isdir(LOCAL_DIRECTORY)
+
     @cached_property
     def url(self) -> str:
         """The URL that was given, else ./.redbox if it exists; never any other store."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from redbox import Box
     from redbox.box.conditions import Condition
     from redbox.box.rates import Rates
-    from redbox.box.reports import Stats
+    from redbox.box.reports import PausedKey, Stats
 
 WATCH_SECONDS: Final = 2
 SHORTEST: Final = 0.1  # seconds between two readings
@@ -74,13 +74,15 @@ def stats_command(session: Session, /, watch: timedelta | None, conditions: tupl
 
 async def _read_once(session: Session, checks: list[Condition]) -> int:
     from redbox.box.rates import reported_rates
+    from redbox.cli.box_view import paused_keys
 
     async with session.existing() as box:
         stats = await box.stats()
-    return _print(session, stats, reported_rates(stats), checks)
+        keys = await paused_keys(box, stats)
+    return _print(session, stats, reported_rates(stats), keys, checks)
 
 
-def _print(session: Session, stats: Stats, rates: Rates, checks: list[Condition]) -> int:
+def _print(session: Session, stats: Stats, rates: Rates, keys: list[PausedKey], checks: list[Condition]) -> int:
     """Prints one reading and the conditions that hold; returns the exit code."""
     from redbox.box.conditions import held
     from redbox.box.stats_json import as_json
@@ -89,9 +91,9 @@ def _print(session: Session, stats: Stats, rates: Rates, checks: list[Condition]
     found = held(checks, stats)
     if session.output.as_json:
         failed = {"failed": found} if checks else {}
-        session.output.json({**as_json(stats, rates), **failed})
+        session.output.json({**as_json(stats, rates, keys), **failed})
     else:
-        box_view.show(session, stats, rates)
+        box_view.show(session, stats, rates, keys)
         for sentence in found:
             session.output.text(f"failed: {sentence}", "bold red")
     return FAILED if found else 0
@@ -122,8 +124,10 @@ class _Watch:
 
     async def _read(self, box: Box) -> None:
         from redbox.box.rates import rates_between, reported_rates
+        from redbox.cli.box_view import paused_keys
 
         stats, before = await box.stats(), self._before
+        self._keys = await paused_keys(box, stats)
         self._rates = reported_rates(stats) if before is None else rates_between(before, stats)
         self._before = stats
 
@@ -143,13 +147,13 @@ class _Watch:
         assert self._before is not None
         output = self._session.output
         if not output.terminal:
-            code = _print(self._session, self._before, self._rates, self._checks)
+            code = _print(self._session, self._before, self._rates, self._keys, self._checks)
             if not output.as_json:
                 click.echo("")
             sys.stdout.flush()
             return code
         with output.console.capture() as captured:
-            code = _print(self._session, self._before, self._rates, self._checks)
+            code = _print(self._session, self._before, self._rates, self._keys, self._checks)
         lines = captured.get().splitlines()
         frame = "".join(f"{line}{END_OF_LINE}\n" for line in lines)
         begin = HOME if self._drawn else CLEAR + HOME

@@ -113,6 +113,9 @@ def log_command(session: Session, /, limit: int, **filters: Any) -> None:
     Newest first. One action is one entry, however many events it changed; it names the first 20 ids. The box keeps
     about 10,000 entries. Relative times: `1h` is an hour ago, `+1h` an hour from now.
 
+    A long action is listed if it was running at any time between --since and --until, with the time of its last step
+    and the count of all steps up to now.
+
     \b
     Examples:
       redbox log

@@ -66,6 +66,8 @@ class HTTPPublisher(Publisher):
         self._redact = redactor(self._secret_values)
         self._max_connections = whole_number("max_connections", parse_number(max_connections))
         self._client: Client | None = None
+        self._peer = ""  # what the client connects to: the target, or a proxy
+        self._untried = ""  # the scheme, until the target has answered
 
     @property
     def target(self) -> str:
@@ -87,6 +89,8 @@ class HTTPPublisher(Publisher):
         if not self._structured:
             headers |= cloudevents.fixed_headers(self._source)
         proxy = proxy_for(self._url)
+        peer = proxy or self._url
+        self._peer, self._untried = f"{peer.host_subcomponent}:{peer.port}", "" if proxy else self._url.scheme
         if proxy is not None and proxy.raw_user is not None:
             login = f"{proxy.user or ''}:{proxy.password or ''}"
             encoded = base64.b64encode(login.encode()).decode()
@@ -111,6 +115,7 @@ class HTTPPublisher(Publisher):
             if isinstance(response, NotPublished):
                 error = response
             elif 200 <= response.status < 300:
+                self._untried = ""
                 unread = response  # nothing is awaited from here on: an acknowledged event cannot be cancelled
                 return
             else:
@@ -127,7 +132,7 @@ class HTTPPublisher(Publisher):
             async with asyncio.timeout(self._timeout):
                 return await client.post(self._url, headers, body)
         except aiohttp.ClientError as error:  # some of these are a TimeoutError too
-            return connection_error(error, self._redact)
+            return connection_error(error, self._redact, peer=self._peer, untried=self._untried)
         except TimeoutError:
             return NotPublished(f"no response within {self._timeout:g} seconds")
         except OSError as error:
@@ -138,6 +143,7 @@ class HTTPPublisher(Publisher):
     async def _error(self, response: aiohttp.ClientResponse, claim: Claim, began: float) -> NotPublished:
         """Returns the error to raise for a response that is not 2xx."""
         left = None if self._timeout is None else began + self._timeout - asyncio.get_running_loop().time()
+        self._untried = ""
         start = await read_start(response, left)
         now = claim.store_ms / 1000
         return response_error(

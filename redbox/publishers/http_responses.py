@@ -3,6 +3,7 @@ explains."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
@@ -41,24 +42,40 @@ def response_error(
     return NotPublished(reason) if delay is None else RetryLater(delay, reason)
 
 
-def connection_error(error: aiohttp.ClientError, redact: Callable[[str], str] = str) -> NotPublished:
+#: How to write the URL of a target that speaks the protocol of the other scheme.
+_OTHER_SCHEME: Final = {
+    "http": "; if the target speaks TLS on this port, write https:// in its URL",
+    "https": "; if the target speaks plain HTTP on this port, write http:// in its URL",
+}
+
+
+def connection_error(
+    error: aiohttp.ClientError, redact: Callable[[str], str] = str, *, peer: str = "the target", untried: str = ""
+) -> NotPublished:
     """Returns the error for a missing or invalid response. It does not quote the client in full: that text may contain
-    the URL."""
+    the URL.
+
+    `peer` is the host and port that the client connects to. `untried` is the scheme of the URL while the target has
+    answered nothing yet, so that the scheme may be wrong.
+    """
+    hint = _OTHER_SCHEME.get(untried, "")
     match error:
         case aiohttp.ClientConnectorCertificateError():
             return Unavailable(f"the certificate is not valid: {_description(error.certificate_error, redact)}")
         case aiohttp.ClientProxyConnectionError():
-            return Unavailable(f"cannot connect to the proxy {error.host}: {_description(error.os_error, redact)}")
+            return Unavailable(f"cannot connect to the proxy {peer}: {_description(error.os_error, redact)}")
         case aiohttp.ClientConnectorDNSError():
             return Unavailable(f"cannot connect: the host name {error.host} cannot be resolved")
         case aiohttp.ClientConnectorError():
-            return Unavailable(f"cannot connect to {error.host}: {_description(error.os_error, redact)}")
+            other = hint if _is_no_tls(error.os_error) else ""
+            where = f"{error.host}:{error.port}"
+            return Unavailable(f"cannot connect to {where}: {_description(error.os_error, redact)}{other}")
         case aiohttp.ConnectionTimeoutError():
-            return Unavailable("connecting timed out")
+            return Unavailable(f"connecting to {peer} timed out")
         case aiohttp.ClientHttpProxyError():
             return Unavailable(f"the proxy returned HTTP {error.status} {_printable(redact(error.message))}".rstrip())
         case aiohttp.ServerDisconnectedError():
-            return Unavailable("the target closed the connection without a response")
+            return Unavailable(f"{peer} closed the connection without a response{hint}")
         case aiohttp.ClientConnectionError():
             return Unavailable(f"the connection broke: {_description(error, redact)}")
         case aiohttp.ClientResponseError():
@@ -67,7 +84,14 @@ def connection_error(error: aiohttp.ClientError, redact: Callable[[str], str] = 
             return NotPublished(f"{type(error).__name__}: {_description(error, redact)}")
 
 
+def _is_no_tls(error: OSError) -> bool:
+    """Whether a connection that began with TLS ended as if the other side spoke plain HTTP."""
+    return isinstance(error, ConnectionResetError) or getattr(error, "reason", None) == "WRONG_VERSION_NUMBER"
+
+
 def _description(error: BaseException, redact: Callable[[str], str]) -> str:
+    if isinstance(error, ConnectionRefusedError) and error.errno:
+        return os.strerror(error.errno)  # asyncio repeats the address instead
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return _printable(redact(text)) or type(error).__name__
 

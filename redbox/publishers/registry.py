@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -13,6 +14,8 @@ from redbox.publishers.base import Publisher
 from redbox.publishers.function import FunctionPublisher, Handler
 
 GROUP: Final = "redbox.publishers"
+
+_placeholder = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}").search
 
 #: Called with the URL and the options as keyword arguments; usually a class.
 Factory = Callable[..., Publisher]
@@ -44,23 +47,50 @@ SCHEMES: Final = {
 def open_publisher(target: Target, **options: Any) -> Publisher:
     """Returns the publisher for a URL or a function, or the given publisher. Does no I/O.
 
-    `options` are those of the target; docs/publishers.md lists them. An invalid target or option raises UsageError.
+    `options` are those of the target; docs/publishers.md lists them. An invalid target or option raises UsageError; so
+    does a placeholder such as ${NAME}, which only the command line and redbox.toml replace.
     """
     if isinstance(target, Publisher):
         if options:
             raise UsageError("options are for URLs and functions; a Publisher already has its own")
         return target
     if isinstance(target, str):
-        scheme, factory = _factory(target)
-        _check_options(f"{scheme}:", factory, options)
-        publisher = factory(target, **options)
-        if not isinstance(publisher, Publisher):
-            raise UsageError(f"the factory registered for {scheme}: did not return a redbox Publisher")
-        return publisher
+        _refuse_placeholders(target, options)
+        return open_expanded(target, **options)
     if callable(target):
         _check_options("a function", FunctionPublisher, options)
         return FunctionPublisher(target, **options)
     raise UsageError(f"a target is a URL, a function or a Publisher, not {type(target).__name__}")
+
+
+def open_expanded(url: str, **options: Any) -> Publisher:
+    """Returns the publisher for a URL. URL and options are taken literally: their placeholders were replaced before."""
+    scheme, factory = _factory(url)
+    _check_options(f"{scheme}:", factory, options)
+    publisher = factory(url, **options)
+    if not isinstance(publisher, Publisher):
+        raise UsageError(f"the factory registered for {scheme}: did not return a redbox Publisher")
+    return publisher
+
+
+def _refuse_placeholders(url: str, options: dict[str, Any]) -> None:
+    """Publishers of other packages may use placeholders of their own, except in secrets."""
+    secrets, own = secret_options(url), url.partition(":")[0].lower() in SCHEMES
+    where, instead = "is replaced only on the command line and in redbox.toml", "in Python pass"
+    if own and (found := _placeholder(url)):
+        raise InvalidURL(f"${{{found[1]}}} {where}; {instead} a URL with the value itself, quoted for a URL")
+    for name, value in options.items():
+        problem = ""
+        if not isinstance(value, str) or not (own or name in secrets):
+            continue
+        if found := _placeholder(value):
+            problem = f"${{{found[1]}}} {where}; {instead} the value itself, such as os.environ[{found[1]!r}]"
+        elif name in secrets and value.startswith("file:"):
+            problem = f"file:PATH {where}; {instead} the content of the file"
+        if problem:
+            error = UsageError(f"{name}: {problem}")
+            error.argument = name
+            raise error
 
 
 def open_target(argument: str, target: Target, options: Mapping[str, Any] | None) -> Publisher:
@@ -105,11 +135,22 @@ def _factory(url: str) -> tuple[str, Factory]:
     raise InvalidURL(f"a target is a URL that begins with one of {', '.join(known_prefixes())}")
 
 
-def _check_options(what: str, factory: Factory, options: dict[str, Any]) -> None:
+def option_names(target: Target) -> list[str]:
+    """Returns the names of the options that a target has. A publisher has its own already."""
+    if isinstance(target, Publisher):
+        return []
+    return _known_options(_factory(target)[1] if isinstance(target, str) else FunctionPublisher)
+
+
+def _known_options(factory: Factory) -> list[str]:
     parameters = inspect.signature(factory).parameters.values()
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+    return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+
+
+def _check_options(what: str, factory: Factory, options: dict[str, Any]) -> None:
+    if any(each.kind is each.VAR_KEYWORD for each in inspect.signature(factory).parameters.values()):
         return
-    known = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    known = _known_options(factory)
     unknown = [name for name in options if name not in known]
     if unknown:
         has = f"it has {', '.join(known)}" if known else "it has none"

@@ -7,6 +7,7 @@ once, and opens only if no event of the sample is published.
 
 from __future__ import annotations
 
+import random as random_numbers
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,6 +25,7 @@ REJECTIONS: Final = 20
 KINDS: Final = 1000  # kinds of failure that are counted separately
 PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
+JITTER: Final = 0.1  # the part of a pause that is random, so that relays of one target do not probe it together
 
 SAMPLE: Final = 8  # events that a probe begins with
 MOST_PROBED: Final = 512  # events of one probe, if the target answers
@@ -42,7 +44,8 @@ class Breaker:
 
     `unavailable`: how many times in a row the target is down before the breaker probes. `failures`: the same for
     different events that fail, for any reason; `rejections`: for rejections of one kind, such as HTTP 401. `pause`:
-    seconds until the next probe; each probe that fails doubles it, up to `longest`.
+    seconds until the next probe; each probe that fails doubles it, up to `longest`. Each pause is shortened at random
+    by up to 10 %.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Breaker:
         pause: float = PAUSE,
         longest: float = LONGEST_PAUSE,
         clock: Callable[[], float] = time.monotonic,
+        random: Callable[[], float] = random_numbers.random,
     ) -> None:
         limits = {"unavailable": unavailable, "failures": failures, "rejections": rejections}
         for name, limit in limits.items():
@@ -63,6 +67,7 @@ class Breaker:
         self._limits = (unavailable, failures, rejections)
         self._first_pause, self._longest = pause, longest
         self._clock = clock
+        self._random = random
         self._pause = pause
         self._until = 0.0
         self._isolated: set[tuple[str, str]] = set()  # (event type, kind of failure)
@@ -227,7 +232,7 @@ class Breaker:
         if not self._doubting:
             self._pause = min(2 * self._pause, self._longest)
         self._doubting = self._sampling = False
-        self.circuit, self._until = Circuit.OPEN, self._clock() + self._pause
+        self.circuit, self._until = Circuit.OPEN, self._clock() + self._pause * (1 - JITTER * self._random())
         self._isolated.clear()
         self.opened += 1
         if self._opened_at is None:

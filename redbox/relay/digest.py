@@ -21,19 +21,21 @@ _NUMBERED: Final = re.compile(r"(?<![\w-])(?!\d{3}(?![\w-]))[\w-]*\d[\w-]*")
 
 
 class _Kind:
-    """One kind of message: its first text, the count of repetitions, and the start of its window."""
+    """One kind of message: its name in a summary, its latest text, the count of repetitions, and the start of its
+    window."""
 
-    __slots__ = ("count", "level", "since", "text")
+    __slots__ = ("count", "latest", "level", "name", "since")
 
-    def __init__(self, level: int, text: str, since: float) -> None:
+    def __init__(self, level: int, since: float, name: str = "like this") -> None:
         self.level = level
-        self.text = text
+        self.name = name
+        self.latest = ""
         self.since = since
         self.count = 0
 
 
 class Digest:
-    """Writes the first message of each kind, and then once per window how many more there were.
+    """Writes the first message of each kind, and then once per window how many more there were, and the latest of them.
 
     A kind without a message for a whole window is forgotten: its next message is written at once. Memory and output are
     bounded by the number of kinds. It is a service of the relay: `run_once` closes the window.
@@ -52,16 +54,16 @@ class Digest:
         key = subject, fold(reason)
         kind = self._kinds.get(key)
         if kind is None and sum(each == subject for each, _ in self._kinds) >= KINDS:
-            key, message = (subject, ""), "messages of further kinds"
-            kind = self._kinds.setdefault(key, _Kind(level, message, now))
+            kind = self._kinds.setdefault((subject, ""), _Kind(level, now, "of other kinds"))
         if kind is None:
-            self._kinds[key] = _Kind(level, message, now)
+            self._kinds[key] = _Kind(level, now)
             logger.log(level, message)
             return
         logger.debug(message)
         if now - kind.since >= WINDOW:
             self._close(kind, now)
         kind.count += 1
+        kind.latest = message
 
     def store_failed(self, part: str, text: str, error: Exception) -> None:
         """A part of the relay got no answer from the store."""
@@ -92,15 +94,8 @@ class Digest:
 
     def _close(self, kind: _Kind, now: float) -> None:
         if kind.count:
-            message = "%s more like this in the last %.0f s: %s"
-            logger.log(
-                kind.level,
-                message,
-                f"{kind.count:,}",
-                max(1.0, now - kind.since),
-                kind.text,
-                extra={"more": kind.count},
-            )
+            text = f"{kind.count:,} more {kind.name} in the last {max(1.0, now - kind.since):.0f} s"
+            logger.log(kind.level, f"{text}, the latest: {kind.latest}", extra={"more": kind.count})
         kind.count, kind.since = 0, now
 
 

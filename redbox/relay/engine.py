@@ -98,7 +98,9 @@ class Engine:
 
     async def run(self, *, drain: bool = False) -> None:
         """Runs until it is stopped or, to drain, until nothing is available."""
+        self.state.set_draining(drain)
         self._tally.stuck = ""
+        self._tally.undelivered.clear()
         if self._breaker is not None:
             self._breaker.dismiss()  # a doubt of an earlier run
         refused: BoxPaused | None = None

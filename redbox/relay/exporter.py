@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Final
 
 from redbox.box import Box
+from redbox.box.beside import beside
 from redbox.box.reports import Stats
 from redbox.errors import RedboxError, StoreUnavailable
 from redbox.relay.metrics import STORE_SECONDS, Exposition, add_box
@@ -22,23 +21,17 @@ class Exporter(HttpServer):
     """Serves the metrics of a box, or of all boxes of its store. The store is read when it is scraped, but at most once
     per second."""
 
-    def __init__(self, box: Box, port: int, host: str = HOST, *, open_box: Callable[[str], Box] | None = None) -> None:
-        """With `open_box`, all boxes of the store of `box` are served, new ones within five minutes."""
+    def __init__(self, box: Box, port: int, host: str = HOST, *, all_boxes: bool = False) -> None:
+        """With `all_boxes`, all boxes of the store of `box` are served over its connection, new ones within five
+        minutes."""
         super().__init__(port, host)
         self._box = box
-        self._open_box = open_box
-        self._boxes: dict[str, Box] = {} if open_box is not None else {box.name: box}
+        self._all = all_boxes
+        self._boxes: dict[str, Box] = {} if all_boxes else {box.name: box}
         self._reading = asyncio.Lock()
         self._text, self._read_at, self._listed_at = "", float("-inf"), float("-inf")
         self._problem = ""
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await super().__aexit__(kind, error, traceback)
-        for box in self._boxes.values():
-            if box is not self._box:
-                await box.aclose()
+        self._unreadable: dict[str, str] = {}  # box → reason, while others can be read
 
     async def metrics(self) -> str:
         async with self._reading:
@@ -48,42 +41,53 @@ class Exporter(HttpServer):
             return self._text
 
     async def health(self) -> tuple[bool, dict[str, Any]]:
+        """Not ready if no box can be read. A box that cannot be read beside others, such as one of a newer layout, is
+        named."""
         await self.metrics()
-        report = {"status": "failing" if self._problem else "ok", "problem": self._problem or None}
+        report: dict[str, Any] = {"status": "failing" if self._problem else "ok", "problem": self._problem or None}
+        if self._unreadable:
+            report["unreadable"] = self._unreadable
         return not self._problem, report
 
     async def _read(self) -> str:
-        exposition, self._problem = Exposition(), ""
-        answers = await self._list()
-        found = await asyncio.gather(*(self._stats(box) for box in self._boxes.values()))
-        for name, stats in zip(self._boxes, found, strict=True):
-            add_box(exposition, name, self._box.where, stats if isinstance(stats, Stats) else None)
-        away = [isinstance(each, StoreUnavailable | TimeoutError) for each in found]
+        exposition, self._unreadable = Exposition(), {}
+        self._problem = await self._list()
+        answers = not self._problem
+        found = dict(
+            zip(self._boxes, await asyncio.gather(*(self._stats(box) for box in self._boxes.values())), strict=True)
+        )
+        for name, stats in found.items():
+            if isinstance(stats, Exception):
+                add_box(exposition, name, self._box.where, None)
+            elif stats.layout or not self._all:  # else the box was removed
+                add_box(exposition, name, self._box.where, stats)
+        failed = {name: _reason(each) for name, each in found.items() if isinstance(each, Exception)}
+        if failed and len(failed) == len(found):
+            self._problem = next(iter(failed.values()))
+        else:
+            self._unreadable = failed
+        away = [isinstance(each, StoreUnavailable | TimeoutError) for each in found.values()]
         exposition.add("redbox_up", int(not all(away) if away else answers), self._box.where)
         return exposition.text()
 
-    async def _list(self) -> bool:
-        """Opens boxes that are new, if all are served; returns whether the store answered."""
-        if self._open_box is None or time.monotonic() - self._listed_at < NAMES_SECONDS:
-            return True
+    async def _list(self) -> str:
+        """Looks which boxes there are, if all are served; returns why that failed, or nothing."""
+        if not self._all or time.monotonic() - self._listed_at < NAMES_SECONDS:
+            return ""
         try:
             async with asyncio.timeout(STORE_SECONDS):
                 names = await self._box.names()
         except (RedboxError, TimeoutError) as error:
-            self._problem = _reason(error)
-            return False
+            return _reason(error)
         self._listed_at = time.monotonic()
-        for name in names:
-            if name not in self._boxes:
-                self._boxes[name] = self._open_box(name)
-        return True
+        self._boxes = {name: self._boxes.get(name) or beside(self._box, name) for name in names}
+        return ""
 
     async def _stats(self, box: Box) -> Stats | Exception:
         try:
             async with asyncio.timeout(STORE_SECONDS):
                 return await box.stats()
         except (RedboxError, TimeoutError) as error:
-            self._problem = _reason(error)
             return error
 
 

@@ -101,6 +101,8 @@ class Judge:
 
     def published(self, held: Held) -> None:
         self._settler.ack(held)
+        if self._tally.undelivered:
+            self._tally.undelivered.remove(held.claim.event_id)
         if self._blamed:
             self._blamed.pop(held.claim.event_id, None)
         self._acknowledged_at = asyncio.get_running_loop().time()
@@ -177,6 +179,8 @@ class Judge:
     def _retry(self, held: Held, error: BaseException, *, excuse: bool, least: float = 0.0) -> None:
         delay = max(least, self._delay(held.claim, error))
         logger.debug("event %s is retried in %.3f s: %s", held.claim.event_id, delay, error_text(error))
+        if self._state.draining:
+            self._tally.undelivered.add(held.claim.event_id, error_text(error))
         self._settler.retry(held, delay, error, excuse=excuse)
 
     def _delay(self, claim: Claim, error: BaseException) -> float:
@@ -224,6 +228,7 @@ class Judge:
     def _kill(self, held: Held, reason: str) -> None:
         text = f"event {held.claim.event_id} is dead"
         self._digest.write(logging.WARNING, "dead", text, reason or "its attempts are used up")
+        self._tally.undelivered.remove(held.claim.event_id)
         self._settler.kill(held, reason)
 
     # --- pending verdicts ----------------------------------------------------------------------------------------
@@ -285,7 +290,8 @@ class Judge:
         After a probe, the oldest event whose rejection is about the event is marked DEAD: so a box that holds nothing
         else makes progress, and a target that rejects everything by mistake costs one event per probe.
         """
-        logger.warning("the breaker is open, the next probe is in %.1f s: %s", breaker.wait(), breaker.reason)
+        probe = "" if self._state.draining else f", the next probe is in {breaker.wait():.1f} s"  # a drain ends now
+        logger.warning("the breaker is open%s: %s", probe, breaker.reason)
         self._breaker_changed()
         if not doubted:
             rejected = [each for each in self._pending if isinstance(each.error, Reject) and self._is_final(each)]

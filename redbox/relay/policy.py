@@ -105,11 +105,12 @@ _CHECKS: Final[dict[str, Check]] = {
 }
 
 
-def check_policy(settings: PolicySettings) -> Policy:
-    """A policy; raises UsageError for a setting with a wrong value, and TypeError for one that does not exist."""
+def check_policy(settings: PolicySettings, hint: Callable[[str], str]) -> Policy:
+    """A policy; raises UsageError for a setting with a wrong value, and TypeError for one that does not exist, with
+    what `hint` says about its name."""
     for name in settings:
         if name not in _DEFAULTS:
-            raise TypeError(f"Relay() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"Relay() got an unexpected keyword argument {name!r}{hint(name)}")
     given = {**_DEFAULTS, **settings}
     policy = Policy(**{name: check(name, given[name]) for name, check in _CHECKS.items()})
     if policy.attempts is None and policy.backoff.immediate:

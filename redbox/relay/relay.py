@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import socket
@@ -17,7 +18,7 @@ import anyio
 from redbox.box import Box
 from redbox.box.claims import check_relay
 from redbox.errors import StoreError, UsageError
-from redbox.publishers.registry import Target, open_target
+from redbox.publishers.registry import Target, open_target, option_names
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
@@ -81,7 +82,7 @@ class Relay:
         if dead_to is None and dead_options:
             raise UsageError("dead_options are for dead_to, which is not given")
         self._dead_publisher = None if dead_to is None else open_target("dead_options", dead_to, dead_options)
-        self._policy = check_policy(settings)
+        self._policy = check_policy(settings, lambda name: _where_it_belongs(name, publish, dead_to))
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         check_relay(self.name)
         if breaker is not None and breaker != "default" and not isinstance(breaker, Breaker):
@@ -130,7 +131,7 @@ class Relay:
         """Publishes until nothing is available, and sweeps meanwhile. Events that are not due yet are left.
 
         Also ends when the breaker opens, and when all calls of the publisher hang: `open` or `stuck` of the summary
-        says why.
+        says why. Its `undelivered` names events that were tried and are to be retried later.
         """
         with self._in_use() as engine:
             await Reaper(self._box).run_once()
@@ -306,6 +307,7 @@ class Relay:
         """The fields of the heartbeat. Ages are in ms: only the store's clock knows the time."""
         summary = self.summary()
         open_for = None if self.breaker is None else self.breaker.open_for
+        probe_in = self.breaker.wait() if self.breaker is not None and self.circuit is Circuit.OPEN else None
         return {
             "target": self._publisher.target,
             "in_flight": str(self.in_flight),
@@ -315,6 +317,7 @@ class Relay:
             "breaker": self.circuit.value,
             "reason": summary.open,
             "breaker_age": "" if open_for is None else str(int(open_for * 1000)),
+            "probe_in": "" if probe_in is None else str(int(probe_in * 1000)),
             "failed": str(self.tally.failed),
             "failures_in_row": str(self.tally.failures_in_row),
             "last_error": self.tally.last_error[:LONGEST_ERROR],
@@ -323,3 +326,15 @@ class Relay:
 
 
 show_settings(Relay.__init__)
+
+
+def _where_it_belongs(name: str, publish: Target, dead_to: Target | None) -> str:
+    """A hint for an error about an unknown keyword argument; empty if there is none."""
+    from difflib import get_close_matches
+
+    if name in option_names(publish):
+        return f"; it is an option of the target: Relay(..., options={{{name!r}: ...}})"
+    if dead_to is not None and name in option_names(dead_to):
+        return f"; it is an option of the dead-letter target: Relay(..., dead_options={{{name!r}: ...}})"
+    close = get_close_matches(name, inspect.signature(Relay).parameters, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""

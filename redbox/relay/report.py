@@ -21,6 +21,8 @@ BUCKETS: Final = (
 RATE_INTERVAL: Final = 1.0  # minimum seconds over which the publish rate is measured
 #: Retries of this attempt and of later ones are counted together.
 MOST_ATTEMPTS: Final = 10
+MOST_UNDELIVERED: Final = 1000  # events of a drain that are remembered
+UNDELIVERED_NAMED: Final = 3
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +31,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     `retried`: returned to PENDING for another attempt. `dead`: rejected, or out of attempts or time. `released`:
     returned to PENDING without an attempt. `fenced`: the claim was lost before it was settled. `unsettled`: the store
     did not answer before the lease ended. `open`: why the breaker is open, if it is. `stuck`: why the last drain ended
-    early, if all calls of the publisher hung.
+    early, if all calls of the publisher hung. `undelivered`: which events the last drain tried and left PENDING, and
+    why, if there are any.
     """
 
     claimed: int = 0
@@ -41,6 +44,40 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     unsettled: int = 0
     open: str = ""
     stuck: str = ""
+    undelivered: str = ""
+
+
+class Undelivered:
+    """The events that a drain has tried and not delivered. An event beyond the first 1,000 is not remembered: it takes
+    the place of one that is delivered when it is tried again."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+        self._last_error = ""
+
+    def add(self, event_id: str, error: str) -> None:
+        self._last_error = error
+        if len(self._ids) < MOST_UNDELIVERED:
+            self._ids[event_id] = None
+
+    def remove(self, event_id: str) -> None:
+        """The event was published, or is DEAD."""
+        self._ids.pop(event_id, None)
+
+    def clear(self) -> None:
+        self._ids.clear()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def in_words(self) -> str:
+        """Which events, and why; empty if there is none."""
+        if not self._ids:
+            return ""
+        count, named = len(self._ids), sorted(self._ids)[:UNDELIVERED_NAMED]
+        others = f" and {count - len(named):,} more" if count > len(named) else ""
+        events = "1 event" if count == 1 else f"{count:,} {'or more ' if count == MOST_UNDELIVERED else ''}events"
+        return f"{events} could not be delivered: {', '.join(named)}{others}; the last error was: {self._last_error}"
 
 
 class Histogram:
@@ -79,6 +116,7 @@ class Tally:
         self._on_published = on_published
         self.claimed = self.published = self.retried = self.dead = self.released = self.fenced = self.unsettled = 0
         self.stuck = ""
+        self.undelivered = Undelivered()
         self.failed = 0  # failed attempts
         self.failures_in_row = 0  # those of them since the last success
         self.last_error = ""
@@ -111,5 +149,6 @@ class Tally:
             self.retry_delays.add(delay)
 
     def summary(self, open_because: str) -> Summary:
-        counts: dict[str, Any] = {name: getattr(self, name) for name in Summary.__struct_fields__ if name != "open"}
-        return Summary(**counts, open=open_because)
+        texts: dict[str, Any] = {"open": open_because, "stuck": self.stuck, "undelivered": self.undelivered.in_words()}
+        counts: dict[str, Any] = {name: getattr(self, name) for name in Summary.__struct_fields__ if name not in texts}
+        return Summary(**counts, **texts)

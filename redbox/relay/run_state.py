@@ -1,4 +1,4 @@
-"""The state of one run that several parts of a relay read: stopping, paused, or out of events."""
+"""The state of one run that several parts of a relay read: draining, stopping, paused, or out of events."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class RunState:
     """Changed only by its methods."""
 
     def __init__(self) -> None:
+        self.draining = False  # the run ends when nothing is available
         self.stopping = False  # nothing more is claimed
         self.paused = False  # at the last claim, the box was paused
         self.out_of_events = False  # the last claim left nothing to claim, and the relay waits for more
@@ -27,6 +28,9 @@ class RunState:
         self.stopping = True
         if self._wait is not None:
             self._wait.cancel()
+
+    def set_draining(self, draining: bool) -> None:
+        self.draining = draining
 
     def set_paused(self, paused: bool) -> None:
         self.paused = paused

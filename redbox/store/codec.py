@@ -344,7 +344,10 @@ def _attempt(entry: bytes) -> Attempt:
 
 
 def difference(stored: bytes, event: Event, max_payload: int) -> str:
-    """Which immutable field of an event differs from the one stored under its id."""
+    """Which immutable field of an event differs from the one stored under its id. `stored` is the body, or the name of
+    the field if the body is lost."""
+    if stored in (b"event_type", b"ordering_key", b"unique_key"):
+        return stored.decode()
     try:
         there = decode_body(event.event_id, stored)
     except StoreError:  # too large to be returned, or not readable here; but not the same

@@ -54,8 +54,15 @@ _MOVING: Final = Meaning(
     StoreUnavailable, "{where} is moving the slot of box {box!r}, or is down; try again in a moment"
 )
 # Passwords and permissions change while relays run: a relay waits until it may log in again.
-_NOT_ALLOWED: Final = Meaning(
-    StoreUnavailable, "{where} refused the login: check user, password and permissions ({said})"
+_REFUSED: Final = Meaning(
+    StoreUnavailable,
+    "{where} refused the user or the password; both come from the URL (--url or $REDBOX_URL): check them there, and "
+    "that the server has this user ({said})",
+)
+_NO_PASSWORD: Final = Meaning(
+    StoreUnavailable,
+    "{where} asks for a password, and got none: write user and password into the URL (--url or $REDBOX_URL), as in "
+    "redis://USER:PASSWORD@HOST",
 )
 
 #: First word of an error reply → its meaning.
@@ -73,8 +80,8 @@ REPLIES: Final[dict[str, Meaning]] = {
     "MASTERDOWN": Meaning(StoreUnavailable, "{where} is a replica that has lost its master; connect to the master"),
     "READONLY": Meaning(StoreUnavailable, "{where} is a read-only replica; connect to its master"),
     "UNBLOCKED": Meaning(StoreUnavailable, "{where} has changed its role; try again in a moment"),
-    "NOAUTH": _NOT_ALLOWED,
-    "WRONGPASS": _NOT_ALLOWED,
+    "NOAUTH": _NO_PASSWORD,
+    "WRONGPASS": _REFUSED,
     "NOPERM": Meaning(
         NotPermitted,
         "{where} does not permit this to the user of this connection: {said}; grant the permissions of "
@@ -85,7 +92,7 @@ REPLIES: Final[dict[str, Meaning]] = {
         "{where} ended a script of box {box!r} in the middle, because a permission was revoked: grant it and repeat "
         "the call; a repeated put completes the missing writes ({said})",
     ),
-    "DENIED": _NOT_ALLOWED,
+    "DENIED": Meaning(StoreUnavailable, "{where} accepts no connection from this machine ({said})"),
     "OOM": Meaning(StoreFull, "{where} is out of memory", Effect.NOTHING_WRITTEN, " ({said})"),
     "MISCONF": Meaning(StoreFull, "{where} is out of disk", Effect.NOTHING_WRITTEN, " ({said})"),
     "WRONGTYPE": Meaning(
@@ -153,7 +160,10 @@ def translate(error: Exception, *, where: str, box: str, maybe: bool) -> RedboxE
         meaning = _UNKNOWN
     if meaning is not None:
         sentence, then = (part.format(where=where, box=box, said=text) for part in (meaning.sentence, meaning.then))
-        return meaning.kind(sentence).with_effect(meaning.effect, then)
+        found = meaning.kind(sentence).with_effect(meaning.effect, then)
+        if isinstance(found, StoreUnavailable):
+            found.answered = True
+        return found
     how = "did not answer in time" if isinstance(error, TimeoutError) else "cannot be reached"
     unreachable = StoreUnavailable(f"{where} {how} ({text or type(error).__name__})")
     return unreachable.with_effect(Effect.UNKNOWN if maybe else Effect.NOTHING_CHANGED)

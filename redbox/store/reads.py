@@ -17,12 +17,6 @@ from redbox.store.wire.base import BlockingWait, Command
 
 LOG_COUNT: Final = 200  # entries that are read at once
 #: What tells whether a server refuses writes. Sent one by one: servers before Redis 7 take one section.
-_SERVER: Final[tuple[Command, ...]] = (
-    ("INFO", "memory"),
-    ("INFO", "persistence"),
-    ("INFO", "replication"),
-    ("CONFIG", "GET", "stop-writes-on-bgsave-error"),
-)
 
 
 class Reads:
@@ -152,6 +146,13 @@ class Reads:
         (created_at,), (body,) = await self.exchange(commands, repeat=True)
         return created_at, body
 
+    async def foreign_keys(self) -> list[str]:
+        """Those keys that belong to the whole box, and are not read with each event, that have a foreign type."""
+        of_type = {"HLEN": ("pauses", "limits"), "XLEN": ("log",), "LLEN": ("wake",), "ZCARD": ("paused", "relays")}
+        named = [(command, f"{keys.prefix(self.box)}:{kind}") for command, kinds in of_type.items() for kind in kinds]
+        replies = await self.exchanges.send(named, repeat=True)
+        return [name for (_, name), reply in zip(named, replies, strict=True) if "WRONGTYPE" in str(reply)]
+
     async def index_sizes(self, indexes: Iterable[str]) -> list[int]:
         """How many members each of these sorted sets has."""
         return await self.exchange([("ZCARD", f"{keys.prefix(self.box)}:{index}") for index in indexes], repeat=True)
@@ -216,16 +217,14 @@ class Reads:
             newest = f"({found[-1][0].decode()}"
         return entries[:limit]
 
-    async def server_info(self) -> dict[str, str]:
-        """The server's memory, disk and role, as INFO and CONFIG GET name them; without what it does not permit."""
-        known: dict[str, str] = {}
-        for reply in await self.exchanges.send(_SERVER, repeat=True):
-            if isinstance(reply, bytes | str):  # redis-py decodes no reply of ours, but a later one may
-                text = reply.decode(errors="replace") if isinstance(reply, bytes) else reply
-                known |= dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-            elif isinstance(reply, dict | list):
-                known |= pairs(part for pair in as_fields(reply).items() for part in pair)
-        return known
+    async def paused_key(self, key: str) -> PausedEntry | None:
+        """The pause of an ordering key, unless it has ended."""
+        now = await self.time()
+        (ends,) = await self.exchange([("ZSCORE", keys.paused(self.box), key)], repeat=True)
+        if ends is None or float(ends) <= now:
+            return None
+        (about,) = await self.exchange([("HGET", keys.pauses(self.box), key)], repeat=True)
+        return _paused_entry(key.encode(), ends, about)
 
     async def paused_keys(self, count: int) -> list[PausedEntry]:
         """Paused ordering keys, those whose pause ends first at the beginning."""

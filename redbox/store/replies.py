@@ -347,4 +347,5 @@ class ExaminedKey(NamedTuple):
     head: bytes | None
     state: bytes | None
     blocked_at: bytes | None
+    unnoted_pause: bytes | None
     members: list[ExaminedMember]

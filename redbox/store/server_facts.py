@@ -8,9 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
+from redbox.settings import MAX_PAYLOAD
 from redbox.store.wire.base import Command
 
-SETTINGS: Final = ("maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save")
+SETTINGS: Final = (
+    "maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "stop-writes-on-bgsave-error",
+)  # fmt: skip
 #: One name for each CONFIG GET: servers before Redis 7 take no more.
 QUESTIONS: Final[tuple[Command, ...]] = (("INFO",), *(("CONFIG", "GET", name) for name in SETTINGS))
 
@@ -47,6 +50,55 @@ class ServerFacts(msgspec.Struct, frozen=True):
         return int(text) if text.isascii() and text.isdigit() else None
 
     @property
+    def used(self) -> int | None:
+        """Bytes that count against maxmemory."""
+        used = self.number("used_memory")
+        return None if used is None else max(0, used - (self.number("mem_not_counted_for_evict") or 0))
+
+    @property
+    def limit(self) -> int | None:
+        """maxmemory in bytes; 0 if it is not set, None if the server does not say."""
+        text = self.setting("maxmemory") or ""
+        return int(text) if text.isascii() and text.isdigit() else None
+
+    @property
+    def memory(self) -> str:
+        """`90.5 MiB of maxmemory 100.0 MiB`."""
+        used = mebibytes(self.used or 0)
+        return f"{used} of maxmemory {mebibytes(self.limit)}" if self.limit else used
+
+    @property
+    def full(self) -> bool:
+        """Whether an event of the default max_payload does not fit any more, and the server evicts no key for it.
+
+        A write counts while it is made, so a server that refuses one may be below its limit again afterwards.
+        """
+        if not self.limit or self.used is None or (self.setting("maxmemory-policy") or "").startswith("allkeys"):
+            return False
+        return self.limit - self.used < MAX_PAYLOAD
+
+    @property
+    def failed_save(self) -> str:
+        """`snapshot` or `write to the append-only file`, if the last one failed; else empty."""
+        if self.info.get("aof_last_write_status") == "err":
+            return "write to the append-only file"
+        return "snapshot" if self.info.get("rdb_last_bgsave_status") == "err" else ""
+
+    @property
+    def is_replica(self) -> bool:
+        return self.info.get("role") == "slave"
+
+    @property
+    def refusal(self) -> str:
+        """Why the server refuses all writes; empty if it does not, or does not say."""
+        if self.is_replica and self.info.get("slave_read_only", "1") == "1":
+            return "it is a read-only replica"
+        stops = self.settings.get("stop-writes-on-bgsave-error") == "yes" and self.settings.get("save", "unknown")
+        if self.failed_save and (self.failed_save != "snapshot" or stops):
+            return f"its last {self.failed_save} failed, since its disk is full, or cannot be written"
+        return ""
+
+    @property
     def keys(self) -> int | None:
         """The keys of all databases of the server; None if it does not say."""
         counts = [_KEYS.match(value) for name, value in self.info.items() if _DATABASE.fullmatch(name)]
@@ -74,6 +126,11 @@ class ServerFacts(msgspec.Struct, frozen=True):
         """The version as numbers; empty if it is unknown."""
         parts = self.version.split(".")
         return tuple(map(int, parts)) if all(part.isascii() and part.isdigit() for part in parts) else ()
+
+
+def mebibytes(size: int) -> str:
+    """`4.0 MiB`."""
+    return f"{size / 1024 / 1024:,.1f} MiB"
 
 
 def _read_info(reply: Any) -> dict[str, str]:

@@ -411,9 +411,10 @@ class Store(Reads):
         )  # fmt: skip
         return [word.decode(errors="replace") for word in await self.scripts.run("repair", arguments, repeat=True)]
 
-    async def repair_key(self, kind: str, name: bytes, event_id: bytes, *, dry: bool) -> list[str]:
+    async def repair_key(self, kind: str, name: bytes, event_id: bytes | None, *, dry: bool) -> list[str]:
         """Mends one member of a line or of a unique key, and whether the line is blocked; returns what was done."""
-        done = await self.scripts.run("repair_key", (int(dry), kind, name, event_id), repeat=True)
+        member = () if event_id is None else (event_id,)
+        done = await self.scripts.run("repair_key", (int(dry), kind, name, *member), repeat=True)
         return [word.decode(errors="replace") for word in done]
 
     async def examine(self, ids: Iterable[str | bytes]) -> Examined:
@@ -425,9 +426,15 @@ class Store(Reads):
         replies = await self.scripts.run("examine_keys", (limit, *flat(names)), repeat=True)
         return [
             ExaminedKey(
-                more == 1, Position(score, member), head, state, blocked, [ExaminedMember(*each) for each in members]
+                more == 1,
+                Position(score, member),
+                head,
+                state,
+                blocked,
+                unnoted,
+                [ExaminedMember(*each) for each in members],
             )
-            for more, score, member, head, state, blocked, *members in replies
+            for more, score, member, head, state, blocked, unnoted, *members in replies
         ]
 
 

@@ -80,7 +80,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "RF-2": "'3 attempts, every 10 minutes' is one line of options",
     "RF-3": "dead events are handled by hand, dropped by policy, patched by a job, or sent elsewhere",
     "RF-4": (
-        "a target that is down or rejects everything does not use up the backlog; bad events do not delay good ones"
+        "a target that is down or rejects everything does not use up the backlog; bad events do not delay good ones; "
+        "relays do not probe their target in step"
     ),
     # Ordering
     "OP-1": (

@@ -9,11 +9,14 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from redis._parsers.base import BaseParser
 
 import redbox as package
 from redbox import Event
 from redbox.cli.app import COMMANDS, cli
+from redbox.cli.failures import describe_failure
 from redbox.errors import EmbeddedServerFailed, StoreUnavailable
+from redbox.store.errors import translate
 from tests.cli.conftest import Redbox
 
 NOWHERE = "redis://localhost:1/0"
@@ -104,7 +107,7 @@ def test_reading_creates_no_directory(redbox: Redbox, path: tuple[str, ...]):
 
 
 @pytest.mark.parametrize(
-    "path", [("list",), ("stats",), ("show", "x"), ("dead", "list"), ("dead", "replay", "x")], ids=" ".join
+    "path", [("list",), ("stats",), ("show", "x"), ("dead", "list"), ("dead", "replay", "x", "--yes")], ids=" ".join
 )
 def test_reading_creates_no_box(redbox: Redbox, path: tuple[str, ...]):
     assert "there is no box 'default'" in (message := redbox.error(*path, code=1))
@@ -141,12 +144,29 @@ def test_an_invalid_url_is_wrong_usage(redbox: Redbox, url: str):
 
 
 @pytest.mark.parametrize(
-    "path", [("list",), ("put", "a"), ("boxes",), ("conform",), ("dead", "replay", "x")], ids=" ".join
+    "path", [("list",), ("put", "a"), ("boxes",), ("conform",), ("dead", "replay", "x", "--yes")], ids=" ".join
 )
 def test_an_unreachable_store_has_its_own_exit_code(redbox: Redbox, path: tuple[str, ...]):
     message = redbox.error(*path, url=NOWHERE, code=3)
     assert message.startswith(f"{NOWHERE} cannot be reached")
     assert "check --url or $REDBOX_URL, and that the server is running" in message
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        ("WRONGPASS invalid username-password pair or user is disabled.", "refused the user or the password"),
+        ("NOAUTH Authentication required.", "asks for a password, and got none"),
+        ("LOADING Redis is loading the dataset in memory", "is still loading its data; try again in a moment"),
+    ],
+)
+def test_a_server_that_answers_is_running(reply: str, words: str):
+    error = translate(BaseParser.parse_error(reply), where="redis://here", box="orders", maybe=False)
+    failure = describe_failure(error)
+    assert failure.exit_code == 3
+    assert f"redis://here {words}" in failure.message
+    assert "running" not in failure.message
+    assert ("--url or $REDBOX_URL" in failure.message) == (not reply.startswith("LOADING"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redbox import Event, Settings
+from redbox import Event, Settings, keys
 from redbox.box.operate import Operate
 from redbox.cli import changes
 from tests.cli.conftest import Redbox
@@ -41,6 +41,16 @@ def test_pause_and_resume(redbox: Redbox):
 
 
 @pytest.mark.req("RO-3", "LM-3")
+def test_resume_finds_a_key_among_very_many_paused_ones(redbox: Redbox):
+    redbox.put(Event("a", ordering_key="order-7"))
+    scores = [part for number in range(1_000) for part in ("+inf", f"key-{number:04}")]
+    redbox.within(lambda box: box._store.exchange([("ZADD", keys.paused(box.name), *scores)]))
+    dry = ("resume", "--dry-run", "--key", "order-7")
+    assert redbox(*dry).stdout == "nothing to resume: ordering key 'order-7' in box 'default' is not paused\n"
+    redbox("pause", "--key", "order-7", "--yes")
+    assert redbox(*dry).stdout.startswith("would resume: ")
+
+
 def test_resume_says_that_a_key_is_not_paused(redbox: Redbox):
     redbox.put(Event("a"))
     words = "ordering key 'order-8' in box 'default' is not paused"

@@ -48,6 +48,47 @@ def problem(text: str) -> str:
     return message.removeprefix("redbox.toml: ")
 
 
+# --- the store -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('url = "redis://127.0.0.1:1/0"\n[[relay]]\nto = "null:"', "url in redbox.toml"),
+        (
+            'url = "memory:"\n[[relay]]\nbox="a"\nto="null:"\n[[relay]]\nbox="b"\nurl="redis://127.0.0.1:1/0"\nto="null:"',
+            "url of relay 2 (box b) in redbox.toml",
+        ),
+        ('[[relay]]\nto = "null:"', "--url or $REDBOX_URL"),
+    ],
+)
+@pytest.mark.parametrize("once", [(), ("--once",)])
+def test_a_store_that_cannot_be_reached_is_named_as_it_was_given(
+    redbox: Redbox, text: str, where: str, once: tuple[str, ...]
+):
+    write(text)
+    result = redbox("relay", "--config", "redbox.toml", *once, url="redis://127.0.0.1:1/0", code=3)
+    assert result.stderr.rstrip().endswith(f"; check {where}, and that the server is running")
+
+
+def test_an_invalid_url_of_the_store_is_named_as_it_was_given(redbox: Redbox):
+    write('url = "redis://host:port/0"\n[[relay]]\nto = "null:"')
+    problem = redbox.error("relay", "--config", "redbox.toml", url=None, code=2)
+    assert problem.startswith(
+        "redbox.toml: relay 1 (box default): url: this is not a valid store URL: the port must be"
+    )
+    write('[[relay]]\nto = "null:"')
+    problem = redbox.error("relay", "--config", "redbox.toml", url="redis://host:port/0", code=2)
+    assert problem.startswith("redbox.toml: relay 1 (box default): --url or $REDBOX_URL: this is not a valid store URL")
+
+
+def test_a_file_without_a_store(redbox: Redbox):
+    write('[[relay]]\nto = "null:"')
+    problem = redbox.error("relay", "--config", "redbox.toml", url=None, code=2)
+    assert problem.startswith("no store: write url = ")
+    assert "into redbox.toml, or give --url before the command" in problem
+
+
 # --- the file --------------------------------------------------------------------------------------------------
 
 
@@ -127,7 +168,7 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         ("log = 'xml'\n" + ONE, 'log: "text" or "json"'),
         ("metrics_port = 70000\n" + ONE, "metrics_port: must be between 0 and 65535"),
         ("metrics_port = 'x'\n" + ONE, "metrics_port: a whole number, without quotes"),
-        ("url = 'nothing'\n" + ONE, "relay 1 (box orders): this is not a store URL"),
+        ("url = 'nothing'\n" + ONE, "relay 1 (box orders): url: this is not a store URL"),
         ("url = 'redis://:pw@h'\n" + ONE, "relay 1 (box orders): url: a password must not be written here"),
         ("url = '${NOT_SET}'\n" + ONE, "relay 1 (box orders): url: the environment variable NOT_SET is not set"),
         ("[[relay]]\nbox = 'orders'", "relay 1 (box orders): to: missing; give the target"),
@@ -300,6 +341,6 @@ def test_the_setting_of_an_error_does_not_depend_on_its_words(
         error.argument = argument
         raise error
 
-    monkeypatch.setattr(registry, "open_publisher", refusing)
+    monkeypatch.setattr(registry, "open_expanded", refusing)
     with pytest.raises(ConfigError, match=rf"relay 1 \(box orders\): {setting}: {message}"):
         relays('[[relay]]\nbox = "orders"\nto = "https://a"\noptions = { timeout = 1 }\n')

@@ -12,10 +12,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from redbox import Box, Event, Phase, StoreUnavailable, UniqueScope
+from redbox import Box, Event, Phase, StoreUnavailable, UniqueScope, keys
 from redbox.box import drop as drop_events
 from redbox.box.operate import operator_name
 from redbox.cli import changes
+from redbox.cli.dead import drop as drop_command
 from redbox.fingerprints import group_id
 from redbox.store.store import Store
 from tests.cli.conftest import Redbox
@@ -47,13 +48,14 @@ def test_list(dead_events: Redbox):
 def test_a_box_without_dead_events(redbox: Redbox):
     redbox.put(Event("a"))
     assert "there are no dead events" in redbox("dead", "list").stderr
+    assert "there are no dead events" in redbox("dead", "list", "--by-error").stderr
 
 
 # --- selection -------------------------------------------------------------------------------------------------
 
 
 def test_replay_by_id(dead_events: Redbox):
-    assert dead_events("dead", "replay", "d1").stdout == "1 event replayed\n"
+    assert dead_events("dead", "replay", "d1", "--yes").stdout == "1 event replayed\n"
     assert (count(dead_events, Phase.DEAD), count(dead_events, Phase.AVAILABLE)) == (2, 1)
 
 
@@ -87,7 +89,7 @@ def test_events_are_selected_in_exactly_one_way(dead_events: Redbox, arguments: 
 # --- confirmation, refusals and options ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.*")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.*"), ("d1",)], ids=" ".join)
 def test_without_a_terminal_replay_requires_yes_or_dry_run(dead_events: Redbox, arguments: tuple[str, ...]):
     assert "add --yes or --dry-run" in dead_events.error("dead", "replay", *arguments, code=2)
     assert "would be replayed" in dead_events("dead", "replay", *arguments, "--dry-run").stdout
@@ -96,7 +98,7 @@ def test_without_a_terminal_replay_requires_yes_or_dry_run(dead_events: Redbox, 
     assert count(dead_events, Phase.DEAD) < 3
 
 
-@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.created")], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("--all",), ("--type", "user.created"), ("d1",)], ids=" ".join)
 def test_on_a_terminal_replay_asks_for_any_number_of_selected_events(
     dead_events: Redbox, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
@@ -109,16 +111,22 @@ def test_on_a_terminal_replay_asks_for_any_number_of_selected_events(
     assert dead_events("dead", "replay", *arguments, input="y\n").stdout == f"{events} replayed\n"
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_replay_by_id_never_asks(dead_events: Redbox, terminal: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(changes, "can_ask", lambda: terminal)
-    replayed = dead_events("dead", "replay", "d1", "d2")
-    assert (replayed.stdout, "Replay" in replayed.stderr) == ("2 events replayed\n", False)
-
-
-def test_replay_does_not_ask_when_nothing_is_selected(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
+def test_replay_by_id_lists_refusals_before_the_question(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(changes, "can_ask", lambda: True)
+    asked = dead_events("dead", "replay", "d1", "nope", input="y\n", code=1)
+    assert "1 event of 2 will be refused:\n  nope: there is no such event\n" in asked.stderr
+    assert "Replay 1 event of box 'default'?" in asked.stderr
+    assert asked.stdout.startswith("1 event replayed, 1 refused\n")
+
+
+def test_replay_does_not_ask_when_nothing_can_be_replayed(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(changes, "can_ask", lambda: True)
+    dead_events.put(Event("order.paid", event_id="holder", unique_key="u"))
     assert dead_events("dead", "replay", "--type", "nothing").stdout == "0 events replayed\n"
+    for selection in (("nope",), ("d3",), ("--key", "u")):
+        left = dead_events("dead", "replay", *selection, code=1)
+        assert left.stdout.startswith("0 events replayed, 1 refused\n")
+        assert "Replay" not in left.stderr
 
 
 def test_dry_run_lists_events_that_would_be_refused(dead_events: Redbox):
@@ -147,7 +155,7 @@ def test_refused_events_are_listed_with_reasons(dead_events: Redbox):
     assert (report["matched"], report["replayed"]) == (1, 0)
     assert report["refused"][0]["event_id"] == "d3"
     assert report["refused"][0]["outcome"] == "CONFLICT"
-    assert dead_events("dead", "replay", "d3", "--force").stdout == "1 event replayed\n"
+    assert dead_events("dead", "replay", "d3", "--force", "--yes").stdout == "1 event replayed\n"
 
 
 @pytest.mark.req("RO-2", "RF-3")
@@ -166,8 +174,8 @@ def test_an_event_that_was_published_meanwhile_is_left(
         return await step(store, *arguments, **options)
 
     monkeypatch.setattr(Store, command, publish_first)
-    flags = ("--no-export", "--yes") if command == "drop" else ()
-    result = dead_events("dead", command, "d1", "d2", *flags, code=1)
+    flags = ("--no-export",) if command == "drop" else ()
+    result = dead_events("dead", command, "d1", "d2", "--yes", *flags, code=1)
     assert "d1" in result.stdout
     assert "the event was claimed again after it was read\n" in result.stdout
     assert (count(dead_events, Phase.COMPLETED), count(dead_events, Phase.DEAD)) == (1, 1)
@@ -186,8 +194,8 @@ def test_a_dry_run_reports_the_same_refusals_as_the_replay(dead_events: Redbox, 
 
 
 def test_attempts_are_excused_or_kept(dead_events: Redbox):
-    dead_events("dead", "replay", "d1")
-    dead_events("dead", "replay", "d2", "--keep-attempts", "--delay", "1h")
+    dead_events("dead", "replay", "d1", "--yes")
+    dead_events("dead", "replay", "d2", "--keep-attempts", "--delay", "1h", "--yes")
     fresh, kept = dead_events.json("show", "d1"), dead_events.json("show", "d2")
     assert (fresh["attempts"], fresh["excused"], fresh["last_error"]) == (1, 1, None)
     assert fresh["phase"] == "AVAILABLE"
@@ -250,6 +258,22 @@ def test_filters_by_time_of_creation(dead_events: Redbox):
     assert dead_events("dead", "replay", "--created-since", "1h", "--yes").stdout == "3 events replayed\n"
 
 
+@pytest.mark.req("RO-6")
+@pytest.mark.parametrize(
+    "command",
+    [("list",), ("list", "--by-error"), ("replay", "--yes"), ("replay", "--dry-run"), ("drop", "--yes"), ("export",)],
+    ids=" ".join,
+)
+def test_filters_that_match_nothing_are_reported(dead_events: Redbox, command: tuple[str, ...]):
+    """Brackets are no wildcards: an event type may have them."""
+    none = "no dead events match the filters"
+    patterns = "; in --type, * is any text, ? is one character, and all else is itself\n"
+    assert none + patterns in dead_events("dead", *command, "--type", "user.[cd]*").stderr
+    assert none + "\n" in dead_events("dead", *command, "--error", "nothing").stderr
+    assert none not in dead_events("dead", *command, "--type", "user.*ted").stderr
+    assert none + patterns in dead_events("list", "--type", "user.[cd]*").stderr.replace("no events", "no dead events")
+
+
 # --- show --------------------------------------------------------------------------------------------------------
 
 
@@ -301,7 +325,7 @@ def test_a_canary_that_dies_again_stops_the_replay(dead_events: Redbox, monkeypa
         "d1          HTTP 422 still wrong",
         "d2          HTTP 422 still wrong",
     ]
-    words = "stopped after the canary: 2 of 2 canary events died again. The other events are still dead"
+    words = "stopped after the canary: 2 of 2 canary events died again. 1 other event is still dead"
     assert words in result.stderr
     assert count(dead_events, Phase.DEAD) == 3
     report = dead_events.json("dead", "replay", "--all", "--yes", "--canary", "1", code=1)
@@ -317,6 +341,21 @@ def test_a_canary_without_a_relay(dead_events: Redbox):
     assert "`redbox stats` shows whether a relay is running" in result.stderr
     assert "`redbox show d1`" in result.stderr
     assert (count(dead_events, Phase.DEAD), count(dead_events, Phase.AVAILABLE)) == (2, 1)
+
+
+@pytest.mark.req("RO-2")
+@pytest.mark.parametrize("error", ["HTTP 422", None])
+@pytest.mark.parametrize("number", [1, 2, 3, 9])
+def test_a_canary_that_fails_counts_the_others(
+    dead_events: Redbox, number: int, error: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    if error is not None:
+        Settling(monkeypatch, error)
+    arguments = ("--all", "--yes", "--canary", str(number), "--canary-wait", "100ms")
+    note = dead_events("dead", "replay", *arguments, code=1).stderr
+    ends = {1: "2 other events are still dead\n", 2: "1 other event is still dead\n"}
+    assert note.endswith(ends.get(number, "There were no other events to replay\n"))
+    assert ("stopped after the canary" in note) is (number < 3)
 
 
 @pytest.mark.req("RO-2")
@@ -399,7 +438,7 @@ def test_export_some(dead_events: Redbox, tmp_path: Path):
     assert "event nope cannot be exported: there is no such event" in dead_events.error(
         "dead", "export", "nope", code=1
     )
-    assert dead_events.json("dead", "export", "--to", "x", "--type", "y") == {"exported": 0, "file": None}
+    assert dead_events.json("dead", "export", "--to", "x", "--type", "y") == {"exported": 0, "skipped": 0, "file": None}
     assert list(tmp_path.iterdir()) == []
     message = dead_events.error("dead", "export", "--to", "no/x", code=1)
     assert message == "cannot write no/x: there is no directory no"
@@ -411,10 +450,43 @@ def test_an_export_that_fails_leaves_the_earlier_file(
 ):
     dead_events("dead", "export", "--to", "x")
     before = Path("x").read_bytes()
-    monkeypatch.setattr(drop_events, "line_of", Mock(side_effect=[b"{}\n", StoreUnavailable("gone")]))
+    monkeypatch.setattr(drop_events, "line_of", Mock(side_effect=[before.splitlines()[0], StoreUnavailable("gone")]))
     assert "gone" in dead_events.error("dead", "export", "--to", "x", code=3)
     assert Path("x").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def lose_body(redbox: Redbox, event_id: str) -> None:
+    redbox.within(lambda box: box._store.exchange([("DEL", keys.body("default", event_id))]))
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("selection", [(), ("d1", "d2", "d3"), ("--error", "o")], ids=" ".join)
+def test_an_event_without_its_body_is_not_exported(dead_events: Redbox, selection: tuple[str, ...]):
+    lose_body(dead_events, "d2")
+    printed = dead_events("dead", "export", *selection, code=1)
+    assert [json.loads(line)["event_id"] for line in printed.stdout.splitlines()] == ["d1", "d3"]
+    assert "2 events exported\n" in printed.stderr
+    assert "1 event skipped, since it cannot be read in full:\n" in printed.stderr
+    assert "  d2: event d2 cannot be read: its stored body is missing\n" in printed.stderr
+    assert "2 put" in dead_events("--box", "other", "put", "--many", input=printed.stdout_bytes).stderr
+    assert dead_events.json("dead", "export", *selection, "--to", "x", code=1) == {
+        "exported": 2, "skipped": 1, "file": "x",
+    }  # fmt: skip
+    assert Path("x").read_bytes() == printed.stdout_bytes
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize("selection", [("d1", "d2", "d3"), ("--all",)], ids=" ".join)
+def test_an_event_without_its_body_is_left_by_a_drop_that_exports(dead_events: Redbox, selection: tuple[str, ...]):
+    lose_body(dead_events, "d2")
+    dropped = dead_events("dead", "drop", *selection, "--export", "x", "--yes", code=1)
+    assert dropped.stdout.splitlines()[0] == "2 events dropped, 1 left; exported to x"
+    assert "d2    event d2 cannot be read: its stored body is missing" in dropped.stdout
+    assert "2 put" in dead_events("put", "--many", "@x").stderr
+    again = dead_events.json("dead", "drop", "d2", "--yes", "--export", "y", code=1)
+    assert (again["matched"], again["dropped"], again["refused_count"], again["file"]) == (1, 0, 1, None)
+    assert dead_events("dead", "drop", "d2", "--no-export", "--yes").stdout == "1 event dropped\n"
 
 
 # --- drop --------------------------------------------------------------------------------------------------------
@@ -475,3 +547,34 @@ def test_events_that_are_not_dead_are_left(dead_events: Redbox):
         "nope     there is no such event",
     ]
     assert dead_events("dead", "drop", "nope", "--yes", code=1).stdout.startswith("0 events dropped, 1 left\n")
+
+
+@pytest.mark.req("RF-3")
+@pytest.mark.parametrize(
+    ("settled", "reason"),
+    [
+        (None, "the event is PENDING, not DEAD"),
+        ("published", "the event is PUBLISHED, not DEAD"),
+        ("dead", "the event was claimed again after it was read"),
+    ],
+)
+def test_an_event_that_changed_before_the_export_is_neither_exported_nor_dropped(
+    dead_events: Redbox, settled: str | None, reason: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Somebody replayed it while the command waited for the answer."""
+    export_and_drop = drop_command._Drop._drop
+
+    async def replay_first(self: Any, box: Box, *arguments: Any) -> Any:
+        await box.replay(["d1"])
+        if settled is not None:
+            claims = await box.claim("relay-1")
+            await (box.ack(claims) if settled == "published" else box.kill(claims, reason="again"))
+        return await export_and_drop(self, box, *arguments)
+
+    monkeypatch.setattr(drop_command._Drop, "_drop", replay_first)
+    result = dead_events("dead", "drop", "d1", "d2", "--export", "x", "--yes", code=1)
+    assert result.stdout.splitlines() == [
+        "1 event dropped, 1 left; exported to x", "LEFT  REASON", f"d1    {reason}",
+    ]  # fmt: skip
+    assert [json.loads(line)["event_id"] for line in Path("x").read_text().splitlines()] == ["d2"]
+    assert dead_events.json("show", "d1")["state"] == (settled or "pending").upper()

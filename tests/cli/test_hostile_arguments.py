@@ -50,7 +50,7 @@ COMMANDS = (
     ("why", "--unique", "{}"),
     ("dead", "list", "--type", "{}"),
     ("dead", "list", "--limit", "{}"),
-    ("dead", "replay", "{}"),
+    ("dead", "replay", "{}", "--yes"),
     ("dead", "replay", "--key", "{}", "--yes"),
     ("dead", "replay", "--all", "--yes", "--rate", "{}"),
     ("dead", "replay", "--all", "--yes", "--delay", "{}"),
@@ -135,6 +135,6 @@ def test_an_invalid_value_is_reported_in_one_sentence(redbox: Redbox, command: t
 
 def test_the_reason_of_a_replay_is_kept_readable(redbox: Redbox):
     redbox.kill(Event("a", event_id="e1"))
-    redbox("dead", "replay", "e1", "--why", LONE)
+    redbox("dead", "replay", "e1", "--yes", "--why", LONE)
     (entry, *_) = redbox.within(lambda box: box.operate.log())
     assert entry.why == r"caf\udce9"

@@ -108,7 +108,7 @@ def test_three_attempts_every_ten_minutes(redbox: Redbox, target: Callable[[str]
     redbox.put(Event("a"))
     command = ("relay", "--to", target("raise ValueError"), "--retry", "fixed:10m", "--attempts", "3", "--once")
     for _ in range(2):
-        redbox(*command)
+        redbox(*command, code=1)
         assert phases(redbox) == {"RETRY_SCHEDULED": 1}
         redbox.within(lambda box: advance(box, minutes=9, seconds=50))
         assert phases(redbox) == {"RETRY_SCHEDULED": 1}
@@ -126,7 +126,7 @@ def test_three_attempts_every_ten_minutes_for_a_backlog_whose_target_is_down(
     down = target(f"{NOTE}\n    raise Unavailable('connection refused')")
     command = ("relay", "--to", down, "--retry", "fixed:10m", "--attempts", "3", "--no-breaker", "--once")
     for attempt in (1, 2):
-        redbox(*command)
+        redbox(*command, code=1)
         assert phases(redbox) == {"RETRY_SCHEDULED": 30}
         redbox(*command)  # too early: nothing is tried
         assert len(Path("seen").read_text().splitlines()) == 30 * attempt
@@ -177,7 +177,7 @@ def left(stderr: str) -> str:
 def test_once_reports_events_left_in_back_off_and_scheduled(redbox: Redbox, target: Callable[[str], str]):
     redbox.put(Event("bad"), Event("bad"), Event("good"), Event("later", delay=3600))
     some = target("if event.event_type == 'bad': raise ValueError('no')")
-    result = redbox("relay", "--to", some, "--retry", "fixed:10m", "--once")
+    result = redbox("relay", "--to", some, "--retry", "fixed:10m", "--once", code=1)
     assert re.fullmatch(
         r"3 events are left: 2 in back-off, 1 scheduled; the next is due in (10 min|9 min 5\d s)", left(result.stderr)
     )
@@ -222,9 +222,46 @@ def test_once_fails_when_the_target_is_down(redbox: Redbox, target: Callable[[st
     result = redbox("relay", "--to", down, "--attempts", "2", "--once", code=1)
     problem = "ERROR not drained: the breaker is open: the target was unavailable 5 times in a row: connection refused"
     assert problem in result.stderr
+    assert "WARNING the breaker is open: the target was unavailable 5 times" in result.stderr
+    assert "next probe" not in result.stderr  # the run ends
     assert "DEAD" not in phases(redbox)
     redbox("relay", "--to", down, "--attempts", "1", "--once", "--no-breaker")
     assert phases(redbox)["DEAD"] >= 5  # as was asked for
+
+
+@pytest.mark.req("RF-4")
+def test_once_fails_when_the_target_is_down_for_a_few_events(redbox: Redbox, target: Callable[[str], str]):
+    """Too few to open the breaker."""
+    redbox.put(*(Event("a", event_id=f"e{number}") for number in range(4)))
+    down = target("raise Unavailable('connection refused')")
+    result = redbox("--json", "relay", "--to", down, "--retry", "fixed:1h", "--once", "--log", "text", code=1)
+    problem = "4 events could not be delivered: e0, e1, e2 and 1 more; the last error was: connection refused"
+    assert f"ERROR not drained: {problem}" in result.stderr
+    assert left(result.stderr).startswith("4 events are left: 4 in back-off")
+    assert json.loads(result.stdout)["relays"][0]["problem"] == problem
+
+
+@pytest.mark.parametrize("breaker", [(), ("--no-breaker",)])
+def test_once_fails_when_one_event_of_several_is_left(
+    redbox: Redbox, target: Callable[[str], str], breaker: tuple[str, ...]
+):
+    redbox.put(Event("a"), Event("bad", event_id="e1"), Event("b"))
+    some = target("if event.event_type == 'bad': raise ValueError('no way')")
+    result = redbox("relay", "--to", some, "--retry", "fixed:1h", "--once", *breaker, code=1)
+    assert (
+        "ERROR not drained: 1 event could not be delivered: e1; the last error was: ValueError: no way" in result.stderr
+    )
+    assert "2 published, 1 retried" in result.stderr
+    redbox("relay", "--to", some, "--once", *breaker)  # it is not due, so it is not tried
+
+
+def test_once_succeeds_when_failed_events_are_published_or_dead_in_the_end(
+    redbox: Redbox, target: Callable[[str], str]
+):
+    redbox.put(Event("a"), Event("b"))
+    late = target("if event.event_type == 'b' or claim.attempts < 3: raise ValueError('not yet')")
+    result = redbox("relay", "--to", late, "--retry", "fixed:0", "--attempts", "4", "--once")
+    assert "1 published, 5 retried, 1 dead" in result.stderr
 
 
 def test_once_fails_when_all_calls_hang(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
@@ -265,7 +302,7 @@ def test_debug_logs_each_retry(redbox: Redbox, target: Callable[[str], str]):
     bad = target("raise ValueError('no way')")
     assert re.search(
         r"DEBUG event .* is retried in .* s: ValueError: no way",
-        redbox("--debug", "relay", "--to", bad, "--once").stderr,
+        redbox("--debug", "relay", "--to", bad, "--once", code=1).stderr,
     )
 
 

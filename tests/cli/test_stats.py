@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -138,13 +139,14 @@ async def beat(box: Box) -> None:
 
 def test_relays_and_their_breakers(redbox: Redbox):
     redbox.within(beat)
-    header, first, second = redbox("stats").stdout.splitlines()[-3:]
+    header, first, second, why = redbox("stats").stdout.splitlines()[-4:]
     assert header.split() == [
-        "RELAY", "TARGET", "SEEN", "HOST", "IN", "FLIGHT", "PUBLISHED", "FAILED", "BREAKER", "LAST", "ERROR",
+        "RELAY", "SEEN", "IN", "FLIGHT", "PUBLISHED", "FAILED", "BREAKER", "HOST", "TARGET",
     ]  # fmt: skip
     assert first.split()[0] == "r1"
-    assert first.endswith("h1 (7)          3      1,200       0  open: HTTP 503 \\x1b[31m")
-    assert "silent for 40 s" in second
+    assert first.endswith("3      1,200       0  open     h1 (7)  https://h/")
+    assert why == "breaker of relay r1: HTTP 503 \\x1b[31m"
+    assert "silent 4" in second
     relays = {relay["name"]: relay for relay in redbox.json("stats")["relays"]}
     assert (relays["r1"]["silent"], relays["gone"]["silent"]) == (False, True)
     assert 40 <= relays["gone"]["seen"] < 50
@@ -207,7 +209,7 @@ def test_rates_that_the_relays_report(redbox: Redbox):
     redbox.within(lambda box: box.beat("r1", "1", {"rate": "12.5", "failed": "3", "last_error": "HTTP 500"}, fresh=10))
     text = redbox("stats").stdout
     assert "rates   published 12/s (reported by the relays)" in text
-    assert text.splitlines()[-1].split()[-4:] == ["3", "closed", "HTTP", "500"]
+    assert text.splitlines()[-1] == "last error of relay r1: HTTP 500"
     rates = redbox.json("stats")["rates"]
     assert rates == {"put": None, "published": 12.5, "failed": None, "seconds": None}
 
@@ -269,3 +271,22 @@ def test_a_pause_is_shown_with_who_why_and_how_long():
         "PAUSED: no event is claimed until the box is resumed (by ada)"
     ]
     assert pauses(stats()) == []
+
+
+@pytest.mark.req("RO-3", "LM-3")
+def test_the_first_paused_keys_are_named(redbox: Redbox):
+    async def pause(box: Box) -> None:
+        await box.put(Event("a"))
+        for number in range(5):
+            await box.operate.pause(key=f"order-{number}", who="ada", why="wrong address", duration=60 * (number + 1))
+
+    redbox.within(pause)
+    lines = redbox("stats").stdout.splitlines()
+    assert re.fullmatch(
+        r"PAUSED KEY 'order-0': not claimed for (1 min|5\d s) more \(by ada, .* ago: wrong address\)", lines[1]
+    )
+    assert lines[3].startswith("PAUSED KEY 'order-2'")
+    assert lines[4] == "2 more paused ordering keys: `redbox resume --key KEY` resumes one"
+    found = redbox.json("stats")
+    assert [key["key"] for key in found["first_paused_keys"]] == ["order-0", "order-1", "order-2"]
+    assert found["paused_keys"] == 5

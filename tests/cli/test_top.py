@@ -19,11 +19,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from redbox import Box, Event, Phase
 from redbox.box.rates import Rates
 from redbox.box.recent_errors import RecentError
+from redbox.box.reports import Pause
 from redbox.cli.top import screen
 from redbox.cli.top.app import Top
 from redbox.cli.top.view import View
@@ -67,7 +69,7 @@ def test_the_screen_of_80_by_24():
     assert lines[6].endswith("oldest 1 min 13 s; 7 waiting")
     assert lines[7].endswith("next due in 5 s")
     shown = "\n".join(lines)
-    assert "open: HTTP 503" in shown
+    assert "breaker of relay r: HTTP 503" in shown
     assert "silent 1 min" in shown
     assert "\\x1b[31m" in shown
     assert "more errors" in shown
@@ -87,6 +89,25 @@ def test_a_pause_and_alarms_are_shown():
     lines = text_of(busy(paused=True, overdue=1))
     assert lines[1] == "PAUSED: no event is claimed until the box is resumed"
     assert any(line.startswith("1 overdue claim") for line in lines)
+
+
+def test_no_text_is_cut_between_its_words():
+    """Alarms, pauses and the help are wrapped; of the relays, those with an open breaker are shown first."""
+    why = "the provider of payments announced maintenance, which takes longer than they said at first"
+    view = busy(paused=True, pause=Pause("ada", why, None, None), lost=2, lost_ids=[f"e{'1' * 35}", f"e{'2' * 35}"])
+    reason = "HTTP 503 Service Unavailable: upstream connect error or disconnect/reset"
+    relays = [*(relay(1) for _ in range(9)), relay(1, breaker="open", reason=reason)]
+    assert view.stats is not None
+    view.stats = msgspec.structs.replace(view.stats, relays=relays)
+    shown = text_of(view, 80, 40)
+    assert not any("…" in line for line in shown if "HTTP 50" not in line)
+    assert shown[1].startswith("PAUSED: no event is claimed until the box is resumed (by ada")
+    assert "at first)" in shown[2]
+    after = next(number for number, line in enumerate(shown) if line.startswith("RELAY"))
+    assert "open" in shown[after + 1]
+    assert any(line.endswith("disconnect/reset") for line in shown)
+    view.mode = "help"
+    assert "are attempts that failed." in " ".join(" ".join(text_of(view)).split())
 
 
 def test_the_end_of_a_long_answer_stays_visible():

@@ -53,7 +53,7 @@ def test_why_as_json(redbox: Redbox):
 def test_the_printed_command_works(redbox: Redbox):
     dead(redbox)
     _, *command = shlex.split(redbox.json("why", "e")["next_steps"][0]["command"])
-    redbox(*command, url=None)
+    redbox(*command, "--yes", url=None)
     assert redbox.json("why", "e")["situation"] == "no_relay"
 
 

@@ -18,7 +18,7 @@ TEXT = (Path(__file__).resolve().parents[2] / "docs" / "dead-letters.md").read_t
 BLOCKS = re.findall(r"```(sh|text|python)\n(.*?)```", TEXT, re.DOTALL)
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 RELAY = "redbox relay --to python:shop:send\n"
-AGAIN = "redbox dead replay invoice-4"  # and the relay kills it again
+AGAIN = "redbox dead replay invoice-4 --yes"  # and the relay kills it again
 SETTING = "export REDBOX_URL=embedded:./.redbox"
 
 

@@ -372,7 +372,8 @@ def test_an_operator_needs_no_more(box: Box, as_role: Callable[..., str], redbox
 
     redbox_runner.run(put())
     commands = (
-        "put a 1", "list", "show 1", "stats", "boxes", "dead list", "dead replay 1", "relay --once --to null: --quiet"
+        "put a 1", "list", "show 1", "stats", "boxes", "dead list", "dead replay 1 --yes",
+        "relay --once --to null: --quiet",
     )  # fmt: skip
     for command in commands:
         result = CliRunner().invoke(cli, ["--url", url, "--box", box.name, *command.split()])

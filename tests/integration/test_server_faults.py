@@ -217,7 +217,7 @@ async def test_order_is_kept_when_the_reply_to_a_batch_is_lost(server: servers.S
         (b"LOADING Redis is loading the dataset in memory", StoreUnavailable, "is still loading its data"),
         (b"READONLY You can't write against a read only replica.", StoreUnavailable, "read-only replica"),
         (b"NOPERM this user has no permissions to run the 'evalsha' command", StoreUnavailable, "permissions"),
-        (b"NOAUTH Authentication required.", StoreUnavailable, "check user, password"),
+        (b"NOAUTH Authentication required.", StoreUnavailable, "asks for a password"),
         (b"MISCONF Redis is configured to save RDB snapshots", StoreFull, "out of disk"),
         (b"MASTERDOWN Link with MASTER is down", StoreUnavailable, "has lost its master"),
         (b"BUSY Redis is busy running a script", StoreUnavailable, "busy with another client's script"),

@@ -12,7 +12,7 @@ LOOKS = ("redbox/testing/conformance/test_writing.py",)
 PAUSES = ("redbox/testing/conformance/operations/test_pause.py",)
 RAMPS = ("redbox/testing/conformance/operations/test_ramp.py",)
 KEY_PAUSES = ("redbox/testing/conformance/operations/test_paused_keys.py",)
-WHY = ("redbox/testing/conformance/operations/test_why.py",)
+WHY = tuple(f"redbox/testing/conformance/operations/test_why{part}.py" for part in ("", "_damage", "_facts"))
 REPAIR = ("redbox/testing/conformance/operations/test_repair.py",)
 PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 
@@ -37,7 +37,9 @@ MUTANTS = [
     Mutant("an event that is waiting counts as unfinished", "include/read_unfinished.lua", ' or redis.call("ZSCORE", key.waiting, id)', "", LOOKS),
     Mutant("a completed event loses its place in its line", "include/complete_put.lua", ' and not redis.call("ZSCORE", line_key .. own.ordering, id)', "", LOOKS),
     Mutant("a completed event loses its attempts", "include/complete_put.lua", "count_attempts(left.attempts, left.earlier_attempts)", "0", LOOKS),
-    Mutant("an unfinished event is completed with other keys", "include/read_unfinished.lua", "ordering and ordering ~= (own and own.ordering)", "false", LOOKS),
+    Mutant("an unfinished event is completed with other keys", "include/read_unfinished.lua", "(ordering or complete) and ordering ~= (own and own.ordering or false)", "false", LOOKS),
+    Mutant("a lost body is stored under any event_type", "include/read_unfinished.lua", "not body and event_type ~= ARGV[at + 1]", "false", LOOKS),
+    Mutant("a lost body that is put again stays lost", "put.lua", "if restored[1] then", "if false then", LOOKS),
     Mutant("a key that may not be written is overlooked", "check_permissions.lua", 'writes and not permitted("HSET", 3, kind)', "false", PERMISSIONS),
     Mutant("a command that is not permitted is overlooked", "check_permissions.lua", "return known and allowed or", "return known or", PERMISSIONS),
     # the fence
@@ -248,7 +250,7 @@ MUTANTS = [
     Mutant("reschedule moves only the index", "reschedule.lua", '"available_at", available_at, "due_at", available_at)', '"due_at", available_at)'),
     Mutant("drop takes live events", "drop.lua", 'if event.state ~= "DEAD" and event.state ~= "PUBLISHED" then', "if false then"),
     Mutant("mark takes live events", "mark_event.lua", 'if event.state ~= "DEAD" and event.state ~= "PUBLISHED" then', "if false then"),
-    Mutant("mark is not fenced", "mark_event.lua", 'event.claim == number and "OK" or "CHANGED"', '"OK"'),
+    Mutant("mark is not fenced", "mark_event.lua", 'tonumber(number) == as_number(event.claim) and "OK" or "CHANGED"', '"OK"'),
     Mutant("mark answers and does nothing", "mark_event.lua", 'redis.call("HSET", hash, field, item.value)', ""),
     Mutant("mark knows one field", "mark_event.lua", "hash, field,", 'hash, "archived",'),
     Mutant("being superseded takes no number", "mark_event.lua", 'redis.call("HSET", hash, "claim", format_integer(redis.call("HINCRBY", key.counters, "claimed", 1)))', ""),
@@ -280,8 +282,9 @@ MUTANTS = [
     Mutant("sweep age off by one", "sweep.lua", '"-inf", now - tonumber(age))', '"-inf", now - tonumber(age) - 1)'),
     Mutant("sweep keeps one fewer", "sweep.lua", "- tonumber(keep))", "- tonumber(keep) + 1)"),
     Mutant("a dry run sweeps", "sweep.lua", "if not dry then", "if true then"),
-    Mutant("sweep removes a dead head that blocks", "sweep.lua", "finished and not blocking and", "finished and"),
-    Mutant("sweep removes an event that is in the index by mistake", "sweep.lua", "if finished and", "if"),
+    Mutant("sweep removes a dead head that blocks", "sweep.lua", "(finished or nothing_left) and not blocking and", "(finished or nothing_left) and"),
+    Mutant("sweep removes an event that is in the index by mistake", "sweep.lua", "if (finished or nothing_left) and", "if"),
+    Mutant("sweep trusts the score of an index", "sweep.lua", " and as_number(event[finished_at]) == tonumber(found[at + 1])", ""),
     Mutant("sweep removes a body whose event is missing", "sweep.lua", " and redis.call(\"STRLEN\", body_key .. found[at]) == 0", ""),
     Mutant("sweep removes what is not archived", "sweep.lua", "(event.archived or not only_archived)", "true"),
     Mutant("sweep removes only archived events although the box is not set to it", "sweep.lua", "(event.archived or not only_archived)", "event.archived"),
@@ -433,6 +436,8 @@ MUTANTS = [
     Mutant("a repair leaves the head of a line that was left waiting", "repair.lua", "    requeue(following, left, now)\n", "", REPAIR),
     Mutant("a repair requeues events in any state", "include/requeue.lua", '  if event.state ~= "PENDING" then\n', "  if false then\n", REPAIR),
     Mutant("a repair does not block a line", "repair.lua", 'redis.call("ZADD", key.blocked, now, ordering)', "", REPAIR),
+    Mutant("a repair ends a pause that meta lost", "repair.lua", "note_paused_keys()\nwrite_fields(item)", "write_fields(item)", REPAIR),
+    Mutant("a repair leaves meta without its pauses", "repair_key.lua", "keys_paused = noted\n", "", REPAIR),
     Mutant("a dry repair writes", "repair.lua", "if dry or not done[1] then", "if not done[1] then", REPAIR),
     Mutant("a dry repair forgets ids", "include/forget_id.lua", "  if dry then\n", "  if false then\n", REPAIR),
     Mutant("a repair leaves an id in two indexes", "repair.lua", '  redis.call("ZREM", key[set], id)\n', "", REPAIR),

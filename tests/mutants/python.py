@@ -22,7 +22,10 @@ SETTLER = ("tests/relay/test_settler.py",)
 LOST_DATA = ("tests/relay/test_lost_data.py",)
 CAPACITY = ("tests/relay/test_capacity.py",)
 BREAKER = ("tests/unit/test_breaker.py",)
-WHY = ("tests/unit/test_why.py", "tests/contract/operations/test_why.py", *IN_MEMORY)
+WHY = (
+    "tests/unit/test_why.py", "tests/contract/operations/test_why.py", "tests/contract/operations/test_why_damage.py",
+    "tests/contract/operations/test_why_facts.py", *IN_MEMORY,
+)  # fmt: skip
 HTTP_RESPONSES = ("tests/publishers/test_http_responses.py",)
 POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
@@ -171,6 +174,8 @@ PYTHON_MUTANTS = [
     Mutant("every sample is spread", "redbox/relay/breaker.py", "return self._sample == SAMPLE", "return True", BREAKER),
     Mutant("the pause between probes stays the same", "redbox/relay/breaker.py", "self._pause = min(2 * self._pause, self._longest)", "pass", BREAKER),
     Mutant("the pause between probes has no bound", "redbox/relay/breaker.py", "min(2 * self._pause, self._longest)", "2 * self._pause", BREAKER),
+    Mutant("the pauses of all relays are equal", "redbox/relay/breaker.py", "self._pause * (1 - JITTER * self._random())", "self._pause", BREAKER),
+    Mutant("a pause may exceed the longest", "redbox/relay/breaker.py", "(1 - JITTER * self._random())", "(1 + JITTER * self._random())", BREAKER),
     Mutant("the pause stays long after the breaker closed", "redbox/relay/breaker.py", '"", self._first_pause', '"", self._pause', BREAKER),
     Mutant("a late failure begins the pause anew", "redbox/relay/breaker.py", "if self.circuit is Circuit.OPEN:  # was", "if False:  # was", BREAKER),
     # settling
@@ -241,6 +246,10 @@ PYTHON_MUTANTS = [
     Mutant("a service ends when the store is away", "redbox/relay/services.py", '            digest.store_failed(name, f"{name} got no answer from the store", error)\n', "            raise\n", IDLE),
     Mutant("a relay never leaves the list", "redbox/relay/services.py", "fresh=0, leaving=True)", "fresh=0)", IDLE),
     Mutant("a namesake is announced again and again", "redbox/relay/services.py", "if other and not self._warned:", "if other:", IDLE),
+    Mutant("a published event counts as undelivered", "redbox/relay/judge.py", "            self._tally.undelivered.remove(held.claim.event_id)\n        if self._blamed", "            pass\n        if self._blamed", ("tests/cli/test_relay.py", "-k", "once_succeeds")),
+    Mutant("a dead event counts as undelivered", "redbox/relay/judge.py", "        self._tally.undelivered.remove(held.claim.event_id)\n        self._settler.kill", "        self._settler.kill", ("tests/cli/test_relay.py", "-k", "once_succeeds")),
+    Mutant("a failed event of a drain is forgotten", "redbox/relay/judge.py", "if self._state.draining:\n            self._tally", "if False:\n            self._tally", ("tests/cli/test_relay.py", "-k", "once_fails")),
+    Mutant("all undelivered events are remembered", "redbox/relay/report.py", "if len(self._ids) < MOST_UNDELIVERED:", "if True:", ("tests/unit/test_undelivered.py",)),
     Mutant("every delivery takes no time", "redbox/relay/report.py", "self.counts[bisect_left(BUCKETS, seconds)] += 1", "self.counts[0] += 1", METRICS),
     Mutant("latency leaves out the time before the claim", "redbox/relay/report.py", "max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for", "held_for", METRICS),
     # backoff
@@ -271,7 +280,7 @@ PYTHON_MUTANTS = [
     Mutant("a replay by group replays all", "redbox/box/inspect.py", "if group is None or in_group(each.last_error, group)]", "]", DEAD_LETTERS),
     Mutant("a replay by filter is not fenced", "redbox/box/inspect.py", "yield found.seen", "yield [SeenClaim(each.event_id) for each in found.seen]", OPERATIONS),
     Mutant("a replay by group is not fenced", "redbox/box/inspect.py", "yield [SeenClaim(each.event_id, each.number) for each in found_in_group]", "yield [SeenClaim(each.event_id) for each in found_in_group]", OPERATIONS),
-    Mutant("a replay of records is not fenced", "redbox/box/replay.py", 'SeenClaim(event_id, numbers.get(event_id, ""))', "SeenClaim(event_id)", OPERATIONS),
+    Mutant("a replay of records is not fenced", "redbox/box/bulk.py", 'SeenClaim(event_id, numbers.get(event_id, ""))', "SeenClaim(event_id)", OPERATIONS),
     Mutant("a replay goes on although its canary died", "redbox/box/replay.py", "                            return\n", "                            pass\n", DEAD_LETTERS),
     Mutant("a canary that was dropped counts as published", "redbox/box/canary.py", "await _count_ends(self._store) == self._ended", "True", DEAD_LETTERS),
     Mutant("a canary that was deleted on success counts as gone", "redbox/box/canary.py", "await _count_ends(self._store) == self._ended", "False", DEAD_LETTERS),
@@ -283,9 +292,12 @@ PYTHON_MUTANTS = [
     Mutant("a bulk action finds what it changed again", "redbox/box/operate.py", "        ids: dict[str, None] = {}\n        async for found in at_most(most, selected_claims(self._store, selection)):\n", "        ids: dict[str, None] = {}\n        async for found in at_most(most, selected_claims(self._store, selection)):\n            yield [each.event_id for each in found]\n            continue\n", SEARCH),
     Mutant("a limit is not kept", "redbox/box/inspect.py", "yield items[:left]", "yield items", SEARCH),
     Mutant("a drop is not fenced by what was exported", "redbox/box/drop.py", "SeenClaim(line.event_id, line.number)", "SeenClaim(line.event_id)", DEAD_LETTERS),
-    Mutant("a drop by filter is not fenced", "redbox/box/drop.py", "SeenClaim(each.event_id, each.number)", "SeenClaim(each.event_id)", DEAD_LETTERS),
+    Mutant("a drop by id exports an event that died again", "redbox/cli/dead/selecting.py", "found if record.number == numbers[record.event_id]]", "found]", ("tests/cli/test_dead.py", "-k", "before_the_export")),
+    Mutant("an event without its body is exported", "redbox/box/export_file.py", "if event.problem is None:", "if True:", ("tests/cli/test_dead.py", "-k", "without_its_body")),
     Mutant("an event without a readable copy is dropped", "redbox/box/drop.py", "if line.problem is None:", "if True:", DEAD_LETTERS),
     Mutant("a dry run drops", "redbox/box/drop.py", "if not drop.dry_run:", "if True:", DEAD_LETTERS),
+    Mutant("without hard links an export replaces the only copy", "redbox/box/export_file.py", "os.O_CREAT | os.O_EXCL", "os.O_CREAT", EXPORT_FILE),
+    Mutant("an export that gets no name leaves an empty file", "redbox/box/export_file.py", "            os.unlink(path)\n", "", EXPORT_FILE),
     Mutant("an export replaces the only copy", "redbox/box/export_file.py", "os.link(temporary, path)", "os.replace(temporary, path)", EXPORT_FILE),
     Mutant("a file that exists is noticed after the export", "redbox/box/export_file.py", "if not replace and path.exists():", "if False:", EXPORT_FILE),
     Mutant("half an export looks like a whole one", "redbox/box/export_file.py", 'tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)', "(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), str(path))", ("tests/cli/test_dead.py", "-k", "leaves_the_earlier_file")),
@@ -297,11 +309,14 @@ PYTHON_MUTANTS = [
     Mutant("a sweep by hand is recorded at its end only", "redbox/box/operate.py", "        await self._store.write_log(action, who=who, why=why, count=0,", "        0 and await self._store.write_log(action, who=who, why=why, count=0,", OPERATIONS),
     Mutant("an entry at the limit counts only its last steps", "redbox/box/operations_log.py", "        if over and all(", "        if over or all(", OPERATIONS),
     Mutant("the log forgets the first ids of an action", "redbox/box/operations_log.py", "last, steps = self._steps[0], self._steps[::-1]", "last, steps = self._steps[0], self._steps", OPERATIONS),
+    Mutant("an action is looked for at its last step only", "redbox/box/operations_log.py", "logged.at if start is None else start):", "logged.at):", OPERATIONS),
     Mutant("the log is not filtered by its earliest time", "redbox/box/operations_log.py", "(since is None or entry.at >= since)", "True", OPERATIONS),
     Mutant("relays that are silent count as alive in conditions", "redbox/box/conditions.py", "relay.alive != silent", "True", CONDITIONS),
     Mutant("a rate that is not known is 0", "redbox/box/rates.py", "return None if grown < 0 else grown / seconds", "return max(0, grown) / seconds", CONDITIONS),
     Mutant("every scrape reads the store", "redbox/relay/exporter.py", ">= FRESH_SECONDS", ">= 0", EXPORTER),
     Mutant("a store that is away is up", "redbox/relay/exporter.py", "int(not all(away) if away else answers)", "1", EXPORTER),
+    Mutant("a box that was removed is served", "redbox/relay/exporter.py", "elif stats.layout or not self._all:", "else:", EXPORTER),
+    Mutant("one box that cannot be read fails the exporter", "redbox/relay/exporter.py", "if failed and len(failed) == len(found):", "if failed:", EXPORTER),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
     Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),
@@ -337,6 +352,7 @@ PYTHON_MUTANTS = [
     Mutant("a put that was not sent may have been carried out", "redbox/box/coalescer.py", "copy.copy(error).with_effect(Effect.NOTHING_CHANGED)", "error", COALESCER),
     Mutant("an error speaks for the whole job", "redbox/pipeline/source/connection.py", "if error.effect is not Effect.UNKNOWN:", "if False:", (OUTAGE, "-k", "whole_job")),
     Mutant("a job forgets that a command may have been carried out", "redbox/pipeline/source/connection.py", "if error.effect is not Effect.UNKNOWN:", "if True:", (OUTAGE, "-k", "whole_job")),
+    Mutant("a placeholder in Python is taken literally", "redbox/publishers/registry.py", "        _refuse_placeholders(target, options)\n", "", ("tests/publishers/test_registry.py", "-k", "placeholders")),
     Mutant("an invalid option is blamed on the target", "redbox/cli/relay/settings.py", "options if error.argument in given else target", "target", (CONFIG, "-k", "words")),
     Mutant("an unknown option is blamed on the target", "redbox/publishers/registry.py", "        error.argument = unknown[0]\n", "", (RELAY_COMMAND, "-k", "wrong_usage")),
     Mutant("an invalid value is blamed on the target", "redbox/arguments.py", "    error.argument = name\n", "", (RELAY_COMMAND, "-k", "wrong_usage")),

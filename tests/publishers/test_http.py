@@ -369,9 +369,11 @@ async def test_redirects_are_not_followed(redbox_runner):
 async def test_a_target_that_is_not_reachable(redbox_runner):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        async with opened(f"http://127.0.0.1:{nobody.getsockname()[1]}/") as publisher:
-            with pytest.raises(Unavailable, match=r"cannot connect to 127\.0\.0\.1: "):
+        port = nobody.getsockname()[1]
+        async with opened(f"http://127.0.0.1:{port}/") as publisher:
+            with pytest.raises(Unavailable) as found:
                 await publisher.publish(new_claim())
+            assert str(found.value) == f"cannot connect to 127.0.0.1:{port}: Connection refused"
     async with opened("http://nobody.invalid/") as publisher:
         with pytest.raises(Unavailable, match=r"cannot connect: the host name nobody\.invalid cannot be resolved"):
             await publisher.publish(new_claim())
@@ -780,8 +782,54 @@ async def test_a_target_that_accepts_no_connection(redbox_runner, monkeypatch):
             client.setblocking(False)
             client.connect_ex(listener.getsockname())
         async with opened(f"http://127.0.0.1:{listener.getsockname()[1]}/hook") as publisher:
-            with pytest.raises(Unavailable, match="connecting timed out"):
+            with pytest.raises(Unavailable, match=rf"connecting to 127\.0\.0\.1:{listener.getsockname()[1]} timed out"):
                 await asyncio.wait_for(publisher.publish(new_claim()), 5)
+
+
+async def test_https_to_a_port_that_speaks_plain_http(redbox_runner):
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        where = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with opened(f"https://{where}/") as publisher:
+            with pytest.raises(Unavailable) as found:
+                await publisher.publish(new_claim())
+        assert str(found.value).startswith(f"cannot connect to {where}: ")
+        assert str(found.value).endswith("; if the target speaks plain HTTP on this port, write http:// in its URL")
+
+
+async def test_http_to_a_port_that_speaks_tls(redbox_runner):
+    trustme = pytest.importorskip("trustme")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(tls)
+    async with http_target(tls) as target, opened(target.url.replace("https:", "http:")) as publisher:
+        with pytest.raises(Unavailable) as found:
+            await publisher.publish(new_claim())
+        assert str(found.value) == (
+            f"127.0.0.1:{target.port} closed the connection without a response; "
+            "if the target speaks TLS on this port, write https:// in its URL"
+        )
+
+
+async def test_a_target_that_has_answered_speaks_the_right_protocol(redbox_runner):
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if not answered:
+            writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+            answered.append(True)
+        writer.close()
+
+    answered: list[bool] = []
+    async with await asyncio.start_server(answer_once, "127.0.0.1", 0) as server:
+        where = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with opened(f"http://{where}/") as publisher:
+            await publisher.publish(new_claim())
+            with pytest.raises(Unavailable) as found:
+                await publisher.publish(new_claim())
+            assert str(found.value) == f"{where} closed the connection without a response"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

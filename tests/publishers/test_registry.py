@@ -14,7 +14,7 @@ from redbox.errors import InvalidURL, MissingExtra, UsageError
 from redbox.publishers import registry
 from redbox.publishers.base import Publisher
 from redbox.publishers.null import NullPublisher
-from redbox.publishers.registry import SCHEMES, open_publisher, secret_options
+from redbox.publishers.registry import SCHEMES, open_expanded, open_publisher, secret_options
 
 URLS = {
     "https": "https://shop.example/hook",
@@ -71,6 +71,26 @@ def test_the_secret_options_of_a_target():
     assert secret_options("stdout:") == secret_options(f"python:{__name__}:publish") == frozenset()
 
 
+@pytest.mark.parametrize("value", ["${HOOK_SECRET}", "Bearer ${HOOK_SECRET}", "file:secrets/hook"])
+def test_placeholders_in_python_are_refused(value: str):
+    """They would be taken literally: only the command line and redbox.toml replace them."""
+    with pytest.raises(UsageError) as caught:
+        open_publisher(URLS["https"], authorization=value)
+    assert caught.value.argument == "authorization"
+    expected = "in Python pass the value itself, such as os.environ['HOOK_SECRET']"
+    assert str(caught.value).startswith("authorization: ")
+    assert str(caught.value).endswith(expected if "$" in value else "in Python pass the content of the file")
+
+
+def test_placeholders_in_other_options_and_urls_are_refused_too():
+    with pytest.raises(UsageError, match=r"^source: \$\{SOURCE\} is replaced only on the command line and in"):
+        open_publisher(URLS["https"], source="${SOURCE}")
+    with pytest.raises(InvalidURL, match=r"\$\{PASSWORD\} is replaced only on the command line and in redbox.toml;"):
+        open_publisher("https://me:${PASSWORD}@shop.example/")
+    assert open_publisher(URLS["https"], source="file:x", authorization="costs $5 {x}")
+    assert open_expanded(URLS["https"], authorization="Bearer ${as_it_is}")
+
+
 def test_a_missing_extra_prints_the_pip_command(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
@@ -115,6 +135,12 @@ def test_a_publisher_of_another_package(others: None):
         open_publisher("acme://there", colour="red")
     with pytest.raises(InvalidURL, match="acme:, anything:, broken:"):
         open_publisher("nobody:")
+
+
+def test_a_publisher_of_another_package_may_use_placeholders_of_its_own_except_in_secrets(others: None):
+    assert open_publisher("acme://there/${event_type}")
+    with pytest.raises(UsageError, match=r"^token: \$\{TOKEN\} is replaced only on the command line"):
+        open_publisher("acme://there", token="${TOKEN}")
 
 
 def test_redboxs_own_publishers_come_first(others: None):

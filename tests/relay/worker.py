@@ -1,7 +1,7 @@
 """A relay in a process of its own: `python -m tests.relay.worker STORE BOX LIST LEASE ATTEMPTS [hold]`.
 
 Publishes by appending the event's id to a list on the same server: its order is the order of deliveries. An event of
-the type `poison` ends the process. Says `ready` when it is about to claim, and adds its process id to the set
+the type `poison` kills the process. Says `ready` when it is about to claim, and adds its process id to the set
 `LIST:from` when it publishes. With `hold` it says `published` after each event, and never acknowledges it.
 """
 
@@ -24,7 +24,7 @@ async def main(store: str, box_name: str, deliveries: str, lease: str, attempts:
 
     async def publish(event: Event) -> None:
         if event.event_type == "poison":
-            os._exit(9)
+            os.kill(os.getpid(), signal.SIGKILL)
         await client.rpush(deliveries, event.event_id)
         if not published:
             published.append(event.event_id)

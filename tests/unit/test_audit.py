@@ -177,7 +177,7 @@ def test_the_members_of_a_key(kind: str, member: KeyMember, wrong: tuple[str, st
 def test_a_line_is_blocked_only_by_a_dead_head(
     head: str | None, state: str | None, blocked: bool, sentence: str | None
 ):
-    found = check_head("k", KeyPage(False, START, head, state, blocked, []))
+    found = check_head("k", KeyPage(False, START, head, state, blocked, False, []))
     assert found == ([] if sentence is None else [Problem("blocked", head, "k", sentence)])
     if found and head is None:
         assert str(found[0]) == f"k: {sentence}"
@@ -200,23 +200,24 @@ def test_bodies():
 
 def test_every_rule_is_broken_by_some_case():
     keyed = {wrong[0] for _, _, wrong in KEYED if wrong}
-    elsewhere = {"blocked", "damaged", "newer", "foreign"}  # in the tests above, and foreign in the conformance suite
+    elsewhere = {"blocked", "damaged", "newer", "foreign", "paused"}  # above, and the last two in the conformance suite
     assert {rule for rule, _, _ in BROKEN} | keyed | elsewhere == set(RULES)
 
 
 def test_replies_are_read():
     event = ExaminedEvent(b"e\xff", [b"state", b"DEAD"], [None, b"5", *[None] * 6], 9, 1, b"2", b"h", b"inf", b"inf")
-    expected = EventSnapshot("e\\xff", {"state": "DEAD"}, {"waiting": 5.0}, 9, 1, 2.0, "h", math.inf, True, 7, 2)
+    scores = {"waiting": 5.0}
+    expected = EventSnapshot("e\\xff", {"state": "DEAD"}, scores, 9, 1, 2.0, "h", math.inf, True, 7, 2, b"e\xff")
     assert read_events(Examined(7, 2, [event])) == [expected]
     found = [ExaminedMember(b"a", None, None), ExaminedMember(b"b", b"DEAD", b"k")]
     replies = [
-        ExaminedKey(True, Position(b"5", b"b"), b"a", None, None, found),
-        ExaminedKey(True, START, None, None, None, []),
+        ExaminedKey(True, Position(b"5", b"b"), b"a", None, None, None, found),
+        ExaminedKey(True, START, None, None, None, None, []),
     ]
     members = [KeyMember("a", None, None), KeyMember("b", "DEAD", "k")]
     first, second = read_keys(replies)
-    assert first == KeyPage(True, Position(b"5", b"b"), "a", None, False, members)
-    assert second == KeyPage(True, START, None, None, False, [])
+    assert first == KeyPage(True, Position(b"5", b"b"), "a", None, False, False, members)
+    assert second == KeyPage(True, START, None, None, False, False, [])
     assert (first.was_read, second.was_read) == (True, False)
 
 

@@ -40,7 +40,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def breaker(clock: Clock) -> Breaker:
-    return Breaker(clock=clock)
+    return Breaker(clock=clock, random=lambda: 0.0)
 
 
 def event(event_id: str = "one", event_type: str = "n") -> Claim:
@@ -250,6 +250,28 @@ def test_each_probe_that_fails_doubles_the_pause_up_to_the_longest(breaker: Brea
         waits.append(breaker.wait())
     assert waits == [2, 4, 8, 16, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
     assert (breaker.reason, breaker.opened) == (reason, 9)
+
+
+@pytest.mark.req("RF-4")
+def test_pauses_are_shortened_at_random_by_up_to_a_tenth(clock: Clock):
+    """Relays that lost their target together do not probe it together."""
+    draws = iter([0.0, 0.5, 1.0, 0.25, 0.0, 0.75, 1.0])
+    breaker = opened(Breaker(clock=clock, random=lambda: next(draws)))
+    waits = [breaker.wait()]
+    for _ in range(6):
+        clock.now += breaker.wait()
+        breaker.probe()
+        breaker.failed(DOWN, event())
+        assert breaker.sample_failed(1)
+        waits.append(breaker.wait())
+    assert waits == pytest.approx([1, 2 * 0.95, 4 * 0.9, 8 * 0.975, 16, 30 * 0.925, 30 * 0.9])
+
+
+@pytest.mark.req("RF-4")
+def test_two_breakers_that_open_at_once_probe_at_different_times(clock: Clock):
+    waits = {opened(Breaker(clock=clock)).wait() for _ in range(20)}
+    assert len(waits) > 1
+    assert all(0.9 * PAUSE <= wait <= PAUSE for wait in waits)
 
 
 def test_a_target_that_is_down_gets_small_samples(breaker: Breaker):

@@ -16,7 +16,7 @@ INFO = {
 }  # fmt: skip
 CONFIG = {
     "maxmemory": "1073741824", "maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "everysec",
-    "save": "",
+    "save": "", "stop-writes-on-bgsave-error": "yes",
 }  # fmt: skip
 
 
@@ -105,6 +105,28 @@ def test_a_failed_save_is_an_error():
     ]
 
 
+def test_doctor_and_why_agree_on_when_a_server_refuses_writes():
+    snapshot = {"rdb_last_bgsave_status": "err"}
+    assert "snapshot failed" in facts(snapshot, {"save": "3600 1"}).refusal
+    assert facts(snapshot, {"save": ""}).refusal == "", "nobody asked for snapshots"
+    assert facts(snapshot, {"save": "3600 1", "stop-writes-on-bgsave-error": "no"}).refusal == ""
+    (finding, _) = found(facts(snapshot, {"save": "3600 1"}), "persistence")
+    assert finding.sentence == "the last snapshot of the server failed"
+    assert finding.meaning == "a restart loses events; until one succeeds, the server refuses all writes"
+    (finding, _) = found(facts(snapshot), "persistence")
+    assert finding.meaning == "a restart loses events"
+    (finding,) = found(facts({"role": "slave", "slave_read_only": "0"}), "replicas")
+    assert finding.meaning.startswith("it accepts writes, but its master does not get them")
+
+
+@pytest.mark.parametrize(("uncounted", "full"), [("0", True), (str(2 * 1024 * 1024), False)])
+def test_memory_that_does_not_count_against_the_limit(uncounted: str, full: bool):
+    given = facts({"used_memory": str(1024**3 - 1000), "mem_not_counted_for_evict": uncounted})
+    assert given.full == full
+    assert given.memory == f"{1024 if full else 1022:,}.0 MiB of maxmemory 1,024.0 MiB"
+    assert not facts({"used_memory": str(1024**3)}, {"maxmemory-policy": "allkeys-lru"}).full
+
+
 def test_replicas():
     assert [each.severity for each in found(facts(), "replicas")] == ["ok"]
     assert [each.severity for each in found(facts({"slave0": "state=wait_bgsave"}), "replicas")] == ["warning"]
@@ -131,10 +153,10 @@ def test_the_keys_of_a_server():
     ("used", "event_bytes", "severity", "words"),
     [
         (0, 1024, "ok", "room for about 1,048,576 events of 1,024 bytes"),
-        (0, None, "ok", "0 MB of 1,024 MB in use"),
+        (0, None, "ok", "0.0 MiB of maxmemory 1,024.0 MiB in use"),
         (1073741824 - 1024 * 5000, 1024, "warning", "room for about 5,000 events"),
         (1073741824 * 2, 1024, "warning", "room for about 0 events"),
-        (1073741823, None, "warning", "1,024 MB of 1,024 MB in use"),
+        (1073741823, None, "warning", "1,024.0 MiB of maxmemory 1,024.0 MiB in use"),
     ],
 )
 def test_room_in_events(used: int, event_bytes: int | None, severity: str, words: str):

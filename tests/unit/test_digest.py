@@ -40,7 +40,7 @@ async def test_the_first_is_written_at_once_and_the_others_are_counted(
     assert caplog.messages == ["event e0 failed: HTTP 500"]
     clock.now += 60
     await digest.run_once()
-    assert caplog.messages[1:] == ["37 more like this in the last 60 s: event e0 failed: HTTP 500"]
+    assert caplog.messages[1:] == ["37 more like this in the last 60 s, the latest: event e37 failed: HTTP 500"]
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
     assert caplog.records[1].more == 37  # type: ignore[attr-defined]  # for logs in JSON
 
@@ -90,7 +90,9 @@ def test_lines_and_memory_are_bounded(digest: Digest, clock: Clock, caplog: pyte
     clock.now += WINDOW
     digest.flush()
     assert len(digest._kinds) <= KINDS + 1
-    assert caplog.messages[-1] == f"{10_000 - KINDS:,} more like this in the last 60 s: messages of further kinds"
+    assert caplog.messages[-1] == (
+        f"{10_000 - KINDS:,} more of other kinds in the last 60 s, the latest: event e9999 failed: reason " + "p" * 385
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,4 +118,4 @@ def test_a_percent_sign_is_only_a_character(digest: Digest, caplog: pytest.LogCa
     fail(digest, 1, "100%s %d")
     digest.flush()
     assert caplog.messages[0] == "event e0 failed: 100%s %d"
-    assert caplog.messages[1].endswith("event e0 failed: 100%s %d")
+    assert caplog.messages[1].endswith("the latest: event e1 failed: 100%s %d")

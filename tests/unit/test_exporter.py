@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from redbox import Box, Event, Stats
+from redbox import Box, Event, Stats, keys
 from redbox.errors import NewerLayout, StoreUnavailable
 from redbox.relay import exporter as module
 from redbox.relay.exporter import Exporter
 from tests.unit.test_metrics import parse
 
-pytestmark = [pytest.mark.timeout(30), pytest.mark.req("RO-5")]
+pytestmark = [pytest.mark.timeout(30), pytest.mark.req("RO-5"), pytest.mark.usefixtures("redbox_runner")]
 BOX = 'box="test",store="memory:"'
 
 
@@ -95,34 +97,74 @@ async def test_a_store_that_is_away(redbox_box: Box, monkeypatch: pytest.MonkeyP
         assert samples == {("redbox_up", 'store="memory:"'): 1, ("redbox_store_up", BOX): 0}
 
 
-async def test_all_boxes_of_the_store(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
-    now = 100.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    await redbox_box.put(Event("a"))
-    opened: list[Box] = []
+@asynccontextmanager
+async def opener() -> AsyncIterator[Callable[[str], Box]]:
+    """Opens boxes of one server."""
+    url = f"memory:{uuid4().hex}"
+    async with AsyncExitStack() as stack:
+        opened: dict[str, Box] = {}
 
-    def open_box(name: str) -> Box:
-        opened.append(redbox_box)
-        return redbox_box
+        def open_box(name: str) -> Box:
+            if name not in opened:
+                opened[name] = Box.open(url, name=name)
+                stack.push_async_callback(opened[name].aclose)
+            return opened[name]
 
-    names = ["test"]
+        yield open_box
 
-    async def list_names() -> list[str]:
-        return names
 
-    monkeypatch.setattr(redbox_box, "names", list_names)
-    exporter = Exporter(redbox_box, 0, open_box=open_box)
-    assert parse(await exporter.metrics())["redbox_store_up", BOX] == 1
-    names.append("users")
-    now += 10
-    await exporter.metrics()
-    assert len(opened) == 1, "listing the boxes is work for the server"
-    now += 300
-    assert parse(await exporter.metrics())["redbox_store_up", 'box="users",store="memory:"'] == 1
+def served_boxes(text: str) -> set[str]:
+    return {labels.partition('"')[2].partition('"')[0] for name, labels in parse(text) if name == "redbox_store_up"}
+
+
+async def test_all_boxes_of_the_store(monkeypatch: pytest.MonkeyPatch):
+    async with opener() as boxes:
+        now = 100.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: now)
+        await boxes("orders").put(Event("a"))
+        exporter = Exporter(boxes("default"), 0, all_boxes=True)
+        assert served_boxes(await exporter.metrics()) == {"orders"}
+        await boxes("users").put(Event("a"))
+        now += 10
+        assert served_boxes(await exporter.metrics()) == {"orders"}, "listing the boxes is work for the server"
+        now += 300
+        assert served_boxes(await exporter.metrics()) == {"orders", "users"}
+
+
+async def test_a_box_that_was_removed_is_not_served(monkeypatch: pytest.MonkeyPatch):
+    async with opener() as boxes:
+        now = 100.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: now)
+        for name in ("orders", "users"):
+            await boxes(name).put(Event("a"))
+        exporter = Exporter(boxes("default"), 0, all_boxes=True)
+        await exporter.metrics()
+        removed = await boxes("default")._store.exchanges.scan("{redbox:users:*")
+        await boxes("default")._store.exchange([("DEL", *removed)])
+        now += 1
+        assert served_boxes(await exporter.metrics()) == {"orders"}
+        now += 300
+        await exporter.metrics()
+        assert [*exporter._boxes] == ["orders"]
+
+
+async def test_a_box_of_a_newer_layout_does_not_fail_the_others():
+    async with opener() as boxes:
+        for name in ("orders", "users"):
+            await boxes(name).put(Event("a"))
+        await boxes("users")._store.exchange([("HSET", keys.meta("users"), "layout", 99)])
+        exporter = Exporter(boxes("default"), 0, all_boxes=True)
+        ready, report = await exporter.health()
+        assert ready
+        assert report["problem"] is None
+        assert "upgrade redbox" in report["unreadable"]["users"]
+        assert [*report["unreadable"]] == ["users"]
+        await boxes("orders")._store.exchange([("HSET", keys.meta("orders"), "layout", 99)])
+        assert (await Exporter(boxes("default"), 0, all_boxes=True).health())[0] is False
 
 
 async def test_all_boxes_of_a_store_that_is_away(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(redbox_box, "names", failing(StoreUnavailable("it is away")))
-    exporter = Exporter(redbox_box, 0, open_box=lambda _: redbox_box)
+    exporter = Exporter(redbox_box, 0, all_boxes=True)
     assert parse(await exporter.metrics()) == {("redbox_up", 'store="memory:"'): 0}
     assert (await exporter.health())[0] is False

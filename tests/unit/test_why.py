@@ -19,6 +19,7 @@ from redbox.box.why.words import Clock, because, many, quoted, sentence
 from redbox.events import to_ms
 from redbox.relay.report import PublishRate
 from redbox.store.replies import EventLine, Located, Sighting
+from redbox.store.server_facts import ServerFacts
 
 pytestmark = pytest.mark.req("RO-4")
 NOW = datetime(2026, 1, 31, 3, 0, tzinfo=UTC)
@@ -161,6 +162,29 @@ def test_all_breakers_are_open():
     assert "The breakers of all 2 relays have been open for 9 min: HTTP 401." in text(found)
 
 
+def test_a_relay_without_heartbeats_may_be_running():
+    held = stats(phases={Phase.IN_FLIGHT: 3, Phase.AVAILABLE: 1}, overdue=1)
+    found = explain_event(snapshot(pending(), stats=held), "e")
+    assert "No relay sends a heartbeat, but 2 events are claimed: a relay has just died, or runs" in text(found)
+    found = explain_event(snapshot(pending(), stats=stats(phases={Phase.IN_FLIGHT: 1}, overdue=1)), "e")
+    assert "No relay is running: none is registered" in text(found)
+
+
+def test_leases_that_have_just_ended_are_counted():
+    now = stats(phases={Phase.IN_FLIGHT: 3}, overdue=2, first_lease_ends=-timedelta(seconds=2), relays=[relay()])
+    assert "3 in flight, 2 of them with a lease that has just ended." in text(explain_box(snapshot(stats=now)))
+
+
+def test_an_open_breaker_says_when_it_is_tried_next():
+    relays = [
+        relay("a", breaker="open", reason="HTTP 401", next_probe=timedelta(seconds=12)),
+        relay("b", breaker="open", reason="HTTP 401", next_probe=timedelta(seconds=9)),
+        relay("c", breaker="probing", reason="HTTP 401", breaker_since=MINUTE),
+    ]
+    found = explain_event(snapshot(pending(), stats=stats(relays=relays)), "e")
+    assert "The next try is due in 9 s." in text(found)
+
+
 @pytest.mark.parametrize(
     ("reason", "words"),
     [("HTTP 403", "Repair the target: check its credentials."), ("HTTP 503 after 4013 ms", "Repair the target; the")],
@@ -205,8 +229,13 @@ def test_queued_while_the_relay_fails():
 # --- the server --------------------------------------------------------------------------------------------------
 
 
+def server_facts(known: dict[str, str]) -> ServerFacts:
+    settings = {name: value for name, value in known.items() if "-" in name}
+    return ServerFacts({name: value for name, value in known.items() if name not in settings}, settings, ())
+
+
 def test_a_full_server():
-    found = explain_box(snapshot(server=FULL))
+    found = explain_box(snapshot(server=server_facts(FULL)))
     assert found.situation is Situation.STORE_REFUSES_WRITES
     assert "it uses 120.0 MiB of maxmemory 100.0 MiB, with the policy noeviction." in text(found)
     assert "Puts and replays that need more than is left are refused. Relays go on" in text(found)
@@ -214,7 +243,7 @@ def test_a_full_server():
 
 
 def test_a_full_server_without_a_relay():
-    found = explain_box(snapshot(server=FULL, stats=stats()))
+    found = explain_box(snapshot(server=server_facts(FULL), stats=stats()))
     assert found.situation is Situation.STORE_REFUSES_WRITES
     assert "No relay is running" in text(found)
     assert "Relays go on" not in text(found)
@@ -226,7 +255,7 @@ def test_a_full_server_without_a_relay():
     [{"maxmemory": "0"}, {"maxmemory_policy": "allkeys-lru"}, {"mem_not_counted_for_evict": str(30 * 1024 * 1024)}],
 )
 def test_a_server_that_has_memory_left(change: dict[str, str]):
-    assert explain_box(snapshot(server=FULL | change)).situation is Situation.FLOWING
+    assert explain_box(snapshot(server=server_facts(FULL | change))).situation is Situation.FLOWING
 
 
 @pytest.mark.parametrize(
@@ -234,18 +263,18 @@ def test_a_server_that_has_memory_left(change: dict[str, str]):
     [
         ({"rdb_last_bgsave_status": "err", "stop-writes-on-bgsave-error": "yes"}, "its last snapshot failed"),
         ({"aof_last_write_status": "err"}, "its last write to the append-only file failed"),
-        ({"role": "slave", "slave_read_only": "1"}, "This server is a read-only replica"),
+        ({"role": "slave", "slave_read_only": "1"}, "The server refuses all writes: it is a read-only replica."),
     ],
 )
 def test_a_server_that_refuses_all_writes(server: dict[str, str], words: str):
-    found = explain_box(snapshot(server=server))
+    found = explain_box(snapshot(server=server_facts(server)))
     assert found.situation is Situation.STORE_REFUSES_WRITES
     assert words in text(found)
 
 
 @pytest.mark.parametrize("server", [{}, {"rdb_last_bgsave_status": "err"}, {"role": "master"}])
 def test_a_server_that_accepts_writes_or_does_not_say(server: dict[str, str]):
-    assert explain_box(snapshot(server=server)).situation is Situation.FLOWING
+    assert explain_box(snapshot(server=server_facts(server))).situation is Situation.FLOWING
 
 
 # --- the order of the causes of a box ----------------------------------------------------------------------------
@@ -260,7 +289,7 @@ WORSE: tuple[tuple[Situation, dict[str, Any], dict[str, Any]], ...] = (
     (Situation.BREAKER_OPEN, {"relays": [relay(breaker="open", reason="HTTP 500", failures_in_row=9)]}, {}),
     (Situation.NO_RELAY, {"relays": []}, {}),
     (Situation.PAUSED, {"paused": True}, {"pause": Pause("ada", "", NOW, None)}),
-    (Situation.STORE_REFUSES_WRITES, {}, {"server": FULL}),
+    (Situation.STORE_REFUSES_WRITES, {}, {"server": server_facts(FULL)}),
 )
 
 

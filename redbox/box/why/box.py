@@ -22,7 +22,6 @@ from redbox.box.why.snapshot import Snapshot
 from redbox.box.why.words import are, because, many, quoted, sentence, wait
 from redbox.durations import format_duration
 from redbox.events import Phase
-from redbox.settings import MAX_PAYLOAD
 from redbox.store.replies import Sighting
 
 #: An event that is due for longer than this is late: relays that can keep up claim it within a second.
@@ -76,13 +75,11 @@ def _store_refuses(snapshot: Snapshot) -> Cause | None:
 
 def _server_refuses(snapshot: Snapshot) -> Cause | None:
     """Nothing can be put; with a full disk or on a replica, nothing can be claimed or settled either."""
-    info = snapshot.server
-    limit, used = _number(info, "maxmemory"), _number(info, "used_memory") - _number(info, "mem_not_counted_for_evict")
-    policy = info.get("maxmemory_policy", "")
-    # A write counts while it is made, so a server that refuses one may be below its limit again afterwards.
-    if limit and limit - used < MAX_PAYLOAD and not policy.startswith("allkeys"):
-        memory = f"{_megabytes(used)} of maxmemory {_megabytes(limit)}"
-        text = f"The server is full: it uses {memory}, with the policy {policy}."
+    server = snapshot.server
+    if server is None:
+        return None
+    if server.full:
+        text = f"The server is full: it uses {server.memory}, with the policy {server.setting('maxmemory-policy')}."
         after = "Puts and replays that need more than is left are refused."
         if snapshot.alive:
             after += " Relays go on: they claim and settle the events that are stored."
@@ -90,15 +87,12 @@ def _server_refuses(snapshot: Snapshot) -> Cause | None:
             "see how many PUBLISHED events a sweep would remove", ("sweep", "--keep-published", "10m", "--dry-run")
         )
         return Cause(Situation.STORE_REFUSES_WRITES, (text, after), (step,))
-    snapshots = info.get("rdb_last_bgsave_status") == "err" and info.get("stop-writes-on-bgsave-error") == "yes"
-    if snapshots or info.get("aof_last_write_status") == "err":
-        what = "snapshot" if snapshots else "write to the append-only file"
-        text = f"The server refuses all writes, since its last {what} failed: its disk is full, or cannot be written."
+    if server.refusal:
+        text = f"The server refuses all writes: {server.refusal}."
         after = "No event can be put, claimed or settled before that is repaired."
+        if server.is_replica:
+            after = "No event can be put, claimed or settled through it: connect to its master."
         return Cause(Situation.STORE_REFUSES_WRITES, (text, after), (DOCTOR,))
-    if info.get("role") == "slave" and info.get("slave_read_only", "1") == "1":
-        text = "This server is a read-only replica: no event can be put, claimed or settled through it."
-        return Cause(Situation.STORE_REFUSES_WRITES, (text, "Connect to its master."), (SEE_RELAYS,))
     return None
 
 
@@ -348,7 +342,8 @@ def _flowing(snapshot: Snapshot) -> Cause:
         text = "Nothing is stuck: no event is pending or claimed."
     else:
         oldest = f", the oldest for {format_duration(stats.oldest_available)}" if stats.oldest_available else ""
-        text = f"Nothing is stuck: {are(due)} due{oldest}, and {held:,} in flight."
+        ended = f", {stats.overdue:,} of them with a lease that has just ended" if stats.overdue else ""
+        text = f"Nothing is stuck: {are(due)} due{oldest}, and {held:,} in flight{ended}."
     rate = sum(relay.rate or 0.0 for relay in alive)
     published = f"{many(stats.totals.get('published', 0), 'event', 'was', 'were')} published so far"
     if not alive:
@@ -404,26 +399,17 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
     stats = snapshot.stats
     names = ("waiting", "waiting_due", "suspects", "overdue", "blocked", "lost", "paused")
     ages = ("oldest_available", "next_due", "oldest_waiting", "first_lease_ends", "oldest_dead")
-    memory = {name: snapshot.server[name] for name in _MEMORY if name in snapshot.server}
+    info = {} if snapshot.server is None else snapshot.server.info
     return {
         "phases": stats.phases,
         **{name: getattr(stats, name) for name in names},
         **{name: age.total_seconds() for name in ages if (age := getattr(stats, name)) is not None},
         "totals": stats.totals,
         "relays": [relay_facts(relay) for relay in stats.relays],
-        "server": memory,
+        "server": {name: info[name] for name in _MEMORY if name in info},
     }
 
 
 _MEMORY: Final = (
     "used_memory", "maxmemory", "maxmemory_policy", "role", "rdb_last_bgsave_status", "aof_last_write_status",
 )  # fmt: skip
-
-
-def _number(info: dict[str, str], name: str) -> int:
-    text = info.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1024 / 1024:,.1f} MiB"

@@ -218,21 +218,22 @@ def _claimed(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
     if until is None or until > clock.now:
         ends = "" if until is None else f"; the lease ends {clock.ahead(until)} unless the relay renews it"
         release = by_id("take it from the relay, so that another one claims it", "release", event_id=record.event_id)
-        expired, kill = _expired_before(record)
+        expired, kill = _expired_before(record, "this relay too")
         sentences = (f"{claimed}{ends}.", _holder(snapshot, record), *expired)
         return Cause(Situation.CLAIMED, sentences, (*kill, release))
-    over = " ".join((f"{claimed}, and the lease ended {clock.ago(until)}.", *_expired_before(record)[0]))
+    expired, kill = _expired_before(record, "relays")
+    over = " ".join((f"{claimed}, and the lease ended {clock.ago(until)}.", *expired))
     if not snapshot.alive:
         nobody = "No relay is alive, so nobody reaps it: it stays claimed until a relay runs, or until a reap by hand."
-        return Cause(Situation.LEASE_EXPIRED, (over, nobody), (REAP, START_RELAY))
+        return Cause(Situation.LEASE_EXPIRED, (over, nobody), (*kill, REAP, START_RELAY))
     if clock.now - until > SILENT:
         idle = "Relays are alive, but none of them has reaped it: they run without a reaper, or cannot write."
-        return Cause(Situation.LEASE_EXPIRED, (over, idle), (REAP,))
+        return Cause(Situation.LEASE_EXPIRED, (over, idle), (*kill, REAP))
     soon = "A relay returns it to PENDING within a few seconds, unless its holder settles it first."
-    return Cause(Situation.LEASE_EXPIRED, (over, soon), (REAP,))
+    return Cause(Situation.LEASE_EXPIRED, (over, soon), (*kill, REAP))
 
 
-def _expired_before(record: Record) -> tuple[tuple[str, ...], tuple[Step, ...]]:
+def _expired_before(record: Record, victims: str) -> tuple[tuple[str, ...], tuple[Step, ...]]:
     """The leases in a row that expired before the present claim, and what to do about a suspect."""
     count = record.expiries
     if not count:
@@ -240,7 +241,7 @@ def _expired_before(record: Record) -> tuple[tuple[str, ...], tuple[Step, ...]]:
     leases = f"{counted(count, 'lease')} in a row expired before, while relays held it"
     if count < SUSPECT_FROM:
         return (f"{leases}.",), ()
-    text = f"It is a suspect: {leases}, so it may crash this relay too."
+    text = f"It is a suspect: {leases}, so it may crash {victims}."
     return (text,), (by_id("mark it DEAD, so that no relay claims it", "kill", event_id=record.event_id),)
 
 

@@ -12,6 +12,7 @@ from redbox.box.why.explanation import Cause, Situation, Step
 from redbox.box.why.snapshot import Snapshot
 from redbox.box.why.words import because, quoted, sentence
 from redbox.durations import format_duration
+from redbox.events import Phase
 
 START_RELAY: Final = Step("start a relay, with the URL of the target", ("relay", "--to", "URL"))
 #: HTTP statuses of wrong or missing credentials.
@@ -37,9 +38,14 @@ def find_obstacle(snapshot: Snapshot, ordering_key: str | None = None) -> Cause 
 
 def no_relay_sentence(snapshot: Snapshot) -> str:
     """Which relay was seen last, and when."""
-    if not snapshot.stats.relays:
+    stats = snapshot.stats
+    held = stats.phases[Phase.IN_FLIGHT] - stats.overdue
+    if not stats.relays and held > 0:
+        holds = f"but {counted(held, 'event')} {'is' if held == 1 else 'are'} claimed"
+        return f"No relay sends a heartbeat, {holds}: a relay has just died, or runs without heartbeats."
+    if not stats.relays:
         return "No relay is running: none is registered; a relay that stops in order leaves no heartbeat."
-    last = min(snapshot.stats.relays, key=lambda relay: relay.seen)
+    last = min(stats.relays, key=lambda relay: relay.seen)
     return (
         f"No relay is alive: the last heartbeat came {format_duration(last.seen)} ago, from relay {quoted(last.name)} "
         f"on {quoted(last.host) or 'an unknown host'}."
@@ -76,7 +82,8 @@ def open_breaker_sentence(alive: list[RelayReport]) -> str | None:
     since = "" if first.breaker_since is None else f" for {format_duration(first.breaker_since)}"
     reason = sentence(quoted(first.reason) or "the target does not acknowledge events")
     more = f" (and {counted(len(opened) - 1, 'other')})" if len(opened) > 1 else ""
-    return f"Besides, the breaker of relay {quoted(first.name)}{more} has been open{since}: {reason}"
+    whose = f"the breaker of relay {quoted(first.name)}{more}"
+    return f"Besides, {whose} has been open{since}: {reason}{_next_probe(opened)}"
 
 
 def _breakers_open(alive: list[RelayReport]) -> Cause:
@@ -89,7 +96,7 @@ def _breakers_open(alive: list[RelayReport]) -> Cause:
         whose = f"breaker of relay {quoted(latest.name)}, the only one alive, has"
     after = (
         f"The target is {quoted(latest.target) or 'unknown'}; relays try a few events again and again, and publish the "
-        "others as soon as the target acknowledges one."
+        f"others as soon as the target acknowledges one.{_next_probe(alive)}"
     )
     refused = any(_REFUSED.search(relay.reason) for relay in alive)
     repair = "Repair the target; the breaker then closes by itself."
@@ -97,6 +104,12 @@ def _breakers_open(alive: list[RelayReport]) -> Cause:
         repair = "Repair the target: check its credentials. The breaker then closes by itself."
     step = Step("see whether the target is repaired, by its breaker", ("stats",))
     return Cause(Situation.BREAKER_OPEN, (f"The {whose} been open{since}: {reason}", after, repair), (step,))
+
+
+def _next_probe(relays: list[RelayReport]) -> str:
+    """` The next try is due in 12 s.`; empty if no relay says when."""
+    due = min((relay.next_probe for relay in relays if relay.next_probe), default=None)
+    return "" if due is None else f" The next try is due in {format_duration(due)}."
 
 
 def _ramping(ramp_ends: timedelta) -> Cause:
@@ -113,6 +126,7 @@ def relay_facts(relay: RelayReport) -> dict[str, Any]:
         "target": relay.target,
         "breaker": relay.breaker,
         "reason": relay.reason,
+        "next_probe_seconds": None if relay.next_probe is None else relay.next_probe.total_seconds(),
         "in_flight": relay.in_flight,
         "published": relay.published,
         "failed": relay.failed,

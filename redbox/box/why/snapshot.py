@@ -12,6 +12,7 @@ from redbox.box.why.words import Clock
 from redbox.events import from_ms
 from redbox.store.damage import LAST_MS
 from redbox.store.replies import EventLine, Located, LoggedEntry, PausedEntry, Sighting
+from redbox.store.server_facts import ServerFacts
 from redbox.store.store import Sought, Store
 
 MOST_ENTRIES: Final = 3
@@ -20,7 +21,7 @@ MOST_ENTRIES: Final = 3
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A box, and the events in question, at one moment.
 
-    `log` are the newest entries about an event that does not exist. `server` is what INFO says about the server, for
+    `log` are the newest entries about an event that does not exist. `server` is what the server says about itself, for
     the explanation of a box, and `first_paused` is one of its paused ordering keys. `paused_keys` are those of the
     ordering keys in question that are paused.
     """
@@ -31,7 +32,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     paused_keys: dict[str, Pause] = {}
     first_paused: tuple[str, Pause] | None = None
     log: Sequence[LoggedEntry] = ()
-    server: dict[str, str] = {}
+    server: ServerFacts | None = None
 
     @property
     def clock(self) -> Clock:
@@ -68,7 +69,7 @@ async def read_snapshot(store: Store, kind: Sought, name: str = "") -> Snapshot:
         paused_keys=await _paused_keys(store, located),
         first_paused=await _first_paused(store) if kind == "box" and stats.paused_keys else None,
         log=await store.log_about(name, MOST_ENTRIES) if unknown else (),
-        server=await store.server_info() if kind == "box" else {},
+        server=await store.server_facts() if kind == "box" else None,
     )
 
 

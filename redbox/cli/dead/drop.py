@@ -9,11 +9,13 @@ import click
 
 from redbox.arguments import counted
 from redbox.cli.changes import change_options, confirm, require_answer
-from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, split_dead, take_choice
-from redbox.cli.filters import filter_options, resolved
+from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, note_nothing, selection_of, split_unchanged, take_choice
+from redbox.cli.filters import filter_options
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from redbox import Box
     from redbox.box.reports import Dropped
 
@@ -59,8 +61,10 @@ def drop_dead(
         raise click.UsageError("give either --export or --no-export", click.get_current_context())
     require_answer(yes=yes, dry_run=dry_run)
     drop = _Drop(session, choice, to, no_export, {"who": who, "why": why})
-    report, refused = session.run(drop.run(dry_run, yes))
-    _print_report(session, report, refused, drop.file)
+    report = session.run(drop.run(dry_run, yes))
+    _print_report(session, report, drop.refused, drop.file)
+    if not report.matched:
+        note_nothing(session, choice.filters)
     if report.refused_count:
         click.get_current_context().exit(1)
 
@@ -70,34 +74,32 @@ class _Drop:
 
     def __init__(self, session: Session, choice: Choice, to: str | None, no_export: bool, log: dict[str, Any]) -> None:
         self.file: str | None = None  # that was written
+        self.refused: list[Refusal] = []
         self._session = session
         self._choice = choice
         self._to = to
         self._no_export = no_export
         self._log = log
 
-    async def run(self, dry_run: bool, yes: bool) -> tuple[Dropped, list[Refusal]]:
+    async def run(self, dry_run: bool, yes: bool) -> Dropped:
         from redbox import Dropped
 
         async with self._session.existing() as box:
-            now, refused = (await box.stats()).at, list[Refusal]()
-            if self._choice.ids:
-                dead, refused = await split_dead(box, self._choice.ids)
-                selection: dict[str, Any] = {"ids": dead}
-            else:
-                selection = {"state": "DEAD", "until": now, **await resolved(box, self._choice.filters)}
+            selection, self.refused = await selection_of(box, self._choice)
             report = Dropped()
             if selection.get("ids") != []:
                 report = await self._preview(box, selection)
             report.dry_run = dry_run
             if report.matched and not dry_run:
+                now = (await box.stats()).at
                 to = self._to or f"dead-{box.name}-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.ndjson"
                 self._ask(report.matched, to, yes)
                 report = await self._drop(box, selection, report.matched, to)
-            refused += [Refusal(event_id, "", reason) for event_id, reason in report.refused]
-            report.refused_count += len(refused) - len(report.refused)
-            report.matched += len(refused) - len(report.refused)
-            return report, refused
+            report.refused_count += len(self.refused)
+            report.matched += len(self.refused)
+            for event_id, reason in report.refused:
+                self._refuse(event_id, reason)
+            return report
 
     def _ask(self, count: int, to: str, yes: bool) -> None:
         events = f"{counted(count, 'event')} of box {self._session.box_name!r}"
@@ -110,21 +112,36 @@ class _Drop:
 
     async def _drop(self, box: Box, selection: dict[str, Any], count: int, to: str) -> Dropped:
         from redbox import Dropped
-        from redbox.box.export_file import read_lines, write_export
+        from redbox.box.export_file import read_lines, readable_lines, write_export
 
         output = self._session.output
         if self._no_export:
             with output.progress("dropping", count) as progress:
                 return await box.drop(**selection, **self._log, progress=progress)
         with output.progress("exporting", count) as progress:
-            if "ids" in selection:
-                selection = {"ids": [record.event_id for record in selection["ids"]]}
-            written = await write_export(box.export(**selection), to, progress=progress)
-        if not written:  # they were replayed or dropped meanwhile
+            lines = readable_lines(self._lines(box, selection), self._refuse)
+            written = await write_export(lines, to, progress=progress)
+        if not written:  # they were replayed or dropped meanwhile, or cannot be read
             return Dropped()
         self.file = to
         with output.progress("dropping", written) as progress:
             return await box.drop(exported=read_lines(to), **self._log, progress=progress)
+
+    def _refuse(self, event_id: str, reason: str) -> None:
+        self.refused.append(Refusal(event_id, "", reason))
+
+    async def _lines(self, box: Box, selection: dict[str, Any]) -> AsyncIterator[bytes]:
+        """The events as they are now. Those that were given by id and have changed are refused."""
+        from redbox.box.record_json import line_of
+
+        if "ids" in selection:
+            unchanged, refused = await split_unchanged(box, selection["ids"])
+            self.refused += refused
+            for record in unchanged:
+                yield line_of(record)
+        else:
+            async for line in box.export(**selection):
+                yield line
 
 
 def _print_report(session: Session, report: Dropped, refused: list[Refusal], file: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from redbox.arguments import counted
-from redbox.cli.dead.selecting import split_dead
+from redbox.cli.dead.selecting import SHOWN, note_nothing, split_dead
 from redbox.cli.filters import filter_options, resolved
 from redbox.cli.output import echo_json
 from redbox.cli.session import Session, pass_session
@@ -31,6 +31,9 @@ def export_dead(session: Session, /, ids: tuple[str, ...], to: str | None, **fil
     Without ID or filters, all dead events are written. `redbox put --many` puts them back: id, payload, headers, keys
     and metadata are the same, and the state is not copied. The box is not changed.
 
+    Events that cannot be read in full, such as those whose body is missing, are skipped and named on stderr. The exit
+    code is 1 then.
+
     A file exists only when it is complete, and only its owner can read it.
 
     \b
@@ -41,20 +44,39 @@ def export_dead(session: Session, /, ids: tuple[str, ...], to: str | None, **fil
     """
     if ids and any(value is not None for value in filters.values()):
         raise click.UsageError("select events by ID or with filters, not both", click.get_current_context())
-    count = session.run(_export(session, list(dict.fromkeys(ids)), filters, to))
+    skipped: list[str] = []
+    count = session.run(_export(session, list(dict.fromkeys(ids)), filters, to, skipped))
     if to is None:
-        session.output.note(f"{counted(count, 'event')} exported", exported=count)
+        session.output.note(f"{counted(count, 'event')} exported", exported=count, skipped=len(skipped))
     elif session.output.as_json:
-        session.output.json({"exported": count, "file": to if count else None})
+        session.output.json({"exported": count, "skipped": len(skipped), "file": to if count else None})
     else:
         session.output.text(f"{counted(count, 'event')} exported{f' to {to}' if count else '; no file was written'}")
+    if not (count or skipped):
+        note_nothing(session, filters)
+    if skipped:
+        _list_skipped(session, skipped)
+        click.get_current_context().exit(1)
 
 
-async def _export(session: Session, ids: list[str], filters: dict[str, Any], to: str | None) -> int:
-    from redbox.box.export_file import write_export
+def _list_skipped(session: Session, skipped: list[str]) -> None:
+    they = "it" if len(skipped) == 1 else "they"
+    session.output.note(f"{counted(len(skipped), 'event')} skipped, since {they} cannot be read in full:")
+    for each in skipped[:SHOWN]:
+        session.output.note(f"  {each}")
+    if len(skipped) > SHOWN:
+        session.output.note(f"  ... and {len(skipped) - SHOWN:,} more")
+
+
+async def _export(session: Session, ids: list[str], filters: dict[str, Any], to: str | None, skipped: list[str]) -> int:
+    """Writes the events that can be read, and adds the others to `skipped`; returns how many were written."""
+    from redbox.box.export_file import readable_lines, write_export
+
+    def skip(event_id: str, problem: str) -> None:
+        skipped.append(f"{event_id}: {problem}")
 
     async with session.existing() as box:
-        lines = await _lines(box, ids, filters)
+        lines = readable_lines(await _lines(box, ids, filters), skip)
         if to is None:
             return await _print(lines)
         with session.output.progress("exporting") as progress:

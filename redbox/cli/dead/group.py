@@ -10,6 +10,7 @@ from redbox.arguments import counted
 from redbox.cli.dead.drop import drop_dead
 from redbox.cli.dead.export import export_dead
 from redbox.cli.dead.replay import replay_dead
+from redbox.cli.dead.selecting import note_nothing
 from redbox.cli.filters import filter_options, resolved
 from redbox.cli.inspect import (
     TABLE_ROWS,
@@ -67,12 +68,12 @@ def list_dead(session: Session, /, by_error: bool, limit: int | None, cursor: st
       redbox dead list --type 'invoice.*' --error timeout --since 1d
       redbox --json dead list | jq -r .last_error | sort | uniq -c
     """
-    selected = {"state": "DEAD", **filters}
     if by_error:
         if cursor is not None:
             raise click.UsageError("--cursor cannot be combined with --by-error", click.get_current_context())
-        _print_groups(session, limit, selected)
+        _print_groups(session, limit, filters)
         return
+    selected = {"state": "DEAD", **filters}
     if session.output.as_json:
         print_json_lines(session, limit, cursor, selected)
         return
@@ -93,7 +94,7 @@ def list_dead(session: Session, /, by_error: bool, limit: int | None, cursor: st
         ]
         session.output.table(("ID", "TYPE", "DIED", "ATTEMPTS", "KEY", "LAST ERROR"), rows, right=("ATTEMPTS",))
     else:
-        session.output.note("no dead events match the filters" if any(filters.values()) else "there are no dead events")
+        note_nothing(session, filters)
     note_cursor(session, page)
 
 
@@ -111,7 +112,7 @@ def _print_groups(session: Session, limit: int | None, filters: dict[str, Any]) 
         for group in shown:
             session.output.json(group)
     elif not groups:
-        session.output.note("no dead events match the filters")
+        note_nothing(session, filters)
     else:
         columns = ("GROUP", "COUNT", "TYPES", "FIRST", "LAST", "SAMPLE", "LAST ERROR")
         rows = [

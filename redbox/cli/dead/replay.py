@@ -8,8 +8,8 @@ import click
 
 from redbox.arguments import counted
 from redbox.cli.changes import change_options, confirm, require_answer
-from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, split_dead, take_choice
-from redbox.cli.filters import filter_options, resolved
+from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, note_nothing, selection_of, take_choice
+from redbox.cli.filters import filter_options
 from redbox.cli.parameters import DURATION
 from redbox.cli.session import Session, pass_session
 
@@ -58,9 +58,8 @@ def replay_dead(
     ends even while relays are running. The operations log records who replayed them, in one entry. The exit code is 1
     if an event was refused, or if a canary event was not published.
 
-    Replays by --all or by filters ask for confirmation; without a terminal they require --yes. Replays by ID do not
-    ask. Before the question, events are listed whose unique key another live event holds. They are refused; with
-    --force they are replayed, and then two live events have the same key.
+    Before the question, events are listed whose unique key another live event holds. They are refused; with --force
+    they are replayed, and then two live events have the same key.
 
     An interrupted replay can be repeated: events that were replayed are no longer dead. To leave out those that died
     again, repeat it with --until and the time at which the first replay began.
@@ -77,10 +76,14 @@ def replay_dead(
     choice = take_choice(ids, everything, options)
     if options["ramp"] is not None and options["rate"] is None:
         raise click.UsageError("--ramp needs --rate", click.get_current_context())
-    require_answer(yes=yes or bool(ids), dry_run=dry_run)
+    require_answer(yes=yes, dry_run=dry_run)
     replay = _Replay(session, choice, **options)
     report, refused = session.run(replay.run(dry_run, yes))
     _print_report(session, report, refused)
+    if not report.matched:
+        note_nothing(session, choice.filters)
+    if report.canary is not None and not session.output.as_json:
+        _print_canary(session, report.canary, replay.left)
     if report.refused_count or not (report.canary is None or report.canary.passed):
         click.get_current_context().exit(1)
 
@@ -97,51 +100,40 @@ class _Replay:
         canary_wait: timedelta,
         **options: Any,
     ) -> None:
+        self.left = 0  # selected events that the replay did not come to
         self._session = session
         self._choice = choice
         self._options: dict[str, Any] = {"reset": not keep_attempts, "canary_wait": canary_wait, **options}
 
     async def run(self, dry_run: bool, yes: bool) -> tuple[Replayed, list[Refusal]]:
         async with self._session.existing() as box:
-            if self._choice.ids:
-                return await self._by_ids(box, dry_run)
-            now = (await box.stats()).at
-            selection = {"state": "DEAD", "until": now, **await resolved(box, self._choice.filters)}
+            selection, others = await selection_of(box, self._choice)
             report = await self._preview(box, selection)
             report.dry_run = dry_run
-            if dry_run or not report.matched:
-                return report, _refusals(report)
-            if report.refused_count:
-                _list_refused(self._session, report, _refusals(report))
-            confirm(f"Replay {counted(report.matched - report.refused_count, 'event')} of {self._where}?", yes=yes)
-            if report.matched > LONG or self._options["rate"] is not None:
-                moment, instead = selection["until"].isoformat(), " instead of --all" if self._choice.everything else ""
-                self._session.output.note(
-                    f"if this is interrupted, continue with --until {moment}{instead}, which leaves out events that "
-                    "died again",
-                    until=moment,
-                )
-            report = await self._replay(box, report.matched, selection)
-            return report, _refusals(report)
+            matched, possible = report.matched, report.matched - report.refused_count
+            refused = _add_refusals(report, others)
+            if dry_run or not possible:
+                return report, refused
+            if not yes:
+                _ask(self._session, possible, report, refused)
+            if "until" in selection and (matched > LONG or self._options["rate"] is not None):
+                self._note_start(selection["until"].isoformat())
+            report = await self._replay(box, matched, selection)
+            self.left = max(0, matched - report.matched)
+            return report, _add_refusals(report, others)
 
-    @property
-    def _where(self) -> str:
-        return f"box {self._session.box_name!r}"
-
-    async def _by_ids(self, box: Box, dry_run: bool) -> tuple[Replayed, list[Refusal]]:
-        from redbox import Replayed
-
-        dead, refused = await split_dead(box, self._choice.ids)
-        report = Replayed(dry_run=dry_run)
-        if dead:
-            selection = {"ids": dead}
-            report = await (self._preview(box, selection) if dry_run else self._replay(box, len(dead), selection))
-        refused += _refusals(report)
-        report.matched = len(self._choice.ids)
-        report.refused_count += len(refused) - len(report.refused)
-        return report, refused
+    def _note_start(self, moment: str) -> None:
+        instead = " instead of --all" if self._choice.everything else ""
+        self._session.output.note(
+            f"if this is interrupted, continue with --until {moment}{instead}, which leaves out events that died again",
+            until=moment,
+        )
 
     async def _preview(self, box: Box, selection: dict[str, Any]) -> Replayed:
+        from redbox import Replayed
+
+        if selection.get("ids") == []:
+            return Replayed()
         with self._session.output.progress("counting") as progress:
             return await box.replay(**selection, force=self._options["force"], dry_run=True, progress=progress)
 
@@ -162,8 +154,21 @@ def _reason(outcome: Outcome, detail: str) -> str:
     return outcome.reason
 
 
+def _add_refusals(report: Replayed, others: list[Refusal]) -> list[Refusal]:
+    """Counts ids that were refused before the replay, too. Returns all refusals."""
+    report.matched += len(others)
+    report.refused_count += len(others)
+    return others + _refusals(report)
+
+
+def _ask(session: Session, count: int, report: Replayed, refused: list[Refusal]) -> None:
+    """Lists events that will be refused, and asks."""
+    if refused:
+        _list_refused(session, report, refused)
+    confirm(f"Replay {counted(count, 'event')} of box {session.box_name!r}?", yes=False)
+
+
 def _list_refused(session: Session, report: Replayed, refused: list[Refusal]) -> None:
-    """Lists events that will be refused, before the question."""
     output = session.output
     output.note(f"{counted(report.refused_count, 'event')} of {report.matched:,} will be refused:")
     for each in refused[:SHOWN]:
@@ -195,14 +200,12 @@ def _print_report(session: Session, report: Replayed, refused: list[Refusal]) ->
         output.table(("REFUSED", "REASON"), [(each.event_id, each.reason) for each in refused[:SHOWN]])
         if report.refused_count > SHOWN:
             output.text(f"... and {report.refused_count - SHOWN:,} more")
-    if canary is not None:
-        _print_canary(session, canary)
 
 
 _CANARY = ("published", "died", "gone", "unsettled")
 
 
-def _print_canary(session: Session, canary: Canary) -> None:
+def _print_canary(session: Session, canary: Canary, left: int) -> None:
     output = session.output
     if canary.passed:
         output.note(f"canary: {counted(canary.published, 'event')} published")
@@ -222,4 +225,8 @@ def _print_canary(session: Session, canary: Canary) -> None:
             "whether a relay is running and whether the box is paused; start one with `redbox relay`, or wait longer "
             f"with --canary-wait. `redbox show {canary.unsettled[0]}` shows such an event"
         )
-    output.note(f"stopped after the canary: {words}. The other events are still dead")
+    if left:
+        others = f"{counted(left, 'other event')} {'is' if left == 1 else 'are'} still dead"
+        output.note(f"stopped after the canary: {words}. {others}")
+    else:
+        output.note(f"canary: {words}. There were no other events to replay")

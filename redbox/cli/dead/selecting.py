@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from redbox.cli.filters import NAMES
+from redbox.cli.filters import NAMES, nothing_matches, resolved
 
 if TYPE_CHECKING:
     from redbox import Box, Record
+    from redbox.cli.session import Session
 
 SHOWN = 10  # refused events of a table
 
@@ -43,6 +44,21 @@ class Refusal:
     reason: str
 
 
+def note_nothing(session: Session, filters: dict[str, Any]) -> None:
+    """Says on stderr that there is nothing to do: no dead event at all, or none that passes the filters."""
+    some = any(value is not None for value in filters.values())
+    session.output.note(nothing_matches("dead events", filters) if some else "there are no dead events")
+
+
+async def selection_of(box: Box, choice: Choice) -> tuple[dict[str, Any], list[Refusal]]:
+    """The events of a choice that are dead now, as arguments of `box.replay` and `box.drop`, and refusals of ids."""
+    if choice.ids:
+        dead, refused = await split_dead(box, choice.ids)
+        return {"ids": dead}, refused
+    now = (await box.stats()).at
+    return {"state": "DEAD", "until": now, **await resolved(box, choice.filters)}, []
+
+
 async def split_dead(box: Box, ids: list[str]) -> tuple[list[Record], list[Refusal]]:
     """Dead events as they are now, and refusals of the others: a command for dead events leaves published ones alone,
     also those that are published before it gets to them."""
@@ -60,3 +76,15 @@ async def split_dead(box: Box, ids: list[str]) -> tuple[list[Record], list[Refus
         else:
             dead.append(record)
     return dead, refused
+
+
+async def split_unchanged(box: Box, dead: list[Record]) -> tuple[list[Record], list[Refusal]]:
+    """Those of the dead events that are still as they were read, and refusals of the others."""
+    from redbox import Outcome
+
+    numbers = {record.event_id: record.number for record in dead}
+    found, refused = await split_dead(box, list(numbers))
+    same = [record for record in found if record.number == numbers[record.event_id]]
+    claimed_again = [record.event_id for record in found if record.number != numbers[record.event_id]]
+    refused += [Refusal(event_id, Outcome.CHANGED, Outcome.CHANGED.reason) for event_id in claimed_again]
+    return same, refused

@@ -32,7 +32,7 @@ def relay_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command("relay")
 @relay_options
-@click.option("--once", is_flag=True, help="Publish the available events, then exit; exit code 1 if the breaker opens.")
+@click.option("--once", is_flag=True, help="Publish the available events, then exit; exit code 1 if some fail.")
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="Run the relays of this redbox.toml, instead of --to.",
@@ -59,9 +59,9 @@ def relay_command(
     """Publish the events of a box to a target.
 
     Runs until SIGTERM or SIGINT. Each event is published at least once. A failed event is retried after the delay of
-    --retry, and marked DEAD when --attempts are used up. While the target is down, the breaker is open and nothing is
-    claimed. Any number of relays may serve one box. After the first signal, events being published have --grace to
-    finish; a second signal exits at once.
+    --retry, and marked DEAD when --attempts are used up. While the target is down, the circuit breaker is open: the
+    relay claims nothing, probes the target now and then, and no attempts are used up. Any number of relays may serve
+    one box. After the first signal, events being published have --grace to finish; a second signal exits at once.
 
     \b
     Examples:
@@ -82,10 +82,11 @@ def relay_command(
         if options["to"] is None:
             raise click.UsageError("Missing option '--to', the target; or give --config FILE", ctx)
         settings = [RelaySettings(box=session.box_name, **options)]
-        relays = [_open(ctx, session, settings[0])]
+        relays, sources = [_open(ctx, session, settings[0])], None
     else:
         from_file = _load(ctx, config)
-        relays, settings = _open_all(session, config, from_file), from_file.relay
+        relays, sources = _open_all(session, config, from_file)
+        settings = from_file.relay
         log = log or from_file.log
         metrics_port = from_file.metrics_port if metrics_port is None else metrics_port
         metrics_host = metrics_host or from_file.metrics_host
@@ -98,7 +99,7 @@ def relay_command(
     how: logs.Format = "json" if log == "json" or (log is None and session.output.as_json) else "text"
     level = logging.DEBUG if session.debug else logging.WARNING if quiet else logging.INFO
     policies = [each.policy_text(relay) for each, relay in zip(settings, relays, strict=True)]
-    run = RelayRun(relays, policies, once=once, watch=watch)
+    run = RelayRun(relays, policies, once=once, watch=watch, url_sources=sources)
     with logs.to_stderr(how, level, name_box=len(relays) > 1):
         code = process.run(run.run(), lambda ended: _finish(session, settings, run.seconds, ended))
     ctx.exit(code)
@@ -151,7 +152,16 @@ def _load(ctx: click.Context, path: Path) -> Config:
     return load(path)
 
 
-def _open_all(session: Session, path: Path, config: Config) -> list[Relay]:
-    from redbox.cli.relay.config import open_relays
+def _open_all(session: Session, path: Path, config: Config) -> tuple[list[Relay], list[str]]:
+    """The relays of the file, and where the URL of each one's store was given."""
+    from redbox.cli.relay.config import open_relays, url_sources
 
-    return open_relays(path, config, lambda: session.url)
+    def default_url() -> str:
+        if not session.has_url:
+            raise click.UsageError(
+                f'no store: write url = "redis://localhost:6379/0" into {path}, or give --url before the command, or '
+                "set $REDBOX_URL"
+            )
+        return session.url
+
+    return open_relays(path, config, default_url), url_sources(path, config)

@@ -11,7 +11,7 @@ import msgspec
 
 from redbox.cli.placeholders import expand, expand_url
 from redbox.cli.relay.settings import FIELDS, NUMBER, TEXT, RelaySettings, SettingError
-from redbox.errors import UsageError
+from redbox.errors import InvalidURL, StoreUnavailable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,9 @@ _TAKES: Final = {
 }
 #: Fields whose placeholders are replaced later: their values may hold secrets.
 _LATER: Final = ("url", "to", "options", "dead_to", "dead_options")
+
+#: Where the URL of the store is given if the file has none.
+DEFAULT_SOURCE: Final = StoreUnavailable.url_source
 
 
 class ConfigError(UsageError):
@@ -95,9 +98,21 @@ def open_relays(path: Path, config: Config, default_url: Callable[[], str]) -> l
         except UsageError as error:
             if isinstance(error, ImportError):  # a missing extra is not an error of the file
                 raise
-            raise ConfigError(f"{path}: relay {number} (box {settings.box}): {error}") from error
+            source = ""
+            if isinstance(error, InvalidURL):  # of the store: an invalid target is a SettingError
+                source = f"{DEFAULT_SOURCE if settings.url is None and config.url is None else 'url'}: "
+            raise ConfigError(f"{path}: relay {number} (box {settings.box}): {source}{error}") from error
         relays.append(relay)
     return relays
+
+
+def url_sources(path: Path, config: Config) -> list[str]:
+    """Where the URL of each relay's store was given."""
+    default = DEFAULT_SOURCE if config.url is None else f"url in {path}"
+    return [
+        default if settings.url is None else f"url of relay {number} (box {settings.box}) in {path}"
+        for number, settings in enumerate(config.relay, 1)
+    ]
 
 
 def _url(settings: RelaySettings, config: Config) -> str | None:

@@ -6,8 +6,8 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
@@ -16,7 +16,7 @@ import msgspec
 from redbox.cli import logs, process
 from redbox.cli.relay.leftovers import Leftovers, leftovers
 from redbox.durations import format_duration
-from redbox.errors import BoxPaused, StoreError
+from redbox.errors import BoxPaused, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from redbox.relay import Relay, Summary
@@ -55,7 +55,8 @@ class Ended(NamedTuple):
 
 class RelayRun:
     """Runs relays until a signal or, with `once`, until nothing is available. `policies`: one text per relay, for the
-    log. `start_beside` starts what runs beside them, such as an HTTP service, and has it end with the stack."""
+    log. `url_sources`: where the URL of each one's store was given, for errors; None for the command line.
+    `start_beside` starts what runs beside them, such as an HTTP service, and has it end with the stack."""
 
     def __init__(
         self,
@@ -64,10 +65,12 @@ class RelayRun:
         *,
         once: bool = False,
         watch: Watch | None = None,
+        url_sources: Sequence[str] | None = None,
         start_beside: Callable[[AsyncExitStack], Awaitable[None]] | None = None,
     ) -> None:
         self._relays = relays
         self._policies = policies
+        self._url_sources = {} if url_sources is None else dict(zip(relays, url_sources, strict=True))
         self._once = once
         self._watch = watch
         self._start_beside = start_beside
@@ -118,7 +121,8 @@ class RelayRun:
 
         for relay in self._relays:
             box = await stack.enter_async_context(relay.box)
-            await box.settings()
+            with self._naming_url(relay):
+                await box.settings()
             if not await box.exists():
                 logger.warning("there is no box %r on %s yet: nothing was put into it", box.name, box.where)
             for finding in await quick_errors(box):
@@ -147,7 +151,8 @@ class RelayRun:
         logger.info("policy: %s", policy)
         problem = ""
         try:
-            await (relay.drain() if self._once else relay.run())
+            with self._naming_url(relay):
+                await (relay.drain() if self._once else relay.run())
         except* BoxPaused as paused:  # only with --once; the other relays continue
             problem = str(_cause(paused))
         summary = relay.summary()
@@ -155,14 +160,24 @@ class RelayRun:
             problem = f"the breaker is open: {summary.open}"
         elif self._once and not self._stopping and summary.stuck:
             problem = summary.stuck
+        undelivered = summary.undelivered if self._once and not self._stopping else ""
         left = await _leftovers(relay) if self._once else None
-        self._ended[relay] = Ended(relay, summary, problem, left)
+        self._ended[relay] = Ended(relay, summary, problem or undelivered, left)
         took = format_duration(self.seconds)
         logger.info("ended after %s: %s", took, in_counts(summary), extra=counts(summary))
         if left is not None and left.count:
             logger.info(left.in_words(problem))
-        if problem:
-            logger.error("not drained: %s", problem)
+        if problem or undelivered:
+            logger.error("not drained: %s", problem or undelivered)
+
+    @contextmanager
+    def _naming_url(self, relay: Relay) -> Iterator[None]:
+        """Lets an error about the store say where its URL was given."""
+        try:
+            yield
+        except StoreUnavailable as error:
+            error.url_source = self._url_sources.get(relay, error.url_source)
+            raise
 
     # --- progress ------------------------------------------------------------------------------------------------
 

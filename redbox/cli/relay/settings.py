@@ -77,7 +77,7 @@ class RelaySettings:
     options: Annotated[Pairs, Field(
         PAIRS.format("options"), "-o", "--option", "options",
         multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
-        help="Option of the target; repeatable. Secrets only as '${NAME}' or file:PATH.",
+        help="Option of the target; repeatable; '?=' lists them. Secrets only as '${NAME}' or file:PATH.",
     )] = dataclasses.field(default_factory=dict)
     retry: Annotated[str | None, Field(
         TEXT, "--retry", policy="backoff", read=parse_retry, metavar="POLICY",
@@ -135,7 +135,7 @@ class RelaySettings:
     )] = None
     breaker: Annotated[bool, Field(
         "true or false", "--no-breaker", "breaker", flag_value=False, type=bool, default=True,
-        help="Publish even while the target is down.",
+        help="Publish even while the target is down; each failed attempt counts.",
     )] = True
     # fmt: on
 
@@ -161,7 +161,7 @@ class RelaySettings:
         return Relay(Box.open(url, name=self.box), publisher, name=self.name, **chosen)
 
     def _publisher(self, target: str, options: str, directory: Path) -> Publisher:
-        from redbox.publishers.registry import open_publisher, secret_options
+        from redbox.publishers.registry import open_expanded, secret_options
 
         url = _read(target, expand_url)(getattr(self, target))
         try:
@@ -172,7 +172,7 @@ class RelaySettings:
         except UsageError as error:
             raise SettingError(target, str(error)) from error
         try:
-            return open_publisher(url, **given)
+            return open_expanded(url, **given)
         except MissingExtra:
             raise
         except UsageError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redbox.box.operate import operator_name
 from redbox.box.rates import Rates, rates_between
+from redbox.cli.box_view import paused_keys
 from redbox.cli.output import printable
 from redbox.cli.top import screen
 from redbox.cli.top.explain import explain_box, explain_event
@@ -84,6 +85,7 @@ class Top:
         try:
             async with asyncio.timeout(STORE_SECONDS):
                 stats = await self._box.stats()
+                view.paused_keys = await paused_keys(self._box, stats)
                 if loop.time() - self._errors_read >= ERRORS_EVERY:
                     view.errors = await self._box.recent_errors(SAMPLE)
                     self._errors_read = loop.time()

@@ -10,7 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from redbox.cli import box_view, records
+from redbox.arguments import counted
+from redbox.cli import box_view, records, relay_view
 from redbox.cli.output import STYLES, printable
 from redbox.cli.top.view import SERIES, View
 from redbox.durations import format_duration
@@ -29,12 +30,13 @@ HELP: Final = (
     "q      quit",
     "Esc    back",
     "",
-    "The screen reads the counts once per second, and the errors of the newest 200 dead events",
-    "every 10 seconds. Rates are events per second; failed are attempts that failed.",
+    "The screen reads the counts once per second, and the errors of the newest 200 dead events every 10 seconds.",
+    "Rates are events per second; failed are attempts that failed.",
 )
 _SERIES_STYLES: Final = {"put": "cyan", "published": "green", "failed": "red"}
 _KEYS: Final = (("p", "pause"), ("r", "resume"), ("i", "event"), ("w", "why"), ("?", "help"), ("q", "quit"))
 _LEAST_ROWS: Final = 2  # of the relays, and of the errors
+_CONSOLE: Final = Console(file=StringIO(), legacy_windows=False)  # to wrap text
 
 
 def render(lines: Sequence[Text], width: int, color_system: str | None) -> list[str]:
@@ -53,9 +55,10 @@ def draw(view: View, width: int, height: int) -> list[Text]:
     """The whole screen: exactly `height` lines of at most `width` columns."""
     body = max(0, height - 2)
     if view.mode == "help":
-        middle = [Text(line) for line in HELP]
+        middle = [part for line in HELP for part in _wrapped(line, width)]
     elif view.mode == "event":
-        middle = [Text(line, style="bold" if number == 0 else "") for number, line in enumerate(view.pages)]
+        middle = [part for line in view.pages[:1] for part in _wrapped(line, width, "bold")]
+        middle += [part for line in view.pages[1:] for part in _wrapped(line, width)]
     elif view.stats is None:
         middle = []
     else:
@@ -109,13 +112,13 @@ def _footer(view: View, width: int) -> Text:
 
 
 def _overview(view: View, stats: Stats, width: int, height: int) -> list[Text]:
-    top = _state(view, stats) + _rates(view, width) + [Text()] + _phases(stats, width)
-    top += [Text(text, style="red") for text in box_view.no_relay(stats) + box_view.alarms(stats)]
+    top = _state(view, stats, width) + _rates(view, width) + [Text()] + _phases(stats, width)
+    alarms = box_view.no_relay(stats) + box_view.alarms(stats)
+    top += [part for text in alarms for part in _wrapped(text, width, "red")]
     left = height - len(top)
-    relays = _relays(stats.relays, width)
     errors = _errors(view.errors, width)
     room = left - (min(len(errors), _LEAST_ROWS + 2) if errors else 0)  # with an empty line and a header
-    relays = _cut(relays, max(room, 0), "relay")
+    relays = _relays(stats.relays, width, max(room, 0))
     return top + relays + _cut(errors, left - len(relays), "error")
 
 
@@ -126,15 +129,19 @@ def _cut(lines: list[Text], room: int, noun: str) -> list[Text]:
     if room < _LEAST_ROWS + 1:
         return []
     hidden = len(lines) - room + 1
-    return [*lines[: room - 1], Text(f"and {hidden:,} more {noun}{'' if hidden == 1 else 's'}", style="dim")]
+    return [*lines[: room - 1], Text(f"and {counted(hidden, f'more {noun}')}", style="dim")]
 
 
-def _state(view: View, stats: Stats) -> list[Text]:
-    """One line, so that the rest of the screen does not jump."""
+def _state(view: View, stats: Stats, width: int) -> list[Text]:
+    """At least one line, so that the rest of the screen seldom jumps."""
     if view.away:
-        return [Text(f"THE STORE DOES NOT ANSWER: {printable(view.away)}", style="bold white on red")]
-    texts = box_view.pauses(stats)
-    return [Text("; ".join(texts), style="bold yellow")]
+        return _wrapped(f"THE STORE DOES NOT ANSWER: {printable(view.away)}", width, "bold white on red")
+    return _wrapped("; ".join(box_view.pauses(stats, view.paused_keys)), width, "bold yellow")
+
+
+def _wrapped(text: str, width: int, style: str = "") -> list[Text]:
+    """The text in lines that end between words; at least one."""
+    return list(Text(text, style).wrap(_CONSOLE, max(1, width))) or [Text()]
 
 
 def _rates(view: View, width: int) -> list[Text]:
@@ -143,8 +150,8 @@ def _rates(view: View, width: int) -> list[Text]:
         values = view.rates[name]
         room = max(0, width - 40)
         known = [value for value in list(values)[-room or None :] if value is not None]
-        now = "–" if not values or values[-1] is None else box_view.format_rate(values[-1])
-        peak = f"max {box_view.format_rate(max(known))}" if known else ""
+        now = "–" if not values or values[-1] is None else relay_view.format_rate(values[-1])
+        peak = f"max {relay_view.format_rate(max(known))}" if known else ""
         lines.append(
             Text.assemble(
                 (f"{name:12}", "bold"),
@@ -187,24 +194,16 @@ def _phases(stats: Stats, width: int) -> list[Text]:
     return lines
 
 
-def _relays(relays: Sequence[RelayReport], width: int) -> list[Text]:
-    if not relays:
-        return []
-    rows = [
-        (
-            relay.name,
-            f"{format_duration(relay.seen)} ago" if relay.alive else f"silent {format_duration(relay.seen)}",
-            "" if relay.rate is None else box_view.format_rate(relay.rate),
-            f"{relay.in_flight:,}",
-            f"{relay.failed:,}",
-            box_view.breaker_in_words(relay),
-            relay.target,
-        )
-        for relay in relays
-    ]
-    styles = ["red" if relay.breaker_open else "" if relay.alive else "dim" for relay in relays]
-    header = ("RELAY", "SEEN", "RATE", "IN FLIGHT", "FAILED", "BREAKER", "TARGET")
-    return [Text(), *_table(header, rows, styles, width, right=(2, 3, 4), wide=5)]
+def _relays(relays: Sequence[RelayReport], width: int, room: int) -> list[Text]:
+    """The table, and those of the texts below it for which there is room."""
+    found = relay_view.view_relays(relays, width)
+    table = [Text(line, style) for line, style in found.table]
+    texts: list[Text] = []
+    for text in found.texts:
+        lines = _wrapped(text, width)
+        if len(texts) + len(lines) + min(len(table), _LEAST_ROWS + 2) < room:
+            texts += lines
+    return [*_cut([Text(), *table], room - len(texts), "relay"), *texts] if table else []
 
 
 def _errors(errors: Sequence[RecentError], width: int) -> list[Text]:

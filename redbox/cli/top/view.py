@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from redbox.box.rates import Rates
     from redbox.box.recent_errors import RecentError
-    from redbox.box.reports import Stats
+    from redbox.box.reports import PausedKey, Stats
 
 HISTORY: Final = 600  # readings that the sparklines can show
 SERIES: Final = ("put", "published", "failed")
@@ -25,6 +25,7 @@ class View:
     where: str
     stats: Stats | None = None
     away: str = ""
+    paused_keys: list[PausedKey] = field(default_factory=list)
     errors: tuple[RecentError, ...] = ()
     rates: dict[str, deque[float | None]] = field(
         default_factory=lambda: {name: deque(maxlen=HISTORY) for name in SERIES}

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Phase, RedboxError, State, keys
+from redbox.audit import repair
 from redbox.errors import StoreError
+from redbox.store.items import MarkItem
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import claim_one, known, make_dead
 
@@ -368,9 +370,47 @@ async def test_a_sweep_keeps_an_event_that_only_an_index_calls_finished(box: Box
 
 
 @pytest.mark.req("MQ-5", "PL-7")
+async def test_a_sweep_keeps_an_event_that_an_index_calls_older_than_it_is(box: Box):
+    await make_dead(box, Event("n", event_id="e"))
+    await write(box, ("ZADD", keys.dead(box.name), 1, "e"))
+    assert (await box.sweep(keep_dead=3600)).dead == 0
+    assert (await known(box, "e")).state is State.DEAD
+
+
+@pytest.mark.req("MQ-5", "PL-7")
 async def test_a_sweep_keeps_a_body_whose_event_is_missing(box: Box):
     await box.put(Event("n", event_id="e"))
     await write(box, ("ZADD", keys.published(box.name), 1, "e"), ("DEL", keys.event(box.name, "e")))
     assert (await box.sweep()).published == 0
     await write(box, ("DEL", keys.body(box.name, "e")))
     assert (await box.sweep()).published == 1, "nothing of it was left"
+
+
+# --- scripts -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SC-4")
+async def test_a_foreign_event_behind_lost_ones_stops_no_settlement(box: Box):
+    await box.put_many([Event("n", event_id=each, ordering_key="k") for each in "abcd"])
+    (claim,) = await box.claim("relay-1")
+    await write(
+        box,
+        ("DEL", keys.event(box.name, "b"), keys.event(box.name, "c")),
+        ("SET", keys.event(box.name, "c"), "somebody else's"),
+    )
+    assert await box.ack(claim) == [True]
+    assert (await known(box, "a")).state is State.PUBLISHED
+    assert await box.claim("relay-1") == []
+    await write(box, ("DEL", keys.event(box.name, "c")))
+    await advance(box, minutes=2)
+    await box.reap()
+    assert [claim.event_id for claim in await box.claim("relay-1")] == ["d"]
+
+
+@pytest.mark.req("SC-4")
+async def test_an_event_that_was_never_claimed_is_marked(box: Box):
+    await box.put(Event("n", event_id="a"))
+    await write(box, ("DEL", keys.body(box.name, "a")))
+    await repair(box)  # DEAD, because its body is missing
+    assert await box._store.mark_event("archived", [MarkItem("a", 1, "here")]) == [b"CHANGED"]
+    assert await box._store.mark_event("archived", [MarkItem("a", 0, "here")]) == [b"OK"]

@@ -43,6 +43,10 @@ BROKEN: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
     ([("HSET", ":e:pending", "state", "CLAIMED")], {("state", "pending"), ("claim", "pending")}),
     ([("HSET", ":e:pending", "state", "ASLEEP")], {("fields", "pending")}),
     ([("HSET", ":e:pending", "attempts", "many")], {("fields", "pending")}),
+    ([("HSET", ":e:pending", "attempts", "-1")], {("fields", "pending")}),
+    ([("HSET", ":e:pending", "attempts", "9" * 16)], {("fields", "pending")}),
+    ([("HSET", ":e:later", "available_at", "-5")], {("fields", "later")}),
+    ([("ZADD", ":claimed", 9e15, "claimed")], {("claim", "claimed")}),
     ([("HSET", ":e:later", "available_at", "9" * 15)], {("fields", "later")}),
     ([("HSET", ":e:pending", "created_at", "9" * 15)], {("fields", "pending")}),
     ([("HSET", ":e:pending", "excused", "1")], {("attempts", "pending")}),
@@ -82,6 +86,14 @@ BROKEN: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
     ([("ZADD", ":line:k", 9, "later")], {("line", "later")}),
     ([("DEL", ":h:dead"), ("SET", ":h:dead", "x")], {("foreign", "dead")}),
     ([("SET", ":line:none", "x")], {("foreign", None)}),
+    ([("SET", ":pauses", "x")], {("foreign", None)}),
+    ([("SET", ":limits", "x")], {("foreign", None)}),
+    ([("DEL", ":log"), ("SET", ":log", "x")], {("foreign", None)}),
+    ([("SET", ":relays", "x")], {("foreign", None)}),
+    (
+        [("SET", ":paused", "x")],
+        {("foreign", each) for each in (None, "blocking", "behind", "suspect", "claimed", "waiting")},
+    ),
     ([("SET", ":unique:\xff", "x"), ("ZADD", ":dead", 1, b"\xff\xfe")], {("foreign", None), ("orphan", "\\xff\\xfe")}),
 ]
 

@@ -257,3 +257,43 @@ async def test_an_event_without_a_body_is_completed_only_by_its_own_keys(box: Bo
         await box.put(Event("a", event_id="1", ordering_key="line"))
     assert (await box.put(Event("a", event_id="1", ordering_key="line", unique_key="u"))).created
     assert await check_invariants(box) == []
+
+
+@pytest.mark.req("SC-4")
+@pytest.mark.parametrize("state", ["CLAIMED", "PUBLISHED", "DEAD"])
+async def test_a_put_stores_the_lost_body_of_an_event_again(box: Box, state: str):
+    event = Event("a", {"n": 1}, event_id="1", ordering_key="line", unique_key="u")
+    claim = await put_and_claim(box, event)
+    if state != "CLAIMED":
+        assert await (box.ack(claim) if state == "PUBLISHED" else box.kill(claim, reason="rejected")) == [True]
+    whole = await contents(box)
+    await box._store.exchange([("UNLINK", keys.body(box.name, "1"))])
+    lost = await contents(box)
+    for other, field in (
+        (Event("b", {"n": 1}, event_id="1", ordering_key="line", unique_key="u"), "event_type"),
+        (Event("a", {"n": 1}, event_id="1", unique_key="u"), "ordering_key"),
+        (Event("a", {"n": 1}, event_id="1", ordering_key="line", unique_key="v"), "unique_key"),
+    ):
+        with pytest.raises(IdReused, match=f"a different {field};"):
+            await box.put(other)
+        with pytest.raises(RedboxError):
+            await box.put_many([event, other], on_conflict="all_or_nothing")
+    assert await contents(box) == lost
+    receipts = await box.put_many([event, event])
+    assert [receipt.created for receipt in receipts] == [False, False]
+    counters = keys.counters(box.name)  # counts repeated puts
+    after = await contents(box)
+    assert {name: value for name, value in after.items() if name != counters} == {
+        name: value for name, value in whole.items() if name != counters
+    }
+    with pytest.raises(IdReused, match="a different payload;"):
+        await box.put(Event("a", {"n": 2}, event_id="1", ordering_key="line", unique_key="u"))
+
+
+@pytest.mark.req("SC-4")
+async def test_of_two_events_for_a_lost_body_the_first_counts(box: Box):
+    await publish(box, Event("a", {"n": 1}, event_id="1"))
+    await box._store.exchange([("UNLINK", keys.body(box.name, "1"))])
+    with pytest.raises(RedboxError):
+        await box.put_many([Event("a", {"n": 1}, event_id="1"), Event("a", {"n": 2}, event_id="1")])
+    assert not (await box.put(Event("a", {"n": 1}, event_id="1"))).created

@@ -12,7 +12,7 @@ import pytest
 
 from redbox import Box, Event, Outcome, Replayed, State, keys
 from redbox.audit import repair
-from redbox.box import drop, error_groups, inspect, pace, replay
+from redbox.box import bulk, error_groups, inspect, pace, replay
 from redbox.errors import StoreUnavailable, UsageError
 from redbox.fingerprints import group_id
 from redbox.testing import advance, check_invariants
@@ -484,7 +484,7 @@ async def test_only_what_was_exported_is_dropped(box: Box):
 @pytest.mark.req("RF-3")
 @pytest.mark.parametrize("bad", [b"nothing\n", b'{"event_id": "x"}\n', b"\xff\n", None])
 async def test_a_bad_line_of_an_export_drops_nothing(box: Box, bad: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(drop, "BATCH_COUNT", 2)
+    monkeypatch.setattr(bulk, "BATCH_COUNT", 2)
     await make_dead(box, *named("a", "b", "c"))
     lines = await exported(box)
     with pytest.raises(UsageError, match=r"line 4 is not that of an exported event \(.*\); nothing was dropped"):
@@ -522,7 +522,7 @@ async def test_an_unreadable_event_is_not_dropped_after_an_export(box: Box):
 
 @pytest.mark.req("RF-3")
 async def test_a_drop_of_many_steps_is_one_entry_of_the_log(box: Box, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(inspect, "SUMMARY_LOOK", 2)
+    monkeypatch.setattr(inspect, "BATCH_COUNT", 2)
     await make_dead(box, *named("a", "b", "c", "d", "e"))
     done: list[int] = []
     assert (await box.drop(state="DEAD", progress=done.append, **ADA)).dropped == 5

@@ -98,6 +98,25 @@ async def test_the_log_is_filtered_by_action_operator_and_time(box: Box):
 
 
 @pytest.mark.req("RO-3")
+@pytest.mark.parametrize("rewritten", [False, True], ids=["an entry for each step", "one entry"])
+async def test_an_action_of_some_duration_is_found_at_any_time_of_it_and_counted_in_full(box: Box, rewritten: bool):
+    await box.put(Event("n"))
+    first = round((await store_time(box)).timestamp() * 1000)
+    moments = [from_ms(first + minute * 60_000) for minute in range(5)]
+    token = f"{first + 60_000}-abc"
+    for minute in (1, 2, 3):
+        if not rewritten:
+            await write_entry(box, f"{first + minute * 60_000}-1", "ada", "kill", [f"e{minute}"], token)
+        elif minute == 3:
+            await write_entry(box, f"{first + minute * 60_000}-1", "ada", "kill", ["e1", "e2", "e3"], token)
+    (whole,) = await box.operate.log()
+    assert (whole.at, whole.count, whole.ids) == (moments[3], 3, ("e1", "e2", "e3"))
+    for since, until in ((0, 1), (1, 1), (1, 2), (2, 2), (2, 3), (3, 3), (3, 4)):
+        assert await box.operate.log(since=moments[since], until=moments[until]) == [whole]
+    assert await box.operate.log(until=moments[0]) == await box.operate.log(since=moments[4]) == []
+
+
+@pytest.mark.req("RO-3")
 async def test_a_reap_and_a_sweep_by_hand_are_one_entry_each(box: Box):
     await box.put_many(named(*(f"e{n:03}" for n in range(150))))
     await box.claim("relay-1", limit=150)

@@ -79,6 +79,7 @@ async def test_a_pause_of_a_key_ends_by_itself_in_a_claim(box: Box):
     await advance(box, seconds=10)
     assert (await box.stats()).paused_keys == 1
     assert [each.key for each in await box.operate.paused_keys()] == ["forever"]
+    assert await box.operate.paused_keys(key=KEY) == []
     assert await claimed_ids(box) == ["a", "b"]
     assert await box.operate.resume(key="forever", **ADA)
     assert await claimed_ids(box) == ["x"]
@@ -138,6 +139,9 @@ async def test_paused_keys_are_listed_with_who_why_and_until(box: Box):
     assert listed[1].until is not None
     assert timedelta(seconds=590) < listed[1].until - now <= timedelta(seconds=600)
     assert [each.key for each in await box.operate.paused_keys(limit=1)] == ["k2"]
+    for each in listed:
+        assert await box.operate.paused_keys(key=each.key) == [each]
+    assert await box.operate.paused_keys(key="another") == []
     entries = await box.operate.log()
     assert (entries[0].detail, entries[0].action) == ("key=k1", "pause")
     assert entries[1].detail.startswith("key=k2 until=")

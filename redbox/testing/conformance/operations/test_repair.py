@@ -7,11 +7,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from redbox import Backoff, Box, Event, RedboxError, Relay, State, keys
-from redbox.audit import repair
+from redbox.audit import all_problems, repair
 from redbox.audit.repair import read_body
+from redbox.store.codec import encode_event
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import contents, fields_of, known
 from redbox.testing.conformance.test_rules import BROKEN, one_of_each, write_directly
@@ -58,6 +60,8 @@ DAMAGE: dict[str, tuple[list[tuple[Any, ...]], str, str]] = {
     "no unique_key": ([("HDEL", ":e:retried", "unique_key")], "retried", "PENDING"),
     "a huge claim number": ([("HSET", ":e:claimed", "claim", "9" * 15)], "claimed", "PENDING"),
     "no counters": ([("DEL", ":counters")], "waiting", "PENDING"),
+    "a lease until the year 30,000": ([("ZADD", ":claimed", 10**15 - 1, "claimed")], "claimed", "CLAIMED"),
+    "a lease without an end": ([("ZADD", ":claimed", "+inf", "claimed")], "claimed", "CLAIMED"),
     "more earlier attempts than attempts": ([("HSET", ":e:retried", "earlier_attempts", "9")], "retried", "PENDING"),
     "a hash in nothing, PENDING": ([("ZREM", ":pending", "pending")], "pending", "PENDING"),
     "lost, but whole": ([("ZREM", ":pending", "pending"), ("ZADD", ":lost", 5, "pending")], "pending", "PENDING"),
@@ -151,6 +155,40 @@ async def test_the_head_of_a_paused_key_waits_after_a_repair(box: Box):
     assert await box.claim("relay-1") == []
     await box.operate.resume(who="ada", why="test", key="k")
     assert [claim.event_id for claim in await box.claim("relay-1")] == ["first"]
+
+
+@pytest.mark.req("LM-3")
+@pytest.mark.parametrize("flag", [None, "inf", "nan"])
+async def test_a_repair_ends_no_pause_that_meta_lost(box: Box, flag: str | None):
+    await box.put_many([Event("a", event_id=name, ordering_key="k") for name in ("first", "second")])
+    await box.operate.pause(who="ada", why="test", key="k", duration=600)
+    await box.operate.pause(who="ada", why="test", key="empty", duration=900)
+    meta = await box._store.meta()
+    await write_directly(box, "HDEL", ":meta", "keys_paused")
+    if flag is not None:
+        await write_directly(box, "HSET", ":meta", "keys_paused", flag)
+    assert {(each.rule, each.event_id, each.key) async for each in all_problems(box._store)} == {
+        ("paused", None, "k"),
+        ("paused", None, "empty"),
+    }
+    assert await mend(box) == set()
+    assert await box._store.meta() == meta
+    assert await box.claim("relay-1") == []
+    await advance(box, minutes=11)
+    assert [claim.event_id for claim in await box.claim("relay-1")] == ["first"]
+
+
+@pytest.mark.req("LM-3")
+async def test_the_repair_of_an_event_ends_no_pause_that_meta_lost(box: Box):
+    await box.put_many([Event("a", event_id=name, ordering_key="k") for name in ("first", "second")])
+    await box.operate.pause(who="ada", why="test", key="k")
+    meta = await box._store.meta()
+    await write_directly(box, "HDEL", ":meta", "keys_paused")
+    await write_directly(box, "ZREM", ":waiting", "first")
+    assert await box._store.repair(b"first", await read_body(box._store, b"first"), dry=False)
+    assert await box._store.meta() == meta
+    assert await check_invariants(box) == []
+    assert await box.claim("relay-1") == []
 
 
 HALF_DONE: dict[str, tuple[list[tuple[Any, ...]], str, str]] = {
@@ -508,3 +546,60 @@ async def test_what_a_body_said_counts_only_while_it_is_the_same(box: Box, stale
     assert await box._store.repair(b"e", other._replace(**stale), dry=False) == []
     assert await check_invariants(box) == []
     assert await box._store.repair(b"e", other, dry=True) == ["event_type is set"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"\\xff"])
+async def test_an_event_with_any_id_is_mended(box: Box, raw: bytes):
+    await one_of_each(box)
+    prefix = keys.prefix(box.name).encode()
+    for kind in (b":e:", b":b:"):
+        await box._store.exchange([("RENAME", prefix + kind + b"waiting", prefix + kind + raw)])
+    for index in (":line:k", ":waiting", ":unique:u3"):
+        await write_directly(box, "ZREM", index, b"waiting")
+    await write_directly(box, "ZADD", ":line:alone", 99, raw)
+    done = await repair(box)
+    assert done.mended
+    assert done.left == []
+    assert await check_invariants(box) == []
+    (place,) = await box._store.exchange([("ZSCORE", prefix + b":line:k", raw)])
+    assert place is not None
+
+
+async def test_an_empty_ordering_key_is_none(box: Box):
+    await box.put(Event("n", event_id="a"))
+    for command in (
+        ("HSET", ":e:a", "ordering_key", ""),
+        ("ZADD", ":line:", 7, "a"),
+        ("ZADD", ":line:", 8, "nobody"),
+        ("SET", ":b:a", encode_empty_key()),
+    ):
+        await write_directly(box, *command)
+    done = await repair(box)
+    assert done.mended
+    assert done.left == []
+    assert await check_invariants(box) == []
+    assert "ordering_key" not in await fields_of(box, "a")
+    assert f"{keys.prefix(box.name)}:line:" not in await contents(box)
+
+
+def encode_empty_key() -> bytes:
+    """The body of an event whose ordering_key is the empty string, which no put accepts."""
+    event = Event("n", event_id="a", ordering_key="k")
+    msgspec.structs.force_setattr(event, "ordering_key", "")
+    return encode_event(event, 1000, {}).body
+
+
+async def test_what_another_repair_mended_meanwhile_is_not_left(box: Box, monkeypatch: pytest.MonkeyPatch):
+    await one_of_each(box)
+    await write_directly(box, "ZADD", ":pending", 5, "later")
+    await write_directly(box, "SET", ":b:dead", b"\xc1")
+    mend_event = box._store.repair
+
+    async def second(raw: bytes, body: Any, *, dry: bool) -> list[str]:
+        await mend_event(raw, body, dry=False)
+        return await mend_event(raw, body, dry=dry)
+
+    monkeypatch.setattr(box._store, "repair", second)
+    done = await repair(box)
+    assert done.mended == []
+    assert [(problem.rule, problem.event_id) for problem in done.left] == [("damaged", "dead")]

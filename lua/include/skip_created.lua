@@ -1,0 +1,9 @@
+-- The replies of a put that puts nothing, because one of its events was refused.
+local function skip_created(replies)
+  for i, reply in ipairs(replies) do
+    if reply == "CREATED" then
+      replies[i] = "SKIPPED"
+    end
+  end
+  return replies
+end

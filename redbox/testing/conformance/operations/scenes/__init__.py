@@ -1,0 +1,1 @@
+"""Situations that `why` explains, each made for real."""
