@@ -18,6 +18,7 @@ from redbox.box.drop import Drop, export
 from redbox.box.error_groups import error_groups
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.put import OnBatchConflict, OnConflict, Puts
+from redbox.box.rates_history import RatesHistory, rates_history, record_rates
 from redbox.box.recent_errors import RecentError, recent_errors
 from redbox.box.replay import CANARY_WAIT, Progress, Replay, chosen
 from redbox.box.reports import Dropped, ErrorGroup, Page, Replayed, Stats, Swept, decode_stats
@@ -320,6 +321,23 @@ class Box:
         """The errors of the newest `limit` DEAD events, at most 1,000, the most frequent first."""
         self._store.ensure_open()
         return tuple(await recent_errors(self._store, whole_number("limit", limit, 1, BATCH_COUNT)))
+
+    async def rates_history(self, *, window: str = "1h") -> RatesHistory:
+        """Events per second and latencies of the last hour, "1h", or day, "24h".
+
+        Relays and the HTTP service record them, at least every 10 seconds, so there is none from before they ran.
+        """
+        self._store.ensure_open()
+        return await rates_history(self._store, window)
+
+    async def record_rates(self, *, latencies: Mapping[float, int] | None = None) -> bool:
+        """Samples the totals of the box for `rates_history`; False for a box that does not exist.
+
+        `latencies` are those of events published since the last call: how many are in each bucket, by the bucket's
+        upper bound in ms.
+        """
+        self._store.ensure_open()
+        return await record_rates(self._store, latencies or {})
 
     async def settings(self) -> Settings:
         self._store.ensure_open()

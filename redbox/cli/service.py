@@ -89,6 +89,7 @@ def _run(
     try:
         from redbox.service.app import create_app
         from redbox.service.boxes import Boxes
+        from redbox.service.history import recording
         from redbox.service.options import ServiceOptions
         from redbox.service.server import Address, HttpServer
     except ModuleNotFoundError as error:
@@ -99,6 +100,7 @@ def _run(
         await box.settings()
         boxes = Boxes(box, session.open)
         stack.push_async_callback(boxes.aclose)
+        await stack.enter_async_context(recording(boxes))
         server = await stack.enter_async_context(
             HttpServer(create_app(boxes, ServiceOptions(delivers=bool(relays))), Address(host=host, port=port))
         )

@@ -23,7 +23,17 @@ from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
 from redbox.relay.policy import Policy, PolicySettings, check_interval, check_policy, show_settings
 from redbox.relay.report import PublishRate, Summary, Tally
-from redbox.relay.services import BEAT_EVERY, REAP_EVERY, SWEEP_EVERY, Heartbeat, Reaper, Service, Sweeper, serve
+from redbox.relay.services import (
+    BEAT_EVERY,
+    REAP_EVERY,
+    SWEEP_EVERY,
+    Heartbeat,
+    RateRecorder,
+    Reaper,
+    Service,
+    Sweeper,
+    serve,
+)  # fmt: skip
 
 logger = logging.getLogger("redbox.relay")
 
@@ -246,7 +256,10 @@ class Relay:
             services.append(self._sweeper)
         if beat_every is not None:
             self._heartbeat = Heartbeat(self._box, self.name, self.about, every=beat_every)
-            services.append(self._heartbeat)
+            services += [
+                self._heartbeat,
+                RateRecorder(self._box, self.tally.since_due, every=min(beat_every, BEAT_EVERY)),
+            ]
         return services
 
     def _beat_soon(self) -> None:

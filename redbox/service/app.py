@@ -10,6 +10,7 @@ from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
 from redbox import __version__
 from redbox.service.access import provide_operator
 from redbox.service.boxes import Boxes
+from redbox.service.history import history
 from redbox.service.ingest import ingest
 from redbox.service.operations import operations
 from redbox.service.options import ServiceOptions
@@ -29,7 +30,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         return known
 
     app = Litestar(
-        route_handlers=[ingest(), *operations()],
+        route_handlers=[ingest(), *operations(), history()],
         dependencies={
             "boxes": Provide(provide_boxes),
             "options": Provide(provide_options),

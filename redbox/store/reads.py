@@ -99,6 +99,12 @@ class Reads:
         (reply,) = await self.exchange([("ZRANGE", keys.dead(self.box), 0, count - 1, "REV")], repeat=True)
         return [raw.decode(errors="replace") for raw in reply]
 
+    async def rates(self, step: int) -> tuple[int, list[bytes]]:
+        """The store's clock, in ms, and the samples of one ring of the history of rates, in no order."""
+        commands: list[Command] = [("TIME",), ("HGETALL", keys.rates(self.box, step))]
+        (seconds, microseconds), reply = await self.exchange(commands, repeat=True)
+        return int(seconds) * 1000 + int(microseconds) // 1000, list(as_fields(reply).values())
+
     async def members(self, stream: str, batch: int, first: int, last: int) -> list[Fence]:
         """Members of a stream's batch by rank, with their claim numbers."""
         where = keys.batch(self.box, stream, batch)

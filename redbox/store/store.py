@@ -277,6 +277,11 @@ class Store(Reads):
         """Records a heartbeat; returns the fields of another living relay of the same name, if there is one."""
         return pairs(await self.scripts.run("beat", (relay, instance, fresh, forget, int(leaving), *flat(fields))))
 
+    async def record_rates(self, latencies: Iterable[tuple[str, int]]) -> bool:
+        """Samples the totals of the box; `latencies`: the bound of a bucket in ms, and how many events to add to it.
+        False for a box that does not exist."""
+        return bool(await self.scripts.run("record_rates", flat(latencies)))
+
     async def configure(
         self, action: str, changes: Iterable[tuple[str, str]], *, who: str, why: str, limit: int
     ) -> int:

@@ -1,0 +1,60 @@
+"""The history of rates: read over HTTP, and recorded while the service runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import anyio
+import msgspec
+from litestar import Router, get
+
+from redbox.errors import RedboxError
+from redbox.service.access import Scope, require
+from redbox.service.boxes import Boxes
+
+logger = logging.getLogger("redbox.service")
+
+RECORD_SECONDS: Final = 5.0
+
+
+@get("/v1/boxes/{box:str}/rates", summary="Rates and latencies of the last hour or day")
+async def rates(boxes: Boxes, box: str, window: str = "1h") -> dict[str, Any]:
+    """Events per second, and the latency from put to published, one sample per `step` seconds. `window`: 1h or 24h."""
+    history = await (await boxes.get(box)).rates_history(window=window)
+    found: dict[str, Any] = msgspec.to_builtins(history)
+    return found
+
+
+async def record_once(boxes: Boxes) -> None:
+    """Samples the totals of every open box."""
+    for box in boxes.opened:
+        try:
+            await box.record_rates()
+        except RedboxError as error:  # the next sample has the mean rate of the time without one
+            logger.debug("the rates of box %s were not recorded: %s", box.name, error)
+
+
+@asynccontextmanager
+async def recording(boxes: Boxes) -> AsyncIterator[None]:
+    """Samples the totals of the open boxes while the block runs, so that they have a history without a relay, too."""
+
+    async def run() -> None:
+        while True:
+            await record_once(boxes)
+            await anyio.sleep(RECORD_SECONDS)
+
+    task = asyncio.create_task(run(), name="redbox rates")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def history() -> Router:
+    return Router("/", route_handlers=[rates], guards=[require(Scope.READ)], tags=["read"])
