@@ -16,6 +16,7 @@ from redbox.box.blocked_keys import BlockedKey, blocked_keys
 from redbox.box.claims import ClaimOptions, Claims, Reason
 from redbox.box.drop import Drop, export
 from redbox.box.error_groups import error_groups
+from redbox.box.incidents import SAMPLE, Counted, GroupCensus, Incident, SampledGroups, incident, sampled_groups
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.put import OnBatchConflict, OnConflict, Puts
 from redbox.box.rates_history import RatesHistory, rates_history, record_rates
@@ -280,6 +281,33 @@ class Box:
         """
         self._store.ensure_open()
         return await error_groups(self._store, select(**{"state": State.DEAD, **filters}), look)
+
+    async def failing(
+        self,
+        *,
+        states: Iterable[State] = (State.DEAD, State.PENDING),
+        sample: int = SAMPLE,
+        counted: Counted | None = None,
+    ) -> SampledGroups:
+        """The error groups of the newest DEAD events and of PENDING ones that failed, at most `sample` of each.
+
+        If there are more, counts are estimated, or taken from `counted`, a full count by a `census`.
+        """
+        self._store.ensure_open()
+        return await sampled_groups(self._store, states, sample, counted)
+
+    async def incident(
+        self, group: str, *, state: State | None = None, sample: int = SAMPLE, counted: Counted | None = None
+    ) -> Incident | None:
+        """One error group, by its id or its fingerprint: what happened when, the ordering keys that it blocks, its last
+        event, and the last one of its type that was delivered. None if no such error is among the newest `sample`
+        failed events, or in `counted`."""
+        self._store.ensure_open()
+        return await incident(self._store, group, state=state, sample=sample, counted=counted)
+
+    def census(self) -> GroupCensus:
+        """Counts all DEAD events by their errors, in the background and slowly."""
+        return GroupCensus(self._store)
 
     async def blocked_keys(self, limit: int = 100) -> tuple[BlockedKey, ...]:
         """The ordering keys whose line a dead event blocks, at most 1,000, the longest blocked first."""

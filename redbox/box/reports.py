@@ -181,6 +181,7 @@ class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
     failures_in_row: int = 0
     last_error: str = ""
     rate: float | None = None
+    running_for: timedelta | None = None  # how long ago it started; None for a relay that does not report it
 
     @property
     def alive(self) -> bool:
@@ -307,10 +308,10 @@ def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
         return None
     about: dict[str, Any] = {name: text for name, text in beat.fields.items() if name in RelayReport.__struct_fields__}
     ago = timedelta(milliseconds=max(0, now - beat.seen))
-    about |= {"name": beat.name, "seen": ago, "breaker_since": None}
-    age = beat.fields.get("breaker_age", "")
-    if is_moment(age):
-        about["breaker_since"] = ago + timedelta(milliseconds=int(age))
+    about |= {"name": beat.name, "seen": ago}
+    for name, field in (("breaker_since", "breaker_age"), ("running_for", "age")):
+        age = beat.fields.get(field, "")
+        about[name] = ago + timedelta(milliseconds=int(age)) if is_moment(age) else None
     try:
         return msgspec.convert(about, RelayReport, strict=False)
     except msgspec.ValidationError:

@@ -101,9 +101,10 @@ def _run(
         boxes = Boxes(box, session.open)
         stack.push_async_callback(boxes.aclose)
         await stack.enter_async_context(recording(boxes))
-        server = await stack.enter_async_context(
-            HttpServer(create_app(boxes, ServiceOptions(delivers=bool(relays))), Address(host=host, port=port))
-        )
+        app = create_app(boxes, ServiceOptions(delivers=bool(relays)))
+        stack.push_async_callback(app.state.censuses.aclose)
+        server = await stack.enter_async_context(HttpServer(app, Address(host=host, port=port)))
+        stack.callback(app.state.live.close)
         session.output.note(f"redbox is up: {server.url}", url=server.url)
         session.output.note(f"events of box {box.name} are stored on {box.where}")
         session.output.note(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -100,6 +101,7 @@ class Relay:
         self.tally = Tally(self._published)
         self._rate = PublishRate()
         self._digest = Digest()
+        self._started = time.monotonic()
         self._heartbeat: Heartbeat | None = None
         self._sweeper: Sweeper | None = None
         self._intervals = (
@@ -216,6 +218,7 @@ class Relay:
         if self.running:
             raise UsageError("this relay is running already")
         self._loop = asyncio.get_running_loop()
+        self._started = time.monotonic()
         engine = self._engine = Engine(
             self._box, self.name, self._publisher, self._dead_publisher, self._policy, self.breaker,
             self.tally, self._digest, self._beat_soon,
@@ -327,6 +330,7 @@ class Relay:
             "dead": str(summary.dead),
             "breaker": self.circuit.value,
             "reason": summary.open,
+            "age": str(int((time.monotonic() - self._started) * 1000)),
             "breaker_age": "" if open_for is None else str(int(open_for * 1000)),
             "failed": str(self.tally.failed),
             "failures_in_row": str(self.tally.failures_in_row),

@@ -8,9 +8,9 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
 
 from redbox import __version__
+from redbox.service import history, incidents, live
 from redbox.service.access import provide_operator
 from redbox.service.boxes import Boxes
-from redbox.service.history import history
 from redbox.service.ingest import ingest
 from redbox.service.operations import operations
 from redbox.service.options import ServiceOptions
@@ -30,7 +30,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         return known
 
     app = Litestar(
-        route_handlers=[ingest(), *operations(), history()],
+        route_handlers=[ingest(), *operations(), *history.HANDLERS, *incidents.HANDLERS, *live.HANDLERS],
         dependencies={
             "boxes": Provide(provide_boxes),
             "options": Provide(provide_options),
@@ -47,5 +47,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         request_max_body_size=known.max_body,
         logging_config=None,
     )
+    app.state.censuses = incidents.Censuses()
+    app.state.live = live.Live(boxes, count=app.state.censuses.ask)
     app.asgi_handler = keep_slashes(app.asgi_handler)
     return app

@@ -6,15 +6,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Annotated, Final, Literal
 
 import anyio
-import msgspec
-from litestar import Router, get
+from litestar.params import Parameter
 
+from redbox.box.rates_history import RatesHistory
 from redbox.errors import RedboxError
-from redbox.service.access import Scope, require
 from redbox.service.boxes import Boxes
+from redbox.service.operations.routes import BoxName, get
 
 logger = logging.getLogger("redbox.service")
 
@@ -22,11 +22,14 @@ RECORD_SECONDS: Final = 5.0
 
 
 @get("/v1/boxes/{box:str}/rates", summary="Rates and latencies of the last hour or day")
-async def rates(boxes: Boxes, box: str, window: str = "1h") -> dict[str, Any]:
-    """Events per second, and the latency from put to published, one sample per `step` seconds. `window`: 1h or 24h."""
-    history = await (await boxes.get(box)).rates_history(window=window)
-    found: dict[str, Any] = msgspec.to_builtins(history)
-    return found
+async def get_rates(
+    boxes: Boxes,
+    box: BoxName,
+    window: Annotated[Literal["1h", "24h"], Parameter(description="The last hour, or the last day.")] = "1h",
+) -> RatesHistory:
+    """Events per second, and the time from when an event was due until it was published, one sample per `step`
+    seconds."""
+    return await (await boxes.get(box)).rates_history(window=window)
 
 
 async def record_once(boxes: Boxes) -> None:
@@ -56,5 +59,4 @@ async def recording(boxes: Boxes) -> AsyncIterator[None]:
             await task
 
 
-def history() -> Router:
-    return Router("/", route_handlers=[rates], guards=[require(Scope.READ)], tags=["read"])
+HANDLERS: Final = [get_rates]

@@ -1,10 +1,9 @@
-"""Reads boxes, events, keys, relays and error groups. Changes nothing."""
+"""Reads boxes, events, keys and relays. Changes nothing."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, cast
 
-import msgspec
 from litestar import Request
 from litestar.datastructures import State as AppState
 from litestar.di import Provide
@@ -16,8 +15,7 @@ from redbox.box.record_json import as_json
 from redbox.box.stats_json import as_json as stats_as_json
 from redbox.box.stats_json import relay_json
 from redbox.errors import NotPermitted, StoreError, StoreUnavailable
-from redbox.events import Record, State
-from redbox.fingerprints import NO_TEXT
+from redbox.events import Record
 from redbox.service.access import Scope, granted
 from redbox.service.boxes import Boxes
 from redbox.service.operations.documents import (
@@ -25,8 +23,6 @@ from redbox.service.operations.documents import (
     EventDocument,
     EventPage,
     ExplanationDocument,
-    GroupDocument,
-    GroupList,
     KeyList,
     RelayList,
     Service,
@@ -155,44 +151,6 @@ async def list_relays(boxes: Boxes, box: BoxName) -> RelayList:
     return cast("RelayList", {"relays": [relay_json(relay) for relay in stats.relays]})
 
 
-@get(
-    "/v1/boxes/{box:str}/error-groups",
-    summary="Errors, grouped by likeness",
-    dependencies={"event_filter": Provide(provide_filter)},
-)
-async def list_error_groups(
-    boxes: Boxes,
-    options: ServiceOptions,
-    box: BoxName,
-    event_filter: EventFilter,
-    limit: Annotated[int, Parameter(ge=1, le=1000, description="Maximum number of groups.")] = PAGE,
-) -> GroupList:
-    """Groups of DEAD events and of PENDING ones that failed, or of one state. The largest come first. Of each state a
-    bounded number of events is read."""
-    where = await boxes.get(box)
-    filters = await event_filter.resolved(where)
-    given = filters.get("state") or filters.get("phase")
-    groups: list[GroupDocument] = []
-    for state in [None] if given else [State.DEAD, State.PENDING]:
-        chosen = filters if state is None else {**filters, "state": state}
-        found = await where.error_groups(look=options.look, **chosen)
-        groups += [
-            GroupDocument(**msgspec.structs.asdict(group), error=group.example, state=state or _state_of(filters))
-            for group in found
-            if group.fingerprint != NO_TEXT or state is State.DEAD
-        ]
-    groups.sort(key=lambda group: -group.count)
-    return GroupList(groups=groups[:limit])
-
-
-def _state_of(filters: dict[str, Any]) -> State:
-    from redbox.box.selection import select
-
-    found = select(**filters).state
-    assert found is not None
-    return found
-
-
 @get("/v1/boxes/{box:str}/suggest", summary="Values that complete a filter")
 async def suggest(
     boxes: Boxes,
@@ -206,5 +164,5 @@ async def suggest(
 
 HANDLERS: Final = [
     get_service, list_boxes, get_stats, explain_box, list_events, get_event, explain_event, list_keys, explain_key,
-    list_relays, list_error_groups, suggest,
+    list_relays, suggest,
 ]  # fmt: skip
