@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Final, Literal
 
 import anyio
-from litestar.params import Parameter
+from litestar.di import NamedDependency
+from litestar.params import QueryParameter
 
 from redbox.box.rates_history import RatesHistory
 from redbox.errors import RedboxError
@@ -23,9 +24,9 @@ RECORD_SECONDS: Final = 5.0
 
 @get("/v1/boxes/{box:str}/rates", summary="Rates and latencies of the last hour or day")
 async def get_rates(
-    boxes: Boxes,
+    boxes: NamedDependency[Boxes],
     box: BoxName,
-    window: Annotated[Literal["1h", "24h"], Parameter(description="The last hour, or the last day.")] = "1h",
+    window: Annotated[Literal["1h", "24h"], QueryParameter(description="The last hour, or the last day.")] = "1h",
 ) -> RatesHistory:
     """Events per second, and the time from when an event was due until it was published, one sample per `step`
     seconds."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 from litestar.datastructures import State as AppState
-from litestar.di import Provide
-from litestar.params import Parameter
+from litestar.di import NamedDependency, Provide
+from litestar.params import PathParameter, QueryParameter
 
 from redbox.box import Box
 from redbox.box.error_groups import OTHER
@@ -54,11 +54,11 @@ class Censuses:
 )
 async def list_error_groups(
     state: AppState,
-    boxes: Boxes,
-    options: ServiceOptions,
+    boxes: NamedDependency[Boxes],
+    options: NamedDependency[ServiceOptions],
     box: BoxName,
-    event_filter: EventFilter,
-    limit: Annotated[int, Parameter(ge=1, le=1000, description="Maximum number of groups.")] = PAGE,
+    event_filter: NamedDependency[EventFilter],
+    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of groups.")] = PAGE,
 ) -> GroupList:
     """Groups of DEAD events and of PENDING ones that failed, or of one state; the largest come first.
 
@@ -99,12 +99,12 @@ def group_document(group: SampledGroup) -> GroupDocument:
 @get("/v1/boxes/{box:str}/error-groups/{group:str}", summary="One error group")
 async def get_incident(
     state: AppState,
-    boxes: Boxes,
+    boxes: NamedDependency[Boxes],
     box: BoxName,
     group: Annotated[
-        str, Parameter(description="Id or fingerprint of the group.", min_length=1, max_length=LONGEST_GROUP)
+        str, PathParameter(description="Id or fingerprint of the group.", min_length=1, max_length=LONGEST_GROUP)
     ],
-    in_state: Annotated[State | None, Parameter(query="state", description="DEAD or PENDING.")] = None,
+    in_state: Annotated[State | None, QueryParameter(name="state", description="DEAD or PENDING.")] = None,
 ) -> IncidentDocument:
     """One error group: when its events failed, what else happened then, the ordering keys that it blocks, its last
     event, and the last one of the same type that was delivered."""

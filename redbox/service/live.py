@@ -17,7 +17,7 @@ import msgspec
 from litestar import Request
 from litestar.datastructures import State as AppState
 from litestar.exceptions import ServiceUnavailableException
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from redbox.box import Box
@@ -243,7 +243,7 @@ async def follow(
     request: Request[Any, Any, AppState],
     state: AppState,
     box: Annotated[
-        str | None, Parameter(max_length=64, description="Name of the box; by default the default box.")
+        str | None, QueryParameter(max_length=64, description="Name of the box; by default the default box.")
     ] = None,
 ) -> ServerSentEvent:
     """Server-sent events: `snapshot` with stats, why, rates_last, relays, groups (the 5 largest) and jobs; then `delta`

@@ -10,6 +10,8 @@ from redbox.service.history import record_once
 from redbox.testing import advance
 from tests.service.observing import observed
 
+pytestmark = pytest.mark.usefixtures("redbox_runner")
+
 
 @pytest.mark.req("RO-5")
 async def test_a_service_without_a_relay_records_put_per_second(redis_url: str):

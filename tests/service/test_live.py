@@ -11,13 +11,22 @@ import pytest
 from redbox import Event
 from redbox.errors import StoreUnavailable
 from redbox.service import live as live_module
+from redbox.service.live import Feed
 from tests.service.observing import LONGEST, Sent, observed, until
 
-pytestmark = pytest.mark.req("SF-6")
+pytestmark = [pytest.mark.req("SF-6"), pytest.mark.usefixtures("redbox_runner")]
 
 
 def is_delta_with(part: str) -> Any:
     return lambda sent: sent.event == "delta" and part in sent.data
+
+
+async def all_left(feed: Feed) -> None:
+    """Waits until the service has noticed that its pages are gone."""
+    deadline = time.monotonic() + LONGEST
+    while feed.clients:
+        assert time.monotonic() < deadline
+        await asyncio.wait([asyncio.create_task(feed.wait())], timeout=0.05)
 
 
 async def test_a_snapshot_then_what_changed(redis_url: str):
@@ -40,9 +49,7 @@ async def test_pages_of_a_box_share_one_sampler_which_ends_with_the_last_of_them
             assert first.data["stats"]["box"] == second.data["stats"]["box"]
             assert service.feed.clients == 2
             assert service.feed.sampling
-        async with asyncio.timeout(LONGEST):
-            while service.feed.clients:
-                await asyncio.sleep(0.01)
+        await all_left(service.feed)
         assert not service.feed.sampling
 
 
