@@ -415,4 +415,10 @@ PYTHON_MUTANTS = [
     Mutant("a breaker that closed is open since then", "redbox/relay/breaker.py", "            self._opened_at = None\n", "", (*BREAKER, "-k", "since_it_opened")),
     Mutant("a success does not end a row of failures", "redbox/relay/report.py", "            self.failures_in_row = 0\n", "", WHY),
     Mutant("a URL with a password is printed", "redbox/cli/why.py", 'return "@" in url or "?" in url', "return False", ("tests/cli/test_why.py", "-k", "password")),
+    Mutant("a gap in the rates stays empty", "redbox/box/rates_history.py", "first, last = before.at // step + 1, after.at // step", "first, last = after.at // step, after.at // step", ("tests/contract/operations/test_rates_history.py", "--stores", "memory")),
+    Mutant("a lost total makes a negative rate", "redbox/box/rates_history.py", "None if grown < 0 or seconds <= 0", "None if seconds <= 0", ("tests/contract/operations/test_rates_history.py", "--stores", "memory")),
+    Mutant("samples of the future are shown", "redbox/box/rates_history.py", "each is not None and each.at <= now", "each is not None", ("tests/contract/operations/test_rates_history.py", "--stores", "memory")),
+    Mutant("a feed samples while nobody listens", "redbox/service/live.py", "            self._sampler.cancel()\n            self._sampler = None\n", "            pass\n", ("tests/service/test_live.py",)),
+    Mutant("a page that comes back gets everything again", "redbox/service/live.py", "if self.versions[name] > seen}", "if True}", ("tests/service/test_live.py",)),
+    Mutant("a census never rests", "redbox/box/incidents.py", "self._not_before = ended + max(self.SOONEST, 20 * (ended - began))", "self._not_before = 0.0", ("tests/service/test_incidents.py",)),
 ]  # fmt: skip
