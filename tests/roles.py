@@ -35,6 +35,7 @@ ROLES: Final = {
             "HGET",
             "HGETALL",
             "HMGET",
+            "LRANGE",
             "MGET",
             "SCAN",
             "TIME",

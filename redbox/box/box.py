@@ -297,7 +297,7 @@ class Box:
         return await sampled_groups(self._store, states, sample, counted)
 
     async def incident(
-        self, group: str, *, state: State | None = None, sample: int = SAMPLE, counted: Counted | None = None
+        self, *, group: str, state: State | None = None, sample: int = SAMPLE, counted: Counted | None = None
     ) -> Incident | None:
         """One error group, by its id or its fingerprint: what happened when, the ordering keys that it blocks, its last
         event, and the last one of its type that was delivered. None if no such error is among the newest `sample`

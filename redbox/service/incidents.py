@@ -111,7 +111,7 @@ async def get_incident(
     where, name = await boxes.get(box), path_text(group)
     found = None
     if in_state is None or in_state in FAILED_INDEXES:
-        found = await where.incident(name, state=in_state, counted=state.censuses.ask(where))
+        found = await where.incident(group=name, state=in_state, counted=state.censuses.ask(where))
     if found is None or name == OTHER:
         raise NotFound(f"no event that failed lately has an error of the group {name!r}; list the groups again")
     return IncidentDocument(

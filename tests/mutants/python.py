@@ -264,7 +264,7 @@ PYTHON_MUTANTS = [
     Mutant("a renewal answers for its neighbour", "redbox/store/store.py", "            _, *words = await self.scripts.run(\"renew\"", "            *words, _ = await self.scripts.run(\"renew\"", LEASES),
     Mutant("a status is a number like others", "redbox/fingerprints.py", 'rf"{_KEPT}\\1"),', 'r"\\1"),', FINGERPRINTS),
     Mutant("a fingerprint depends on text that a history does not hold", "redbox/fingerprints.py", ".encode(errors=\"replace\")[:FINGERPRINTED]", ".encode(errors=\"replace\")", FINGERPRINTS),
-    Mutant("the number of groups is not bounded", "redbox/box/error_groups.py", "elif len(groups) < MOST_GROUPS:", "elif True:", DEAD_LETTERS),
+    Mutant("the number of groups is not bounded", "redbox/box/error_groups.py", "elif len(self._groups) < MOST_GROUPS:", "elif True:", DEAD_LETTERS),
     Mutant("grouping does not end while events die", "redbox/box/error_groups.py", "selection = await up_to_now(store, selection)", "pass", DEAD_LETTERS),
     Mutant("an event that left its group is listed", "redbox/box/inspect.py", "return same_state and same_group and", "return", DEAD_LETTERS),
     Mutant("a replay by group replays all", "redbox/box/inspect.py", "if group is None or in_group(each.last_error, group)]", "]", DEAD_LETTERS),

@@ -74,7 +74,7 @@ async def test_counts_are_estimated_from_a_sample_until_a_census_has_counted(red
             ("new error", 60, False), ("old error", 40, False),
         ]  # fmt: skip
         assert whole.counted_at == counted.at
-        old = await box.incident(whole.groups[1].group, sample=20, counted=counted)
+        old = await box.incident(group=whole.groups[1].group, sample=20, counted=counted)
         assert old is not None
         assert old.failed is not None
         assert old.failed.last_error == "old error"
@@ -100,7 +100,7 @@ async def test_a_timeline_has_a_bounded_number_of_entries(redis_url: str):
         for _ in range(70):
             await make_dead(service.box, 1, "an error")
         group = (await service.box.failing(states=[State.DEAD])).groups[0]
-        found = await service.box.incident(group.group)
+        found = await service.box.incident(group=group.group)
         assert found is not None
         assert sum(moment.count for moment in found.timeline) == 70
         assert len(found.timeline) <= incidents.MOMENTS
