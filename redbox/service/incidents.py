@@ -6,7 +6,7 @@ asks; its counts replace the estimates.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import msgspec
 from litestar.datastructures import State as AppState
@@ -18,7 +18,7 @@ from redbox.box.error_groups import OTHER
 from redbox.box.incidents import FAILED_INDEXES, Counted, GroupCensus, SampledGroup
 from redbox.box.record_json import as_json
 from redbox.box.selection import LONGEST_GROUP
-from redbox.events import Record, State
+from redbox.events import Phase, Record, State
 from redbox.fingerprints import NO_TEXT
 from redbox.service.boxes import Boxes
 from redbox.service.operations.documents import GroupDocument, GroupList, IncidentDocument
@@ -69,7 +69,7 @@ async def list_error_groups(
     filters = {name: value for name, value in (await event_filter.resolved(where)).items() if value is not None}
     if filters.keys() <= {"state"} and filters.get("state", State.DEAD) in FAILED_INDEXES:
         states = [State(filters["state"])] if filters else list(FAILED_INDEXES)
-        counted = state.censuses.ask(where) if (await where.stats()).phases["DEAD"] else None
+        counted = state.censuses.ask(where) if (await where.stats()).phases[Phase.DEAD] else None
         found = await where.failing(states=states, counted=counted)
         documents = [group_document(group) for group in found.groups[:limit]]
         return GroupList(groups=documents, sampled=found.sampled, counted_at=found.counted_at)
@@ -124,7 +124,7 @@ async def get_incident(
 
 
 def _record(record: Record | None) -> dict[str, Any] | None:
-    return None if record is None else cast("dict[str, Any]", as_json(record))
+    return None if record is None else as_json(record)
 
 
 HANDLERS: Final = [list_error_groups, get_incident]

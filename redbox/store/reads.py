@@ -118,7 +118,7 @@ class Reads:
             if by_attempt:
                 commands += [("LRANGE", prefix + b":h:" + raw, -1, -1) for raw, _ in part]
             replies = await self.exchange(commands, repeat=True)
-            attempts = replies[len(part) :] or repeat([])
+            attempts: Iterable[Any] = replies[len(part) :] or repeat([])
             for (raw, score), fields, attempt in zip(part, replies, attempts, strict=False):
                 event_type, last_error, claim = fields
                 last = read_history(attempt[0]) if attempt else None
