@@ -32,7 +32,7 @@ INDEXES: Final = tuple(index for indexes in INDEXES_OF.values() for index in ind
 KINDS: Final = (
     "meta", "pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "blocked", "paused", "pauses",
     "lost", "counters", "limits", "alone", "log", "wake", "wait:x", "relays", "relay:x", "e:x", "b:x", "h:x", "line:x",
-    "unique:x", "stream:x", "stream:x:1", "lock:x",
+    "unique:x", "stream:x", "stream:x:1", "lock:x", "rates:x",
 )  # fmt: skip
 
 
@@ -199,3 +199,8 @@ def batch(box: str, name: str, number: int) -> str:
 def lock(box: str, job: str) -> str:
     """String: the token of the process that does a job, which one process does at a time."""
     return f"{prefix(box)}:lock:{job}"
+
+
+def rates(box: str, step: int | str) -> str:
+    """Hash, a ring: slot → totals at its last sample, and its latencies; one slot per `step` seconds, 10 or 60."""
+    return f"{prefix(box)}:rates:{step}"

@@ -22,7 +22,7 @@ class Role(NamedTuple):
 ROLES: Final = {
     "application": Role(("check_permissions", "put"), (*_SENDING, *_TRANSACTION)),
     "relay": Role(
-        ("check_permissions", "claim", *SETTLING, "reap", "beat", "sweep", "end_wait", "stats"),
+        ("check_permissions", "claim", *SETTLING, "reap", "beat", "record_rates", "sweep", "end_wait", "stats"),
         (*_SENDING, "BLPOP", "HGETALL"),
     ),
     "operator": Role(
@@ -35,6 +35,7 @@ ROLES: Final = {
             "HGET",
             "HGETALL",
             "HMGET",
+            "LRANGE",
             "MGET",
             "SCAN",
             "TIME",

@@ -60,4 +60,19 @@ local ramp_at = redis.call("HGET", key.limits, "ramp_at")
 if ramp_at and ramp_at ~= "0" then
   redis.call("HSET", key.limits, "ramp_at", string.format("%d", ramp_at - by))
 end
+for step, slots in pairs({ [10000] = 370, [60000] = 1450 }) do
+  local ring, newest = rates_key .. step / 1000, {}
+  local stored = redis.call("HGETALL", ring)
+  for i = 2, #stored, 2 do
+    local at, rest = string.match(stored[i], "^(%d+)(.*)$")
+    local slot = math.floor((at - by) / step) % slots
+    if not newest[slot] or newest[slot].at < at - by then
+      newest[slot] = { at = at - by, rest = rest }
+    end
+  end
+  redis.call("UNLINK", ring)
+  for slot, sample in pairs(newest) do
+    redis.call("HSET", ring, string.format("%d", slot), string.format("%d%s", sample.at, sample.rest))
+  end
+end
 return moved

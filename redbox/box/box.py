@@ -17,8 +17,10 @@ from redbox.box.bulk import Progress, chosen
 from redbox.box.claims import ClaimOptions, Claims, Reason
 from redbox.box.drop import Drop, export
 from redbox.box.error_groups import error_groups
+from redbox.box.incidents import SAMPLE, Counted, GroupCensus, Incident, SampledGroups, incident, sampled_groups
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.put import OnBatchConflict, OnConflict, Puts
+from redbox.box.rates_history import RatesHistory, rates_history, record_rates
 from redbox.box.recent_errors import RecentError, recent_errors
 from redbox.box.replay import CANARY_WAIT, Replay
 from redbox.box.reports import Dropped, ErrorGroup, Page, Replayed, Stats, Swept, decode_stats
@@ -291,6 +293,33 @@ class Box:
             total += len(found)
         return total
 
+    async def failing(
+        self,
+        *,
+        states: Iterable[State] = (State.DEAD, State.PENDING),
+        sample: int = SAMPLE,
+        counted: Counted | None = None,
+    ) -> SampledGroups:
+        """The error groups of the newest DEAD events and of PENDING ones that failed, at most `sample` of each.
+
+        If there are more, counts are estimated, or taken from `counted`, a full count by a `census`.
+        """
+        self._store.ensure_open()
+        return await sampled_groups(self._store, states, sample, counted)
+
+    async def incident(
+        self, *, group: str, state: State | None = None, sample: int = SAMPLE, counted: Counted | None = None
+    ) -> Incident | None:
+        """One error group, by its id or its fingerprint: what happened when, the ordering keys that it blocks, its last
+        event, and the last one of its type that was delivered. None if no such error is among the newest `sample`
+        failed events, or in `counted`."""
+        self._store.ensure_open()
+        return await incident(self._store, group, state=state, sample=sample, counted=counted)
+
+    def census(self) -> GroupCensus:
+        """Counts all DEAD events by their errors, in the background and slowly."""
+        return GroupCensus(self._store)
+
     async def blocked_keys(self, limit: int = 100) -> tuple[BlockedKey, ...]:
         """The ordering keys whose line a dead event blocks, at most 1,000, the longest blocked first."""
         self._store.ensure_open()
@@ -331,6 +360,23 @@ class Box:
         """The errors of the newest `limit` DEAD events, at most 1,000, the most frequent first."""
         self._store.ensure_open()
         return tuple(await recent_errors(self._store, whole_number("limit", limit, 1, BATCH_COUNT)))
+
+    async def rates_history(self, *, window: str = "1h") -> RatesHistory:
+        """Events per second and latencies of the last hour, "1h", or day, "24h".
+
+        Relays and the HTTP service record them, at least every 10 seconds, so there is none from before they ran.
+        """
+        self._store.ensure_open()
+        return await rates_history(self._store, window)
+
+    async def record_rates(self, *, latencies: Mapping[float, int] | None = None) -> bool:
+        """Samples the totals of the box for `rates_history`; False for a box that does not exist.
+
+        `latencies` are those of events published since the last call: how many are in each bucket, by the bucket's
+        upper bound in ms.
+        """
+        self._store.ensure_open()
+        return await record_rates(self._store, latencies or {})
 
     async def settings(self) -> Settings:
         self._store.ensure_open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -39,28 +40,41 @@ class _Tally(msgspec.Struct):
             self.last, self.sample_id, self.example = entered, event.event_id, event.last_error
 
 
-async def error_groups(store: Store, selection: Selection, look: int | None = None) -> list[ErrorGroup]:
-    """The groups, the largest first. Needs memory for the groups only, not for the events; `look` bounds how many of
-    these are read."""
-    if selection.state in (State.PUBLISHED, State.DEAD):  # whose indexes grow at the end
-        selection = await up_to_now(store, selection)
-    groups: dict[str, _Tally] = {}
-    other: list[_Tally] = []
-    async for found in at_most(look, summaries(store, selection)):
-        for event in found:
+class Grouping:
+    """Counts events by the fingerprints of their errors. Needs memory for the groups only, not for the events."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Tally] = {}
+        self._other: list[_Tally] = []
+
+    def add(self, events: Iterable[EventSummary]) -> None:
+        for event in events:
             kind = fingerprint(event.last_error)
-            tally = groups.get(kind)
+            tally = self._groups.get(kind)
             if tally is not None:
                 tally.add(event)
-            elif len(groups) < MOST_GROUPS:
-                groups[kind] = _begin(event)
-            elif other:
-                other[0].add(event)
+            elif len(self._groups) < MOST_GROUPS:
+                self._groups[kind] = _begin(event)
+            elif self._other:
+                self._other[0].add(event)
             else:
-                other.append(_begin(event))
-    made = [_group(group_id(kind), kind, tally) for kind, tally in groups.items()]
-    made.sort(key=lambda each: (-each.count, each.fingerprint))
-    return made + [_group(OTHER, f"(errors beyond {MOST_GROUPS:,} groups)", tally) for tally in other]
+                self._other.append(_begin(event))
+
+    def groups(self) -> list[ErrorGroup]:
+        """The groups, the largest first."""
+        made = [_group(group_id(kind), kind, tally) for kind, tally in self._groups.items()]
+        made.sort(key=lambda each: (-each.count, each.fingerprint))
+        return made + [_group(OTHER, f"(errors beyond {MOST_GROUPS:,} groups)", tally) for tally in self._other]
+
+
+async def error_groups(store: Store, selection: Selection, look: int | None = None) -> list[ErrorGroup]:
+    """The groups, the largest first; `look` bounds how many events are read."""
+    if selection.state in (State.PUBLISHED, State.DEAD):  # whose indexes grow at the end
+        selection = await up_to_now(store, selection)
+    grouping = Grouping()
+    async for found in at_most(look, summaries(store, selection)):
+        grouping.add(found)
+    return grouping.groups()
 
 
 def _begin(event: EventSummary) -> _Tally:

@@ -7,7 +7,7 @@ import msgspec
 from redbox.box.reports import Stats
 
 #: Totals of a box that count failed attempts: returned to PENDING, dead, or the lease expired.
-_FAILURES = ("retried", "dead", "expired")
+FAILURES = ("retried", "dead", "expired")
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ def rates_between(before: Stats, after: Stats) -> Rates:
         grown = sum(after.totals.get(name, 0) - before.totals.get(name, 0) for name in names)
         return None if grown < 0 else grown / seconds
 
-    return Rates(put=rate("put"), published=rate("published"), failed=rate(*_FAILURES), seconds=seconds)
+    return Rates(put=rate("put"), published=rate("published"), failed=rate(*FAILURES), seconds=seconds)
 
 
 def reported_rates(stats: Stats) -> Rates:

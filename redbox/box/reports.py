@@ -182,6 +182,7 @@ class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
     failures_in_row: int = 0
     last_error: str = ""
     rate: float | None = None
+    running_for: timedelta | None = None  # how long ago it started; None for a relay that does not report it
 
     @property
     def alive(self) -> bool:
@@ -308,10 +309,11 @@ def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
         return None
     about: dict[str, Any] = {name: text for name, text in beat.fields.items() if name in RelayReport.__struct_fields__}
     ago = timedelta(milliseconds=max(0, now - beat.seen))
-    about |= {"name": beat.name, "seen": ago, "breaker_since": None, "next_probe": None}
-    age, wait = beat.fields.get("breaker_age", ""), beat.fields.get("probe_in", "")
-    if is_moment(age):
-        about["breaker_since"] = ago + timedelta(milliseconds=int(age))
+    about |= {"name": beat.name, "seen": ago, "next_probe": None}
+    for name, field in (("breaker_since", "breaker_age"), ("running_for", "age")):
+        age = beat.fields.get(field, "")
+        about[name] = ago + timedelta(milliseconds=int(age)) if is_moment(age) else None
+    wait = beat.fields.get("probe_in", "")
     if is_moment(wait):
         about["next_probe"] = max(timedelta(0), timedelta(milliseconds=int(wait)) - ago)
     try:

@@ -14,15 +14,12 @@ from redbox.cli import records, relay_view
 from redbox.cli.output import STYLES, printable
 from redbox.cli.session import Session
 from redbox.durations import format_duration
-from redbox.errors import NotPermitted
 
 if TYPE_CHECKING:
-    from redbox import Box
     from redbox.box.rates import Rates
     from redbox.box.reports import Pause, PausedKey, Stats
 
 BAR_WIDTH: Final = 20
-NAMED_KEYS: Final = 3  # paused ordering keys
 PENDING: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED")
 
 
@@ -95,16 +92,6 @@ def _pause_words(pause: Pause | PausedKey, at: datetime, what: str) -> str:
         return text
     since = "" if pause.since is None else f", {format_duration(at - pause.since)} ago"
     return f"{text} (by {printable(pause.who)}{since}{': ' if pause.why else ''}{printable(pause.why)})"
-
-
-async def paused_keys(box: Box, stats: Stats) -> list[PausedKey]:
-    """The first paused ordering keys; none if the user of this connection may not read them."""
-    if not stats.paused_keys:
-        return []
-    try:
-        return await box.operate.paused_keys(limit=NAMED_KEYS)
-    except NotPermitted:
-        return []
 
 
 def rates_in_words(rates: Rates) -> str:

@@ -89,6 +89,7 @@ def _run(
     try:
         from redbox.service.app import create_app
         from redbox.service.boxes import Boxes
+        from redbox.service.history import recording
         from redbox.service.options import ServiceOptions
         from redbox.service.server import Address, HttpServer
     except ModuleNotFoundError as error:
@@ -99,9 +100,12 @@ def _run(
         await box.settings()
         boxes = Boxes(box, session.open)
         stack.push_async_callback(boxes.aclose)
+        await stack.enter_async_context(recording(boxes))
         app = create_app(boxes, ServiceOptions(delivers=bool(relays)))
+        stack.push_async_callback(app.state.censuses.aclose)
         stack.push_async_callback(app.state.jobs.aclose)
         server = await stack.enter_async_context(HttpServer(app, Address(host=host, port=port)))
+        stack.callback(app.state.live.close)
         session.output.note(f"redbox is up: {server.url}", url=server.url)
         session.output.note(f"events of box {box.name} are stored on {box.where}")
         session.output.note(

@@ -74,7 +74,7 @@ def stats_command(session: Session, /, watch: timedelta | None, conditions: tupl
 
 async def _read_once(session: Session, checks: list[Condition]) -> int:
     from redbox.box.rates import reported_rates
-    from redbox.cli.box_view import paused_keys
+    from redbox.box.stats_json import paused_keys
 
     async with session.existing() as box:
         stats = await box.stats()
@@ -124,7 +124,7 @@ class _Watch:
 
     async def _read(self, box: Box) -> None:
         from redbox.box.rates import rates_between, reported_rates
-        from redbox.cli.box_view import paused_keys
+        from redbox.box.stats_json import paused_keys
 
         stats, before = await box.stats(), self._before
         self._keys = await paused_keys(box, stats)

@@ -7,6 +7,7 @@ import inspect
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -24,7 +25,17 @@ from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
 from redbox.relay.policy import Policy, PolicySettings, check_interval, check_policy, show_settings
 from redbox.relay.report import PublishRate, Summary, Tally
-from redbox.relay.services import BEAT_EVERY, REAP_EVERY, SWEEP_EVERY, Heartbeat, Reaper, Service, Sweeper, serve
+from redbox.relay.services import (
+    BEAT_EVERY,
+    REAP_EVERY,
+    SWEEP_EVERY,
+    Heartbeat,
+    RateRecorder,
+    Reaper,
+    Service,
+    Sweeper,
+    serve,
+)  # fmt: skip
 
 logger = logging.getLogger("redbox.relay")
 
@@ -91,6 +102,7 @@ class Relay:
         self.tally = Tally(self._published)
         self._rate = PublishRate()
         self._digest = Digest()
+        self._started = time.monotonic()
         self._heartbeat: Heartbeat | None = None
         self._sweeper: Sweeper | None = None
         self._intervals = (
@@ -207,6 +219,7 @@ class Relay:
         if self.running:
             raise UsageError("this relay is running already")
         self._loop = asyncio.get_running_loop()
+        self._started = time.monotonic()
         engine = self._engine = Engine(
             self._box, self.name, self._publisher, self._dead_publisher, self._policy, self.breaker,
             self.tally, self._digest, self._beat_soon,
@@ -247,7 +260,10 @@ class Relay:
             services.append(self._sweeper)
         if beat_every is not None:
             self._heartbeat = Heartbeat(self._box, self.name, self.about, every=beat_every)
-            services.append(self._heartbeat)
+            services += [
+                self._heartbeat,
+                RateRecorder(self._box, self.tally.since_due, every=min(beat_every, BEAT_EVERY)),
+            ]
         return services
 
     def _beat_soon(self) -> None:
@@ -316,6 +332,7 @@ class Relay:
             "dead": str(summary.dead),
             "breaker": self.circuit.value,
             "reason": summary.open,
+            "age": str(int((time.monotonic() - self._started) * 1000)),
             "breaker_age": "" if open_for is None else str(int(open_for * 1000)),
             "probe_in": "" if probe_in is None else str(int(probe_in * 1000)),
             "failed": str(self.tally.failed),

@@ -23,6 +23,7 @@ from redbox.box import Box
 from redbox.box.reports import Swept
 from redbox.errors import RedboxError, StoreError, UsageError
 from redbox.relay.digest import Digest
+from redbox.relay.report import BUCKETS, Histogram
 from redbox.settings import BATCH_COUNT
 
 logger = logging.getLogger("redbox.relay")
@@ -33,6 +34,7 @@ SWEEP_SOONEST: Final = 0.1
 SWEEP_AIM: Final = 1000  # events that a run should find while many are published
 SWEEP_SHARE: Final = 0.1  # maximum share of time for runs that remove nothing
 BEAT_EVERY: Final = 5.0
+LATENCY_BOUNDS_MS: Final = (*(bound * 1000 for bound in BUCKETS), float("inf"))
 GAP: Final = 0.1  # minimum seconds between two runs of a service that is asked to run soon
 
 
@@ -169,6 +171,23 @@ class Heartbeat(Prompted):
             await self._box.beat(self._name, self._instance, {}, fresh=0, leaving=True)
         except RedboxError as error:
             logger.debug("the relay could not be removed from the list: %s", error)
+
+
+class RateRecorder:
+    """Samples the totals of a box for the history of its rates, with the latencies of a relay's events since the last
+    run. Latencies that the store did not take, or did not confirm, are left out."""
+
+    def __init__(self, box: Box, latencies: Histogram | None = None, *, every: float = BEAT_EVERY) -> None:
+        self._box = box
+        self._latencies = latencies
+        self._before = [] if latencies is None else list(latencies.counts)
+        self.every = _checked(every)
+
+    async def run_once(self) -> None:
+        now = [] if self._latencies is None else list(self._latencies.counts)
+        grown = [after - before for before, after in zip(self._before, now, strict=True)]
+        self._before = now
+        await self._box.record_rates(latencies=dict(zip(LATENCY_BOUNDS_MS, grown, strict=False)))
 
 
 def _checked(every: float) -> float:

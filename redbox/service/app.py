@@ -9,6 +9,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
 
 from redbox import __version__
+from redbox.service import history, incidents, live
 from redbox.service.access import provide_operator
 from redbox.service.boxes import Boxes
 from redbox.service.ingest import ingest
@@ -35,7 +36,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         return known
 
     app = Litestar(
-        route_handlers=[ingest(), *operations()],
+        route_handlers=[ingest(), *operations(), *history.HANDLERS, *incidents.HANDLERS, *live.HANDLERS],
         dependencies={
             "boxes": Provide(provide_boxes),
             "jobs": Provide(provide_jobs),
@@ -55,5 +56,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         logging_config=None,
         state=State({"jobs": jobs}),
     )
+    app.state.censuses = incidents.Censuses()
+    app.state.live = live.Live(boxes, jobs.own, count=app.state.censuses.ask)
     app.asgi_handler = keep_slashes(app.asgi_handler)
     return app

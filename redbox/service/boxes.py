@@ -38,6 +38,11 @@ class Boxes:
         """The names of all boxes of the store, in order; the default box may not exist yet."""
         return sorted({self.default.name, *await self.default.names()})
 
+    @property
+    def opened(self) -> list[Box]:
+        """The boxes that are open."""
+        return list(self._open.values())
+
     async def aclose(self) -> None:
         """Closes all but the default box, which belongs to the caller."""
         for box in self._open.values():

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from redbox import keys
 from redbox.arguments import shown
 from redbox.errors import StoreError
 from redbox.store.codec import pairs
-from redbox.store.damage import is_count, is_moment, score_ms
+from redbox.store.damage import is_count, is_moment, read_history, score_ms
 from redbox.store.exchanges import Exchanges
-from redbox.store.replies import BlockedLine, Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
+from redbox.store.replies import BlockedLine, EventSummary, Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
 from redbox.store.server_facts import QUESTIONS, ServerFacts
+from redbox.store.steps import batches
 from redbox.store.wire.base import BlockingWait, Command
 
+NEWEST_COUNT: Final = 250  # events that are read at once
 LOG_COUNT: Final = 200  # entries that are read at once
 #: What tells whether a server refuses writes. Sent one by one: servers before Redis 7 take one section.
 
@@ -92,6 +95,37 @@ class Reads:
         """The ids of the events that died last, the newest first."""
         (reply,) = await self.exchange([("ZRANGE", keys.dead(self.box), 0, count - 1, "REV")], repeat=True)
         return [raw.decode(errors="replace") for raw in reply]
+
+    async def newest(self, index: str, count: int, *, by_attempt: bool = False) -> list[EventSummary]:
+        """The last members of an index, the newest first, without their bodies. Those without an event are left out.
+
+        `by_attempt`: the score of each is replaced by the time of its last attempt, where that is known.
+        """
+        where, prefix = f"{keys.prefix(self.box)}:{index}", keys.prefix(self.box).encode()
+        (reply,) = await self.exchange([("ZRANGE", where, 0, count - 1, "REV", "WITHSCORES")], repeat=True)
+        scored = reply if reply and isinstance(reply[0], list) else list(zip(reply[::2], reply[1::2], strict=True))
+        found: list[EventSummary] = []
+        for part in batches(scored, NEWEST_COUNT):
+            commands: list[Command] = [
+                ("HMGET", prefix + b":e:" + raw, "event_type", "last_error", "claim") for raw, _ in part
+            ]
+            if by_attempt:
+                commands += [("LRANGE", prefix + b":h:" + raw, -1, -1) for raw, _ in part]
+            replies = await self.exchange(commands, repeat=True)
+            attempts: Iterable[Any] = replies[len(part) :] or repeat([])
+            for (raw, score), fields, attempt in zip(part, replies, attempts, strict=False):
+                event_type, last_error, claim = fields
+                last = read_history(attempt[0]) if attempt else None
+                at = str(score_ms(score) if last is None else last.at).encode()
+                if event_type is not None:
+                    found.append(EventSummary.read(raw, event_type, last_error or b"", at, claim or b""))
+        return found
+
+    async def rates(self, step: int) -> tuple[int, list[bytes]]:
+        """The store's clock, in ms, and the samples of one ring of the history of rates, in no order."""
+        commands: list[Command] = [("TIME",), ("HGETALL", keys.rates(self.box, step))]
+        (seconds, microseconds), reply = await self.exchange(commands, repeat=True)
+        return int(seconds) * 1000 + int(microseconds) // 1000, list(as_fields(reply).values())
 
     async def members(self, stream: str, batch: int, first: int, last: int) -> list[Fence]:
         """Members of a stream's batch by rank, with their claim numbers."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple, Self, TypedDict
 
 import msgspec
 
 from redbox.events import Outcome, Record
-from redbox.store.damage import score_ms
+from redbox.store.damage import is_count, score_ms
 from redbox.store.items import SeenClaim
 
 CREATED: Final = b"CREATED"
@@ -176,6 +176,17 @@ class EventSummary(NamedTuple):
     event_type: str
     last_error: str
     number: int
+
+    @classmethod
+    def read(cls, event_id: bytes, event_type: bytes, last_error: bytes, score: bytes, number: bytes) -> Self:
+        claims = number.decode(errors="replace")
+        return cls(
+            Position(score, event_id),
+            event_id.decode(errors="replace"),
+            event_type.decode(errors="replace"),
+            last_error.decode(errors="replace"),
+            int(claims) if is_count(claims) else 0,
+        )
 
     @property
     def entered(self) -> int:

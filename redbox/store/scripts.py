@@ -72,6 +72,7 @@ REGISTRY: Final[dict[str, Signature]] = {
     "end_wait": Signature(("wait", "keep")),
     "sweep": Signature(("index", "age", "keep", "limit", "dry", "score", "id")),
     "beat": Signature(("relay", "instance", "fresh", "forget", "leaving"), ("field", "value")),
+    "record_rates": Signature((), ("bound", "count")),
     "configure": Signature(("action", "who", "why", "limit"), ("field", "value")),
     "pause": Signature(("key", "until", "who", "why")),
     "resume": Signature(("key", "ramp", "who", "why")),

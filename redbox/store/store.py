@@ -17,7 +17,7 @@ from redbox.errors import DurabilityNotReached
 from redbox.events import Outcome, Record
 from redbox.store.codec import EncodedEvent, decode_record, decode_sighting, pairs, put_arguments
 from redbox.store.connect import Endpoint
-from redbox.store.damage import is_count, score_ms
+from redbox.store.damage import score_ms
 from redbox.store.durability import SERVER, Durability
 from redbox.store.exchanges import Exchanges
 from redbox.store.items import KillItem, KnownBody, MarkItem, RetryItem, SeenClaim, StreamBatch
@@ -277,6 +277,11 @@ class Store(Reads):
         """Records a heartbeat; returns the fields of another living relay of the same name, if there is one."""
         return pairs(await self.scripts.run("beat", (relay, instance, fresh, forget, int(leaving), *flat(fields))))
 
+    async def record_rates(self, latencies: Iterable[tuple[str, int]]) -> bool:
+        """Samples the totals of the box; `latencies`: the bound of a bucket in ms, and how many events to add to it.
+        False for a box that does not exist."""
+        return bool(await self.scripts.run("record_rates", flat(latencies)))
+
     async def configure(
         self, action: str, changes: Iterable[tuple[str, str]], *, who: str, why: str, limit: int
     ) -> int:
@@ -341,7 +346,7 @@ class Store(Reads):
         """As `page_claims`, but with the type, the last error, the time and the claim number of each event."""
         arguments = (index, limit, look, size, *after, *_filters(filters), "summaries", _or_any(claims))
         _, more, score, member, looked, *found = await self.scripts.run("page", arguments, repeat=True)
-        return SummaryPage([_summary(*each) for each in found], more == 1, Position(score, member), looked)
+        return SummaryPage([EventSummary.read(*each) for each in found], more == 1, Position(score, member), looked)
 
     async def stats(self) -> StatsReply:
         now, meta, counts, oldest, totals, relays, lost_ids = await self.scripts.run("stats", (), repeat=True)
@@ -457,17 +462,6 @@ def _filters(filters: Filters) -> tuple[Any, ...]:
     texts = (filters.get("event_type", ""), filters.get("key", ""), filters.get("error", ""))
     created = (_or_any(filters.get("created_since")), _or_any(filters.get("created_until")))
     return (_or_any(since), _or_any(until), *texts, *created)
-
-
-def _summary(event_id: bytes, event_type: bytes, last_error: bytes, score: bytes, number: bytes) -> EventSummary:
-    claims = number.decode(errors="replace")
-    return EventSummary(
-        Position(score, event_id),
-        event_id.decode(errors="replace"),
-        event_type.decode(errors="replace"),
-        last_error.decode(errors="replace"),
-        int(claims) if is_count(claims) else 0,
-    )
 
 
 def _or_any(number: int | None) -> int | str:

@@ -14,6 +14,7 @@ RAMPS = ("redbox/testing/conformance/operations/test_ramp.py",)
 KEY_PAUSES = ("redbox/testing/conformance/operations/test_paused_keys.py",)
 WHY = tuple(f"redbox/testing/conformance/operations/test_why{part}.py" for part in ("", "_damage", "_facts"))
 REPAIR = ("redbox/testing/conformance/operations/test_repair.py",)
+RATES = ("redbox/testing/conformance/operations/test_rates_history.py",)
 PERMISSIONS = ("tests/integration/test_permissions.py", "-k", "redis")
 
 
@@ -459,4 +460,11 @@ MUTANTS = [
     Mutant("a full server cannot be swept", "sweep.lua", "#!lua flags=allow-oom\n", "#!lua\n", FAULTS),
     Mutant("a replica cannot be read", "get.lua", "#!lua flags=no-writes\n", "#!lua flags=allow-oom\n", FAULTS),
     Mutant("no key is looked at before the first write", "include/check_keys.lua", "  for _, name in ipairs(names) do\n", "  for _, name in ipairs({}) do\n"),
+    # the history of rates
+    Mutant("a slot keeps the latencies of an earlier round", "record_rates.lua", "if math.floor(written / step) == period then", "if true then", RATES),
+    Mutant("a slot forgets the latencies of other relays", "record_rates.lua", "if math.floor(written / step) == period then", "if false then", RATES),
+    Mutant("a ring of rates grows", "record_rates.lua", "format_integer(ring.period % ring.slots)", "format_integer(ring.period)", RATES),
+    Mutant("a ring of rates stays for ever", "record_rates.lua", '  redis.call("PEXPIRE", ring.key, format_integer(ring.step * ring.slots))\n', "", RATES),
+    Mutant("recording rates creates a box", "record_rates.lua", "if not settings.exists then", "if false then", RATES),
+    Mutant("deaths are not recorded", "record_rates.lua", '"retried", "dead", "expired"', '"retried", "dropped", "expired"', RATES),
 ]  # fmt: skip

@@ -22,7 +22,7 @@ def lua() -> dict[str, Any]:
     runtime = lupa.LuaRuntime()
     runtime.globals().KEYS = runtime.table(keys.meta(BOX))
     text = (lua_root() / "include" / "keys.lua").read_text()
-    names = ("key", "event", "body", "history", "line", "unique", "relay", "wait", "stream", "lock")
+    names = ("key", "event", "body", "history", "line", "unique", "relay", "wait", "stream", "lock", "rates")
     defined = ", ".join(("key", *(f"{name}_key" for name in names[1:])))
     run = runtime.execute(f"{text}\nreturn {{ {defined} }}")
     return dict(zip(names, run.values(), strict=True))
@@ -51,6 +51,7 @@ def test_the_keys_of_an_event_are_the_same(lua: dict[str, Any]):
     assert lua["relay"] + "relay-1" == keys.relay(BOX, "relay-1")
     assert lua["stream"] + "lake" == keys.stream(BOX, "lake")
     assert lua["lock"] + "archive" == keys.lock(BOX, "archive")
+    assert lua["rates"] + "10" == keys.rates(BOX, 10)
 
 
 def test_every_kind_of_key_is_known():

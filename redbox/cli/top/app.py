@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redbox.box.operate import operator_name
 from redbox.box.rates import Rates, rates_between
-from redbox.cli.box_view import paused_keys
+from redbox.box.stats_json import paused_keys
 from redbox.cli.output import printable
 from redbox.cli.top import screen
 from redbox.cli.top.explain import explain_box, explain_event

@@ -58,6 +58,7 @@ class RelayDocument(Struct, kw_only=True):
     failures_in_row: int
     last_error: str
     rate: float | None
+    running_for: Seconds | None
     silent: bool
 
 
@@ -99,6 +100,7 @@ class StatsDocument(Struct, kw_only=True):
     lost_ids: list[str]
     unreadable: list[str]
     rates: RatesDocument | None = None
+    first_paused_keys: list[PausedKey] = []
 
 
 class BoxDocument(Struct, kw_only=True):
@@ -199,16 +201,32 @@ class RelayList(Struct, kw_only=True):
 
 
 class GroupDocument(ErrorGroup, kw_only=True, frozen=True):
-    """Events of one state whose last errors are alike. `error` is the text of the last one."""
+    """Events of one state whose last errors are alike. `error` is the text of the last one. `estimated`: the count is
+    estimated from a sample."""
 
     error: str
     state: State
+    estimated: bool = False
 
 
 class GroupList(Struct, kw_only=True):
-    """Error groups, the largest first."""
+    """Error groups, the largest first. `sampled`: not all events were read, and a rare error may be missing.
+    `counted_at`: when the counts of DEAD events were last made in full; null if they are from this request."""
 
     groups: list[GroupDocument]
+    sampled: bool = False
+    counted_at: datetime | None = None
+
+
+class IncidentDocument(Struct, kw_only=True):
+    """One error group: what happened when, the ordering keys that it blocks, its last event, and one of the same type
+    that was delivered."""
+
+    group: GroupDocument
+    timeline: list[dict[str, Any]]
+    blocked_keys: list[dict[str, Any]]
+    failed: dict[str, Any] | None
+    delivered: dict[str, Any] | None
 
 
 class Log(Struct, kw_only=True):

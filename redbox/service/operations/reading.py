@@ -1,10 +1,9 @@
-"""Reads boxes, events, keys, relays and error groups. Changes nothing."""
+"""Reads boxes, events, keys and relays. Changes nothing."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, cast
 
-import msgspec
 from litestar import Request
 from litestar.datastructures import State as AppState
 from litestar.di import NamedDependency, Provide
@@ -14,10 +13,9 @@ from redbox import __version__
 from redbox.box.rates import reported_rates
 from redbox.box.record_json import as_json
 from redbox.box.stats_json import as_json as stats_as_json
-from redbox.box.stats_json import relay_json
+from redbox.box.stats_json import paused_keys, relay_json
 from redbox.errors import NotPermitted, StoreError, StoreUnavailable
-from redbox.events import Record, State
-from redbox.fingerprints import NO_TEXT
+from redbox.events import Record
 from redbox.service.access import Scope, granted
 from redbox.service.boxes import Boxes
 from redbox.service.operations.documents import (
@@ -25,8 +23,6 @@ from redbox.service.operations.documents import (
     EventDocument,
     EventPage,
     ExplanationDocument,
-    GroupDocument,
-    GroupList,
     KeyList,
     RelayList,
     Service,
@@ -80,8 +76,10 @@ async def _described(boxes: NamedDependency[Boxes], name: str) -> BoxDocument:
 @get("/v1/boxes/{box:str}/stats", summary="Counts by phase, ages, totals and relays")
 async def get_stats(boxes: NamedDependency[Boxes], box: BoxName) -> StatsDocument:
     """As `redbox --json stats`."""
-    stats = await (await boxes.get(box)).stats()
-    return cast("StatsDocument", stats_as_json(stats, reported_rates(stats)))
+    where = await boxes.get(box)
+    stats = await where.stats()
+    keys = await paused_keys(where, stats)
+    return cast("StatsDocument", stats_as_json(stats, reported_rates(stats), keys))
 
 
 @get("/v1/boxes/{box:str}/why", summary="Why events are not delivered")
@@ -157,34 +155,6 @@ async def list_relays(boxes: NamedDependency[Boxes], box: BoxName) -> RelayList:
     return cast("RelayList", {"relays": [relay_json(relay) for relay in stats.relays]})
 
 
-@get(
-    "/v1/boxes/{box:str}/error-groups",
-    summary="Errors, grouped by likeness",
-    dependencies={"event_filter": Provide(provide_filter)},
-)
-async def list_error_groups(
-    boxes: NamedDependency[Boxes],
-    options: NamedDependency[ServiceOptions],
-    box: BoxName,
-    event_filter: NamedDependency[EventFilter],
-    limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of groups.")] = PAGE,
-) -> GroupList:
-    """Groups of DEAD events and of PENDING ones that failed, or of one state. The largest come first. Of each state a
-    bounded number of events is read."""
-    where = await boxes.get(box)
-    filters = await event_filter.resolved(where)
-    groups: list[GroupDocument] = []
-    for state in [filters["state"]] if "state" in filters else [State.DEAD, State.PENDING]:
-        found = await where.error_groups(look=options.look, **{**filters, "state": state})
-        groups += [
-            GroupDocument(**msgspec.structs.asdict(group), error=group.example, state=state)
-            for group in found
-            if group.fingerprint != NO_TEXT or state is State.DEAD
-        ]
-    groups.sort(key=lambda group: -group.count)
-    return GroupList(groups=groups[:limit])
-
-
 @get("/v1/boxes/{box:str}/suggest", summary="Values that complete a filter")
 async def suggest(
     boxes: NamedDependency[Boxes],
@@ -198,5 +168,5 @@ async def suggest(
 
 HANDLERS: Final = [
     get_service, list_boxes, get_stats, explain_box, list_events, get_event, explain_event, list_keys, explain_key,
-    list_relays, list_error_groups, suggest,
+    list_relays, suggest,
 ]  # fmt: skip

@@ -104,6 +104,7 @@ CALLS: Final[dict[str, Call]] = {
     "sweep": lambda box, _: box.sweep(keep_published=0, keep_dead=0),
     "beat": lambda box, _: box.beat("relay-1", "instance", {"pid": "1"}, fresh=10),
     "beat and leave": lambda box, _: box.beat("relay-9", "instance", {}, fresh=10, leaving=True),
+    "record_rates": lambda box, _: box.record_rates(latencies={5: 1}),
     "configure": lambda box, _: box.operate.configure(max_pending=9, **ADA),
     "pause": lambda box, _: box.operate.pause(**ADA),
     "pause key": lambda box, _: box.operate.pause(key="l", **ADA),

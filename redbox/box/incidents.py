@@ -1,0 +1,249 @@
+"""Errors as a person meets them: the groups of what failed last, and one of them with all that belongs to it.
+
+Everything here reads a bounded number of events, so it takes milliseconds in a box of any size. A `GroupCensus` counts
+all events, slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from redbox.arguments import text, whole_number
+from redbox.box.blocked_keys import BlockedKey, blocked_keys
+from redbox.box.error_groups import Grouping
+from redbox.box.inspect import summaries, up_to_now
+from redbox.box.reports import ErrorGroup, Stats, decode_stats
+from redbox.box.selection import Selection
+from redbox.errors import RedboxError
+from redbox.events import Record, State, from_ms
+from redbox.fingerprints import in_group
+from redbox.store.replies import EventSummary
+from redbox.store.store import Store
+
+logger = logging.getLogger("redbox")
+
+SAMPLE: Final = 2000
+MOST_SAMPLED: Final = 10_000
+BLOCKED: Final = 500  # blocked keys whose heads are looked at
+MOMENTS: Final = 60  # failures of a timeline, at most
+#: The index that holds the failed events of a state, by the time of its scores.
+FAILED_INDEXES: Final = {State.DEAD: "dead", State.PENDING: "retries"}
+
+Kind = Literal["failed", "breaker_opened", "breaker_closed", "relay_started"]
+
+
+class SampledGroup(ErrorGroup, kw_only=True, frozen=True):
+    """An error group of events of one state. `estimated`: the count is estimated from a sample."""
+
+    state: State
+    estimated: bool = False
+
+
+class SampledGroups(msgspec.Struct, frozen=True, kw_only=True):
+    """Error groups, the largest first. `sampled`: of more events than were read, so a rare error may be missing.
+    `counted_at`: when the counts of DEAD events were last made in full; None if never."""
+
+    groups: list[SampledGroup]
+    sampled: bool
+    counted_at: datetime | None = None
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of a timeline: `count` events failed from `at` on, or something else happened."""
+
+    at: datetime
+    kind: Kind
+    text: str
+    count: int = 1
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """One error group: what happened when, the ordering keys that it blocks, its last event, and the last event of the
+    same type that was delivered. The timeline covers the sampled events, breakers that are open, and running relays."""
+
+    group: SampledGroup
+    timeline: list[Moment]
+    blocked_keys: list[BlockedKey]
+    failed: Record | None
+    delivered: Record | None
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """All groups of DEAD events, as of `at`."""
+
+    at: datetime
+    groups: list[ErrorGroup]
+
+
+# --- groups --------------------------------------------------------------------------------------------------------
+
+
+async def sampled_groups(
+    store: Store, states: Iterable[State], sample: int = SAMPLE, counted: Counted | None = None
+) -> SampledGroups:
+    """The groups of the newest events of these states that failed. If there are more, counts are those of `counted`
+    where it has the group, and else estimated from the share in the sample."""
+    whole_number("sample", sample, 1, MOST_SAMPLED)
+    groups: list[SampledGroup] = []
+    sampled = False
+    for state in states:
+        index = FAILED_INDEXES[state]
+        (total,) = await store.index_sizes([index])
+        found = await _newest(store, state, sample)
+        partly = total > sample
+        sampled |= partly
+        known = counted if partly and state is State.DEAD else None
+        groups += _merged(_grouped(found), state, total / max(1, len(found)) if partly else 1.0, known)
+    groups.sort(key=lambda each: (-each.count, each.fingerprint))
+    return SampledGroups(groups=groups, sampled=sampled, counted_at=None if counted is None else counted.at)
+
+
+async def _newest(store: Store, state: State, count: int) -> list[EventSummary]:
+    """Failed events of a state, with the time at which each failed."""
+    return await store.newest(FAILED_INDEXES[state], count, by_attempt=state is State.PENDING)
+
+
+def _grouped(found: Iterable[EventSummary]) -> list[ErrorGroup]:
+    grouping = Grouping()
+    grouping.add(found)
+    return grouping.groups()
+
+
+def _merged(sampled: list[ErrorGroup], state: State, scale: float, counted: Counted | None) -> list[SampledGroup]:
+    """The groups of the sample, with the full counts where they are known, and the groups that only these have."""
+    full = {} if counted is None else {group.group: group for group in counted.groups}
+    merged = []
+    for group in sampled:
+        whole = full.pop(group.group, None)
+        about = msgspec.structs.asdict(group)
+        if whole is not None:
+            about |= {"count": max(group.count, whole.count), "first_seen": min(group.first_seen, whole.first_seen)}
+        else:
+            about["count"] = round(group.count * scale)
+        merged.append(SampledGroup(**about, state=state, estimated=whole is None and scale > 1))
+    return merged + [SampledGroup(**msgspec.structs.asdict(group), state=state) for group in full.values()]
+
+
+class GroupCensus:
+    """Counts all DEAD events of a box by their errors, slowly: it uses a tenth of the time, and rests in between.
+
+    It counts when `ask` is called, and again at the earliest after `SOONEST`, or twenty times as long as it took.
+    """
+
+    SHARE: Final = 0.1
+    SOONEST: Final = 60.0
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._task: asyncio.Task[None] | None = None
+        self._not_before = 0.0
+        self.counted: Counted | None = None
+
+    def ask(self) -> Counted | None:
+        """The last full count; begins another if that is due."""
+        if self._task is None and time.monotonic() >= self._not_before:
+            self._task = asyncio.create_task(self._run(), name="redbox census")
+        return self.counted
+
+    async def run_once(self) -> Counted:
+        grouping = Grouping()
+        selection = await up_to_now(self._store, Selection(state=State.DEAD))
+        began = time.monotonic()
+        async for found in summaries(self._store, selection):
+            grouping.add(found)
+            await asyncio.sleep((time.monotonic() - began) * (1 / self.SHARE - 1))
+            began = time.monotonic()
+        assert selection.until is not None
+        self.counted = Counted(selection.until, grouping.groups())
+        return self.counted
+
+    async def _run(self) -> None:
+        began = time.monotonic()
+        try:
+            await self.run_once()
+        except RedboxError as error:  # the last count is kept
+            logger.debug("the errors of box %s were not counted: %s", self._store.box, error)
+        finally:
+            ended = time.monotonic()
+            self._not_before = ended + max(self.SOONEST, 20 * (ended - began))
+            self._task = None
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+# --- one incident --------------------------------------------------------------------------------------------------
+
+
+async def incident(
+    store: Store,
+    group: str,
+    *,
+    state: State | None = None,
+    sample: int = SAMPLE,
+    counted: Counted | None = None,
+) -> Incident | None:
+    """An error group by its id or fingerprint: of DEAD events or else of PENDING ones, or of the given state. None if
+    no event of the sample, or of the full count, has such an error."""
+    text("group", group)
+    for each in FAILED_INDEXES if state is None else [state]:
+        found = await sampled_groups(store, [each], sample, counted)
+        chosen = next((one for one in found.groups if group in (one.group, one.fingerprint)), None)
+        if chosen is not None:
+            return await _incident(store, chosen, sample)
+    return None
+
+
+async def _incident(store: Store, group: SampledGroup, sample: int) -> Incident:
+    stats = decode_stats(store.box, await store.stats())
+    newest = await _newest(store, group.state, sample)
+    members = [each for each in newest if in_group(each.last_error, group.fingerprint)]
+    (failed,) = await store.get([group.sample_id])
+    blocked = [
+        key for key in await blocked_keys(store, BLOCKED) if in_group(key.why, group.fingerprint)
+    ] if group.state is State.DEAD else []  # fmt: skip
+    return Incident(
+        group=group,
+        timeline=_timeline(group, members, stats),
+        blocked_keys=blocked,
+        failed=failed,
+        delivered=await _delivered(store, group.event_types, sample) if failed is not None else None,
+    )
+
+
+async def _delivered(store: Store, event_types: Sequence[str], sample: int) -> Record | None:
+    """The newest PUBLISHED event of the first of these types, of a sample."""
+    for each in await store.newest("published", sample):
+        if each.event_type in event_types:
+            (record,) = await store.get([each.event_id])
+            if record is not None and record.state is State.PUBLISHED:
+                return record
+    return None
+
+
+def _timeline(group: SampledGroup, members: Sequence[EventSummary], stats: Stats) -> list[Moment]:
+    """Failures in at most `MOMENTS` equal parts of their time; relays that started and breakers that opened since an
+    hour before the first."""
+    moments: list[Moment] = []
+    times = [each.entered for each in members]
+    if times:
+        first, width = min(times), (max(times) - min(times)) // MOMENTS + 1
+        for part, count in Counter((at - first) // width for at in times).items():
+            moments.append(Moment(at=from_ms(first + part * width), kind="failed", text=group.example, count=count))
+    since = min((moment.at for moment in moments), default=stats.at) - timedelta(hours=1)
+    for relay in stats.relays:
+        if relay.running_for is not None and (started := stats.at - relay.running_for) >= since:
+            moments.append(Moment(at=started, kind="relay_started", text=f"relay {relay.name} {relay.version}"))
+        if relay.breaker_since is not None and (opened := stats.at - relay.breaker_since) >= since:
+            moments.append(Moment(at=opened, kind="breaker_opened", text=f"relay {relay.name}: {relay.reason}"))
+    return sorted(moments, key=lambda moment: moment.at)

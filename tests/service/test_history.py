@@ -1,0 +1,37 @@
+"""RO-5, SF-6: the history of rates over HTTP, recorded by the service where no relay runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from redbox import Event
+from redbox.service.boxes import Boxes
+from redbox.service.history import record_once
+from redbox.testing import advance
+from tests.service.observing import observed
+
+pytestmark = pytest.mark.usefixtures("redbox_runner")
+
+
+@pytest.mark.req("RO-5")
+async def test_a_service_without_a_relay_records_put_per_second(redis_url: str):
+    async with observed(redis_url) as service:
+        boxes = Boxes(service.box, lambda name: service.box)
+        await record_once(boxes)
+        assert (await service.get("rates"))["samples"] == [], "a box that does not exist has no history"
+        await service.box.put(Event("n"))
+        await record_once(boxes)
+        await advance(service.box, seconds=10)
+        await service.box.put_many([Event("n") for _ in range(20)])
+        await record_once(boxes)
+        found = await service.get("rates")
+        assert found["step"] == 10
+        assert found["samples"][-1]["put"] == pytest.approx(2, rel=0.1)
+        assert set(found["samples"][-1]) == {"at", "put", "published", "failed", "dead", "p50_ms", "p99_ms"}
+        assert (await service.get("rates?window=24h"))["step"] == 60
+
+
+async def test_an_unknown_window_is_a_problem(redis_url: str):
+    async with observed(redis_url) as service:
+        await service.box.put(Event("n"))
+        assert (await service.get("rates?window=2h", 400))["status"] == 400
