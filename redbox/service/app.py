@@ -57,6 +57,6 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         state=State({"jobs": jobs}),
     )
     app.state.censuses = incidents.Censuses()
-    app.state.live = live.Live(boxes, jobs.own, count=app.state.censuses.ask)
+    app.state.live = live.Live(boxes, jobs.list_own, count=app.state.censuses.ask)
     app.asgi_handler = keep_slashes(app.asgi_handler)
     return app

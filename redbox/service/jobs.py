@@ -182,14 +182,14 @@ class Jobs:
         job.start(work)
         return job.document
 
-    async def own(self, box: Box) -> list[JobDocument]:
+    async def list_own(self, box: Box) -> list[JobDocument]:
         """The jobs of this process, the newest first. Reads nothing from the store."""
         own = [job.document for job in self._jobs.values() if job.document.box == box.name]
         return sorted(own, key=lambda each: each.started_at, reverse=True)
 
     async def list(self, box: Box) -> list[JobDocument]:
         """The jobs of a box, the newest first: those of this process, then those that the log knows."""
-        own = await self.own(box)
+        own = await self.list_own(box)
         known = {each.id for each in own}
         earlier = [each for each in await _from_log(box) if each.id not in known]
         return sorted(own + earlier, key=lambda each: each.started_at, reverse=True)
