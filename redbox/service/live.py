@@ -8,6 +8,7 @@ page misses values in between, and needs no memory.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from secrets import token_hex
@@ -30,6 +31,8 @@ from redbox.service.boxes import Boxes
 from redbox.service.incidents import group_document
 from redbox.service.operations.routes import get
 from redbox.service.problems import problem_of
+
+logger = logging.getLogger("redbox.service")
 
 EVERY: Final = 1.0
 WHY_EVERY: Final = 2.0
@@ -96,6 +99,10 @@ class Feed:
             found = await self._read()
         except RedboxError as error:
             self._fail(msgspec.to_builtins(problem_of(error)))
+            return
+        except Exception:  # a defect: the pages are told, and the feed goes on
+            logger.exception("the live feed of box %s failed", self._box.name)
+            self._fail({"title": "Internal Server Error", "status": 500, "detail": "see the log of the service"})
             return
         changed = {name: value for name, value in found.items() if self._differs(name, value)}
         if changed or self.problem is not None:

@@ -165,7 +165,8 @@ async def test_groups_of_retries_are_those_of_pending_events(service: Service):
     await service.box.retry(claims, error="connect timeout", delay=60)
     found = (await service.get("error-groups"))["groups"]
     assert [(group["state"], group["count"], group["error"]) for group in found] == [("PENDING", 1, "connect timeout")]
-    assert (await service.get("error-groups", phase="RETRY_SCHEDULED"))["groups"] == found
+    filtered = (await service.get("error-groups", phase="RETRY_SCHEDULED"))["groups"]
+    assert [group["sample_id"] for group in filtered] == [group["sample_id"] for group in found]
     assert (await service.get("error-groups", state="DEAD"))["groups"] == []
 
 

@@ -39,7 +39,8 @@ class Service(Struct, kw_only=True):
 
 
 class RelayDocument(Struct, kw_only=True):
-    """A relay as its last heartbeat describes it; `seen` and `breaker_since` are seconds ago."""
+    """A relay as its last heartbeat describes it; `seen` and `breaker_since` are seconds ago, `next_probe`
+    is in seconds."""
 
     name: str
     seen: Seconds
@@ -54,6 +55,7 @@ class RelayDocument(Struct, kw_only=True):
     breaker: str
     reason: str
     breaker_since: Seconds | None
+    next_probe: Seconds | None
     failed: int
     failures_in_row: int
     last_error: str
