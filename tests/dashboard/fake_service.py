@@ -21,6 +21,7 @@ from redbox.service.pages import pages
 
 BOXES: Final = ("breaker", "down", "empty", "flowing", "hostile", "million", "paused")
 HOSTILE: Final = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e${7*7}"
+READS: Final = ("stats", "why", "keys", "relays", "rates", "doctor", "jobs", "suggest", "error-groups", "settings", "log", "events")
 TOKEN: Final = "open-sesame"
 Answer = dict[str, Any] | list[Any]
 
@@ -181,7 +182,7 @@ class Scene:
         sentences = ["Events are flowing: 42 per second were published in the last minute.", "2 relays are alive; the oldest due event has waited 0.3 s."]
         situation = "flowing"
         if self.box == "empty":
-            situation, sentences = "no_relay", ["Nothing is stuck: no event is pending or claimed.", "No relay is running: none is registered."]
+            situation, sentences = "flowing", ["Nothing is stuck: no event is pending or claimed.", "No relay is running: none is registered."]
             steps = [{"purpose": "start a relay, with the URL of the target", "command": "redbox relay --to URL"}]
         elif self.paused:
             situation, sentences = "paused", ["The box was paused 9 min ago by ada (the provider is down): no event is claimed for 21 min more.", "4,330 events wait until then."]
@@ -346,9 +347,9 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         scopes = ["read"] if read_only else ["ingest", "read", "operate"]
         return {"version": "0.1.0", "default_box": "flowing", "boxes": list(BOXES), "scopes": scopes, "read_only": read_only, "delivers": True}  # fmt: skip
 
-    @get("/v1/boxes/{box:str}/{what:str}", sync_to_thread=False)
-    def read(request: Request[Any, Any, State], box: str, what: str) -> Any:
-        scene = scenes[box]
+    @get([f"/v1/boxes/{{box:str}}/{what}" for what in READS], sync_to_thread=False)
+    def read(request: Request[Any, Any, State], box: str) -> Any:
+        scene, what = scenes[box], request.url.path.split("/")[-1]
         asked = dict(request.query_params)
         if what == "suggest":
             values = {"type": ["order.placed", "order.paid", "user.created"], "key": ["order-7", "order-8"], "error": ["connect timeout"]}[asked["field"]]
@@ -397,9 +398,9 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         scenes[box].jobs[name] |= {"state": "cancelled", "text": "the rest stays where it is"}
         return scenes[box].jobs[name]
 
-    @post("/v1/boxes/{box:str}/{what:str}", status_code=200)
-    async def change(request: Request[Any, Any, State], box: str, what: str) -> Any:
-        body = await request.json()
+    @post([f"/v1/boxes/{{box:str}}/{what}" for what in ("pause", "resume", "jobs")], status_code=200)
+    async def change(request: Request[Any, Any, State], box: str) -> Any:
+        body, what = await request.json(), request.url.path.split("/")[-1]
         received.append({"path": request.url.path, "body": body})
         scene = scenes[box]
         if what == "jobs" and body.get("dry_run"):

@@ -5,11 +5,13 @@ import { hourAndMinute, time } from './format.js';
 
 const WIDTH = 300;
 const HEIGHT = 56;
+const ROOM = 0.8; // share of the height that the largest value takes
 
 /** A card with a title, the last value and a line for each series; pointer and arrow keys show the values of a moment. */
 export class Chart {
-  /** `series`: [{name, kind}]; `text(value)` formats a value with its unit. */
-  constructor(title, series, text) {
+  /** `series`: [{name, label?, kind}]; `text(value)` formats a value with its unit; the scale ends at `least` or above it. */
+  constructor(title, series, text, least) {
+    this.least = least;
     this.title = title;
     this.series = series;
     this.text = text;
@@ -60,14 +62,15 @@ export class Chart {
   render() {
     const { samples } = this;
     const shown = this.at === null ? samples.length - 1 : Math.min(this.at, samples.length - 1);
-    const values = this.series.map(({ name, label }) => `${label ? `${label} ` : ''}${this.text(samples[shown]?.[name])}`);
-    update(this.head, h('span', { class: 'chart-title' }, this.title), h('span', { class: 'chart-value' }, values.join('  ')));
+    const values = this.series.map(({ name }) => this.text(samples[shown]?.[name]));
+    update(this.head, h('span', { class: 'chart-title' }, this.title), h('span', { class: `chart-value${values.length > 1 ? ' several' : ''}` },
+      this.series.map(({ label }, index) => [label && h('small', {}, `${label} `), values[index]])));
     const lines = this.series.flatMap(({ name, kind }) => this.paths(name, kind));
     const x = this.x(shown);
     update(this.drawing, lines, this.at !== null && s('line', { class: 'chart-cursor', x1: x, x2: x, y1: 0, y2: HEIGHT }));
     const span = samples.length ? `since ${hourAndMinute(samples[0].at)}` : 'no samples yet';
     update(this.foot, h('span', {}, this.at === null ? span : time(samples[shown].at)), h('span', {}, samples.length > 0 && `max ${this.text(this.most)}`));
-    const words = `${this.title}: now ${values.join(', ')}; at most ${this.text(this.most)} ${span}`;
+    const words = `${this.title}: now ${values.join(' and ')}; at most ${this.text(this.most)} ${span}`;
     this.plot.setAttribute('aria-label', samples.length ? words : `${this.title}: no samples yet`);
   }
 
@@ -77,7 +80,7 @@ export class Chart {
 
   /** A filled area and a line for each run of known values. */
   paths(name, kind) {
-    const y = (value) => HEIGHT - 2 - (this.most ? value / this.most : 0) * (HEIGHT - 6);
+    const y = (value) => HEIGHT - 2 - (value / Math.max(this.most, this.least)) * HEIGHT * ROOM;
     const runs = [[]];
     this.samples.forEach((sample, index) => {
       if (known(sample[name])) runs.at(-1).push([round(this.x(index)), round(y(sample[name]))]);

@@ -14,9 +14,8 @@ export function openDialog(title, fill, { wide = false, dismissable = true } = {
       dialog.close();
     };
     const dialog = h('dialog', { class: wide ? 'wide' : null, 'aria-labelledby': id },
-      h('div', { class: 'dialog-head' }, h('h2', { id }, title),
-        dismissable && h('button', { type: 'button', class: 'close', 'aria-label': 'Close', onclick: () => close() }, '✕')),
-      fill(close));
+      h('h2', { id }, title), fill(close),
+      dismissable && h('button', { type: 'button', class: 'close', 'aria-label': 'Close', onclick: () => close() }, '✕')); // last: the first field gets the focus
     dialog.oncancel = (event) => {
       if (!dismissable) event.preventDefault();
     };

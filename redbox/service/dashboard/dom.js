@@ -28,9 +28,15 @@ function fill(element, properties, children) {
 function append(parent, children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
-    parent.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    parent.append(child instanceof Node ? child : document.createTextNode(printable(String(child))));
   }
 }
+
+// Characters that are not seen but change what is: controls but tab and newline, and marks of direction.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+/** The text with such characters as escapes: a payload must not rearrange the words around it. */
+export const printable = (text) => text.replace(UNSEEN, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
 /** Makes the children of `parent` equal to these. Elements that stay the same keep their identity, focus and selection. */
 export function update(parent, ...children) {

@@ -8,7 +8,7 @@ const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
 const UNITS = [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]];
 
 export const count = (number) => (number === null || number === undefined ? '–' : whole.format(number));
-export const compact = (number) => (number < 100000 ? count(number) : short.format(number));
+export const compact = (number) => (number < 10000000 ? count(number) : short.format(number));
 
 /** `1 event`, `1,250 events`. */
 export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? '' : 's'}`;

@@ -3,7 +3,7 @@
 import { h, update } from './dom.js';
 import { get, post, remove, segment } from './api.js';
 import { announce, field, openDialog, reasonField } from './dialogs.js';
-import { count, counted } from './format.js';
+import { count, counted, duration } from './format.js';
 import { href } from './router.js';
 import { pause } from './actions.js';
 
@@ -61,8 +61,14 @@ export function actOnMany(box, action, filter, what) {
       const label = () => {
         button.textContent = about.canary && Number(canary.value) ? `Replay ${count(Math.min(Number(canary.value), total))} first` : `${about.verb} ${counted(total, 'event')}`;
       };
+      const length = h('p', { class: 'muted', role: 'status' });
+      const estimate = () => {
+        update(length, about.rate && Number(rate.value) > 0 && total > Number(rate.value) && `At this rate it takes about ${duration(total / Number(rate.value))}.`);
+      };
       canary.oninput = label;
+      rate.oninput = estimate;
       label();
+      estimate();
       const submit = async (event) => {
         event.preventDefault();
         button.disabled = true;
@@ -86,9 +92,11 @@ export function actOnMany(box, action, filter, what) {
         about.canary && h('div', { class: 'fields' },
           field('Canary', canary, 'Replayed first. If one of them dies again, the rest stays where it is. 0: no canary.'),
           field('Events per second', rate, 'Of the rest. 0: no limit.')),
+        length,
         about.delay && field('Delay', delay, 'From now, for example 30s, 10m or 1h.'),
         reasonField(reason), wrong,
         h('div', { class: 'buttons' }, h('button', { type: 'button', onclick: () => close() }, 'Cancel'), button)));
+      (about.canary ? canary : about.delay ? delay : reason).focus();
     }
 
     async function progress(job, canary) {

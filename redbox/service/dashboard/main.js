@@ -54,6 +54,7 @@ function show() {
   if (view) view(root, route, leave.signal);
   else update(root, failure(new Error(`There is no view ${route.view}.`)));
   if (!same) {
+    document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
     scrollTo(0, 0);
     if (document.activeElement === document.body) main.focus({ preventScroll: true });
   }

@@ -1,6 +1,6 @@
 // Parts that several views share: phases, ids, times, tables, explanations, and what is shown while or instead of data.
 
-import { h, update } from './dom.js';
+import { h, s, update } from './dom.js';
 import * as format from './format.js';
 import { href } from './router.js';
 import { announce } from './dialogs.js';
@@ -20,7 +20,7 @@ const UNKNOWN = { label: 'Damaged', symbol: '!', name: 'DAMAGED' };
 export function phase(record) {
   const found = (record.damaged ? null : PHASES.find((each) => each.name === record.phase)) || UNKNOWN;
   const word = record.waiting ? 'Waiting' : found.label;
-  return h('span', { class: `phase phase-${found.name.toLowerCase()}` }, h('span', { 'aria-hidden': 'true' }, found.symbol), ` ${word}`);
+  return h('span', { class: `phase phase-${found.name.toLowerCase()}` }, h('span', { 'aria-hidden': 'true' }, record.waiting ? '⋯' : found.symbol), ` ${word}`);
 }
 
 /** A moment: relative or as local time, with the exact one as its tooltip. */
@@ -49,7 +49,7 @@ export function copyButton(text, what) {
     }
   };
   return h('button', { type: 'button', class: 'copy', title: `Copy the ${what}`, 'aria-label': `Copy the ${what} ${format.shortId(text)}`, onclick: copy },
-    h('span', { 'aria-hidden': 'true' }, '⧉'));
+    s('svg', { viewBox: '0 0 16 16', width: 14, height: 14, 'aria-hidden': 'true' }, s('path', { class: 'copy-icon', d: 'M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z' })));
 }
 
 /** A shortened id that links to its event, with a button that copies it. */
@@ -76,16 +76,23 @@ export function section(title, aside, ...children) {
   return h('section', { class: 'section' }, h('div', { class: 'section-head' }, h('h2', {}, title), aside), children);
 }
 
+/** A sentence as the service wrote it: with a capital, and what is between backticks as code. */
+export function prose(text, { capital = true } = {}) {
+  const parts = (capital ? text.charAt(0).toUpperCase() + text.slice(1) : text).split(/`([^`]+)`/);
+  return parts.map((part, index) => (index % 2 ? h('code', {}, part) : part));
+}
+
 /** What would be here, and how to get it. */
 export const empty = (title, ...children) => h('div', { class: 'empty' }, h('p', { class: 'empty-title' }, title), children);
 
 export const loading = () => h('p', { class: 'loading', role: 'status' }, 'Loading…');
 
-/** What failed, in the words of the service, and a button to try again. */
+/** What failed, in the words of the service, and a button to try again; `again` is null if that happens by itself. */
 export function failure(problem, again) {
   return h('div', { class: 'failure', role: 'alert' },
     h('p', { class: 'failure-title' }, h('span', { 'aria-hidden': 'true' }, '✕ '), titleOf(problem)),
-    h('p', {}, problem.message),
+    h('p', {}, prose(problem.message)),
+    again === null && h('p', { class: 'muted' }, 'This page tries again by itself. Events that were acknowledged are in the store.'),
     again && h('button', { type: 'button', onclick: again }, 'Try again'));
 }
 
@@ -130,8 +137,8 @@ export function explanation(why, actions = []) {
   return h('div', { class: `why why-${tone}` },
     h('span', { class: 'why-mark', role: 'img', 'aria-label': MOODS[tone].word }, MOODS[tone].symbol),
     h('div', { class: 'why-text' },
-      h('p', { class: 'why-first' }, first),
-      others.length > 0 && h('p', {}, others.join(' ')),
+      h('p', { class: 'why-first' }, prose(first)),
+      others.length > 0 && h('p', {}, prose(others.join(' '))),
       why.next_steps.length > 0 && h('ul', { class: 'steps' }, why.next_steps.map((step) => h('li', {}, `To ${step.purpose}: `, command(step.command))))),
     actions.length > 0 && h('div', { class: 'why-actions' }, actions));
 }

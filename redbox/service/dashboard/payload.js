@@ -3,11 +3,11 @@
 import { ExactNumber } from './api.js';
 import { h } from './dom.js';
 import { copyButton } from './parts.js';
-import { count } from './format.js';
+import { count, counted } from './format.js';
 
 const FOLDED = 30; // members from which a nested value is folded
 const MOST = 500; // members of one value that are shown
-const LONGEST = 2000; // characters of a text that are shown at once
+const LONGEST = 400; // characters of a text that are shown at once
 
 export function kindOf(value) {
   if (value === null) return 'null';
@@ -36,16 +36,16 @@ export function payload(record) {
   if (record.problem) return h('p', { class: 'wrong' }, record.problem);
   const { payload: content, payload_base64: bytes, content_type: type } = record;
   if (content === null && bytes !== undefined && bytes !== null && !String(type).includes('json')) {
-    return h('div', { class: 'payload' }, h('p', { class: 'muted' }, `${count(Math.floor((bytes.length * 3) / 4))} bytes of ${type}, as base64:`), long(bytes));
+    return h('div', { class: 'payload' }, h('p', { class: 'muted' }, `${count(Math.floor((bytes.length * 3) / 4))} bytes of ${type}, as base64:`), h('div', { class: 'plain' }, long(bytes)));
   }
-  if (typeof content === 'string' && !String(type).includes('json')) return h('div', { class: 'payload' }, copyButton(content, 'payload'), long(content));
+  if (typeof content === 'string' && !String(type).includes('json')) return h('div', { class: 'payload' }, copyButton(content, 'payload'), h('div', { class: 'plain' }, long(content)));
   return h('div', { class: 'payload' }, copyButton(jsonText(content), 'payload'), tree(content));
 }
 
+/** A text; the rest of a long one is folded. */
 function long(text) {
-  if (text.length <= LONGEST) return h('pre', {}, text);
-  return h('div', {}, h('pre', {}, `${text.slice(0, LONGEST)}…`),
-    h('details', {}, h('summary', {}, `${count(text.length - LONGEST)} more characters`), h('pre', {}, text.slice(LONGEST))));
+  if (text.length <= LONGEST) return text;
+  return [`${text.slice(0, LONGEST)}…`, h('details', {}, h('summary', {}, `${count(text.length - LONGEST)} more characters`), text.slice(LONGEST))];
 }
 
 /** A value as a tree. `marks(path)` names the class of a member that differs. */
@@ -54,19 +54,17 @@ export function tree(value, marks = () => null, path = [], name = null) {
   const mark = marks(path);
   const kind = kindOf(value);
   if (kind !== 'list' && kind !== 'object') {
-    const text = plain(value) ?? '';
-    const shown = text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;
-    return h('div', { class: `json ${mark || ''}` }, label, h('span', { class: `json-${kind === 'text' ? 'text' : 'plain'}` }, shown));
+    return h('div', { class: `json ${mark || ''}` }, label, h('span', { class: `json-${kind === 'text' ? 'text' : 'plain'}` }, long(plain(value) ?? '')));
   }
   const members = kind === 'list' ? value.map((each, index) => [index, each]) : Object.entries(value);
   const [open, close] = kind === 'list' ? ['[', ']'] : ['{', '}'];
   if (!members.length) return h('div', { class: `json ${mark || ''}` }, label, open + close);
   const hidden = members.length - MOST;
   return h('details', { class: `json ${mark || ''}`, open: members.length < FOLDED && path.length < 6 },
-    h('summary', {}, label, open, h('span', { class: 'json-count' }, ` ${count(members.length)} ${kind === 'list' ? 'items' : 'fields'} `), close),
+    h('summary', {}, label, open, h('span', { class: 'json-count' }, ` ${counted(members.length, kind === 'list' ? 'item' : 'field')} ${close}`)),
     h('div', { class: 'json-members' },
       members.slice(0, MOST).map(([key, each]) => tree(each, marks, [...path, key], key)),
-      hidden > 0 && h('p', { class: 'muted' }, `and ${count(hidden)} more`)));
+      hidden > 0 && h('p', { class: 'muted' }, `and ${count(hidden)} more`)), h('div', { class: 'json-close' }, close));
 }
 
 /** What differs between two values: [{path, kind: 'type'|'missing'|'extra'|'value', words}]; kinds of shape come first. */

@@ -2,7 +2,7 @@
 
 import { h } from '../dom.js';
 import { get } from '../api.js';
-import { command, empty, load } from '../parts.js';
+import { command, empty, load, prose } from '../parts.js';
 
 const SEVERITIES = { error: ['✕', 'Error', 'bad'], warning: ['!', 'Warning', 'warn'], info: ['i', 'Information', 'accent'], ok: ['✓', 'Fine', 'good'] };
 const ORDER = Object.keys(SEVERITIES);
@@ -22,9 +22,7 @@ function findings(found) {
     const [symbol, word, tone] = SEVERITIES[finding.severity] || ['■', finding.severity, 'warn'];
     return h('li', { class: `finding finding-${tone}` },
       h('span', { class: `finding-mark ${tone}` }, h('span', { 'aria-hidden': 'true' }, `${symbol} `), word),
-      h('div', {}, h('p', { class: 'finding-sentence' }, capital(finding.sentence)), finding.meaning && h('p', { class: 'muted' }, capital(finding.meaning)),
-        finding.remedy && h('p', {}, '→ ', isCommand(finding.remedy) ? command(finding.remedy) : finding.remedy)));
+      h('div', {}, h('p', { class: 'finding-sentence' }, prose(finding.sentence)), finding.meaning && h('p', { class: 'muted' }, prose(finding.meaning)),
+        finding.remedy && h('p', {}, '→ ', isCommand(finding.remedy) ? command(finding.remedy) : prose(finding.remedy, { capital: false }))));
   }));
 }
-
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

@@ -20,7 +20,9 @@ export function event(root, { box, name }, signal) {
     ]);
     return { record, why };
   };
-  const again = load(root, signal, read, ({ record, why }) => eventOf(box, record, why, () => again()));
+  const body = h('div', {});
+  root.append(body);
+  const again = load(body, signal, read, ({ record, why }) => eventOf(box, record, why, () => again()));
 }
 
 function eventOf(box, record, why, again) {
@@ -28,7 +30,7 @@ function eventOf(box, record, why, again) {
     if (await actOnEvent(box, record, action)) again();
   };
   const possible = EVENT_ACTIONS.filter((action) => action.states.includes(record.state));
-  return h('div', {},
+  return h('div', { class: 'stack' },
     h('p', { class: 'crumbs' }, h('a', { href: href(box, 'events') }, 'Events')),
     h('div', { class: 'view-head' }, h('h1', {}, record.event_type), phase(record)),
     h('p', { class: 'id whole' }, h('code', {}, record.event_id), copyButton(record.event_id, 'event id')),
@@ -86,13 +88,14 @@ function diagram(record) {
 }
 
 function attempts(record) {
+  const timed = record.history.some((step) => typeof step.seconds === 'number');
   return table('Attempts', [
     { title: 'When', class: 'nowrap', cell: (step) => moment(step.at, { relative: false, exact: true }) },
     { title: 'Outcome', cell: (step) => h('span', { class: `outcome ${TONES[step.outcome] || ''}` }, `${SYMBOLS[TONES[step.outcome]] || '●'} ${step.outcome}`) },
     { title: 'By', class: 'wrap', cell: (step) => step.by || '–' },
-    { title: 'Took', class: 'nowrap number', cell: (step) => (step.seconds === undefined ? '–' : duration(step.seconds)) },
+    timed && { title: 'Took', class: 'nowrap number', cell: (step) => duration(step.seconds) },
     { title: 'Answer', class: 'error', cell: (step) => step.error || '–' },
-  ], record.history, (step) => `${step.at}${step.number}`);
+  ].filter(Boolean), record.history, (step) => `${step.at}${step.number}`);
 }
 
 function pairs(title, values) {

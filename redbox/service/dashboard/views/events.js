@@ -60,8 +60,7 @@ class List {
   countNew() {
     this.total ??= this.known;
     const fresh = this.known === null ? 0 : this.known - this.total;
-    const words = `${counted(fresh, 'event')} since this list was read`;
-    update(this.parts.fresh, fresh > 0 && this.records.length > 0 && h('button', { type: 'button', class: 'fresh', onclick: () => this.again() }, `${words}: show`));
+    update(this.parts.fresh, fresh > 0 && this.records.length > 0 && h('button', { type: 'button', class: 'fresh', onclick: () => this.again() }, `${counted(fresh, 'new event')}: show ${fresh === 1 ? 'it' : 'them'}`));
   }
 
   again() {

@@ -21,7 +21,7 @@ function incidentOf(box, { group, timeline: entries, blocked_keys: blocked, fail
   const filter = { state: group.state || 'DEAD', group: group.group || group.fingerprint };
   const act = (action) => () => actOnMany(box, action, filter, counted(group.count, 'event'));
   const dead = filter.state === 'DEAD';
-  return h('div', {},
+  return h('div', { class: 'stack' },
     h('p', { class: 'crumbs' }, h('a', { href: href(box, 'incidents', null, { state: group.state }) }, 'Incidents')),
     h('h1', { class: 'error' }, group.error || group.fingerprint),
     facts([

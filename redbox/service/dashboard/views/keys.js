@@ -45,7 +45,7 @@ function lists(box, { blocked, paused }, again) {
   const resumeAndRead = (key) => async () => {
     if (await resume(box, key)) again();
   };
-  return h('div', {},
+  return h('div', { class: 'stack' },
     section('Blocked', null, blocked.length
       ? table('Blocked keys', blockedColumns(box), blocked, (each) => each.key)
       : empty('No ordering key is blocked.', h('p', {}, 'A key whose first event is dead, retried or paused holds back the events behind it. It would be listed here.'))),

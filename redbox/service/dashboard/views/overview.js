@@ -6,7 +6,7 @@ import { Chart } from '../chart.js';
 import { compact, counted, duration, milliseconds, rate } from '../format.js';
 import { href } from '../router.js';
 import { mayOperate, state, watch } from '../store.js';
-import { PHASES, command, empty, explanation, failure, loading, section, table } from '../parts.js';
+import { PHASES, command, empty, explanation, failure, loading, moment, section, table } from '../parts.js';
 import { pause, resume } from '../actions.js';
 import { incidentRows } from './incidents.js';
 import { breaker, relayName } from './relays.js';
@@ -23,6 +23,7 @@ export function overview(root, { box }, signal) {
   followKeys(parts.keys, box, signal);
   watch(signal, ({ live, connection, problem }) => {
     update(parts.why, sentence(box, live, connection, problem));
+    parts.charts.hidden = !live.stats;
     if (!live.stats) return;
     update(parts.phases, isEmpty(live.stats) ? firstEvent(box) : phases(box, live.stats));
     update(parts.incidents, section('Incidents', h('a', { href: href(box, 'incidents') }, 'All incidents'), incidentRows(box, live.groups || [])));
@@ -31,7 +32,7 @@ export function overview(root, { box }, signal) {
 }
 
 function sentence(box, live, connection, problem) {
-  if (connection === 'lost' && problem) return failure(problem);
+  if (connection === 'lost' && problem) return [failure(problem, null), live.stats && h('p', { class: 'muted as-of' }, 'The numbers below are as of ', moment(live.stats.at), '.')];
   if (!live.why) return loading();
   const actions = [];
   if (mayOperate() && live.stats?.paused) actions.push(h('button', { type: 'button', class: 'primary', onclick: () => resume(box) }, 'Resume…'));
@@ -75,10 +76,10 @@ function relayRows(box, relays) {
 
 /** The four charts: the last hour at first, then one sample after the other from the live feed. */
 async function followRates(root, box, signal) {
-  const put = new Chart('Put', [{ name: 'put', kind: 'accent' }], perSecond);
-  const published = new Chart('Published', [{ name: 'published', kind: 'good' }], perSecond);
-  const failed = new Chart('Failed', [{ name: 'failed', kind: 'bad' }], perSecond);
-  const latency = new Chart('Latency', [{ name: 'p50_ms', label: 'p50', kind: 'accent' }, { name: 'p99_ms', label: 'p99', kind: 'muted' }], milliseconds);
+  const put = new Chart('Put', [{ name: 'put', kind: 'accent' }], perSecond, 1);
+  const published = new Chart('Published', [{ name: 'published', kind: 'good' }], perSecond, 1);
+  const failed = new Chart('Failed', [{ name: 'failed', kind: 'bad' }], perSecond, 1);
+  const latency = new Chart('Latency', [{ name: 'p50_ms', label: 'p50', kind: 'accent' }, { name: 'p99_ms', label: 'p99', kind: 'muted' }], milliseconds, 10);
   const charts = [put, published, failed, latency];
   root.append(...charts.map((chart) => chart.element));
   for (const chart of charts) chart.draw([]);

@@ -11,7 +11,7 @@ export function relays(root, { box }, signal) {
   watch(signal, ({ live, connection, problem }) => {
     const found = live.relays || live.stats?.relays;
     if (found) update(list, found.length ? rows(box, found) : none(box));
-    else update(list, connection === 'lost' && problem ? failure(problem) : loading());
+    else update(list, connection === 'lost' && problem ? failure(problem, null) : loading());
   });
 }
 
@@ -30,6 +30,13 @@ export function breaker(relay) {
   return h('span', {}, h('span', { class: tone }, h('span', { 'aria-hidden': 'true' }, `${symbol} `), relay.breaker + since), relay.reason && h('span', { class: 'remark' }, relay.reason));
 }
 
+/** The last error, unless the breaker gives it as its reason. */
+function lastError(relay) {
+  const row = relay.failures_in_row > 1 ? `${compact(relay.failures_in_row)} failures in a row` : '';
+  const text = relay.last_error === relay.reason ? '' : relay.last_error;
+  return text || row ? `${text}${text && row ? `; ${row}` : row}` : '–';
+}
+
 function rows(box, found) {
   return table('Relays', [
     { title: 'Relay', cell: (relay) => h('div', {}, relayName(box, relay), h('span', { class: 'remark' }, `${relay.host} (${relay.pid}), redbox ${relay.version}, seen ${duration(relay.seen)} ago`)) },
@@ -39,6 +46,6 @@ function rows(box, found) {
     { title: 'Rate', class: 'number', cell: (relay) => `${rate(relay.rate)}/s` },
     { title: 'Published', class: 'number', cell: (relay) => compact(relay.published) },
     { title: 'Failed', class: 'number', cell: (relay) => compact(relay.failed) },
-    { title: 'Last error', class: 'error', cell: (relay) => (relay.last_error ? `${relay.last_error}${relay.failures_in_row > 1 ? ` (${relay.failures_in_row} failures in a row)` : ''}` : '–') },
+    { title: 'Last error', class: 'error', cell: lastError },
   ], found, (relay) => relay.name);
 }

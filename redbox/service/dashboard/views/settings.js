@@ -5,7 +5,7 @@ import { get, patch } from '../api.js';
 import { announce, ask } from '../dialogs.js';
 import { href } from '../router.js';
 import { mayOperate, watch } from '../store.js';
-import { load, loading, moment, section } from '../parts.js';
+import { load, loading, moment, prose, section } from '../parts.js';
 import { pause, resume } from '../actions.js';
 import { duration } from '../format.js';
 
@@ -39,7 +39,7 @@ function settingsForm(box, found, again) {
       : h('input', { ...about, type: 'text', value: setting.text, autocomplete: 'off', spellcheck: 'false' });
     inputs.set(name, input);
     return h('div', { class: 'setting' },
-      h('div', {}, h('label', { for: about.id }, name), h('p', { class: 'muted', id: `${about.id}-meaning` }, `${setting.meaning}. Default: ${setting.default}.`)), input);
+      h('div', {}, h('label', { for: about.id }, name), h('p', { class: 'muted', id: `${about.id}-meaning` }, prose(setting.meaning), '. Default: ', h('code', {}, setting.default), '.')), input);
   });
   const save = async (event) => {
     event.preventDefault();
