@@ -79,8 +79,8 @@ def pages() -> Router:
         return _respond(request, found[INDEX])
 
     @route("/static/{path:path}", http_method=READ, include_in_schema=False)
-    async def static(request: Request[Any, Any, State], path: str) -> Response[bytes]:
-        asset = found.get(str(path).lstrip("/"))
+    async def static(request: Request[Any, Any, State]) -> Response[bytes]:
+        asset = found.get(str(request.path_params["path"]).lstrip("/"))
         if asset is None:
             raise NotFoundException("the dashboard has no such file")
         return _respond(request, asset)

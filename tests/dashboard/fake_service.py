@@ -11,10 +11,11 @@ import math
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from litestar import Litestar, Request, Response, delete, get, patch, post
 from litestar.datastructures import State
+from litestar.params import PathParameter, QueryParameter
 from litestar.response import Stream
 
 from redbox.service.pages import pages
@@ -23,6 +24,7 @@ BOXES: Final = ("breaker", "down", "empty", "flowing", "hostile", "million", "pa
 HOSTILE: Final = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e${7*7}"
 READS: Final = ("stats", "why", "keys", "relays", "rates", "doctor", "jobs", "suggest", "error-groups", "settings", "log", "events")
 TOKEN: Final = "open-sesame"
+InPath = Annotated[str, PathParameter()]
 Answer = dict[str, Any] | list[Any]
 
 
@@ -201,10 +203,10 @@ class Scene:
         if self.box in ("empty", "flowing", "paused"):
             return []
         many = self.box == "million"
-        group = {"fingerprint": "55242f13", "error": self.error.replace('"12,50"', "<text>"), "count": 1_048_300 if many else 200, "event_types": ["order.placed"], "first_seen": ago(minutes=13), "last_seen": ago(seconds=51), "sample_id": event_id(3), "state": "DEAD"}  # fmt: skip
+        group = {"group": "55242f13", "fingerprint": "HTTP 422 amount must be a number, not <text>", "error": self.error.replace('"12,50"', "<text>"), "count": 1_048_300 if many else 200, "event_types": ["order.placed"], "first_seen": ago(minutes=13), "last_seen": ago(seconds=51), "sample_id": event_id(3), "state": "DEAD"}  # fmt: skip
         if self.box == "hostile":
             group |= {"event_types": [HOSTILE]}
-        second = {**group, "fingerprint": "9c01aa7e", "error": "connect timeout to billing.internal", "count": 31, "event_types": ["order.placed", "order.paid", "user.created", "user.deleted"], "state": "PENDING", "last_seen": ago(minutes=3)}  # fmt: skip
+        second = {**group, "group": "9c01aa7e", "fingerprint": "connect timeout", "error": "connect timeout to billing.internal", "count": 31, "event_types": ["order.placed", "order.paid", "user.created", "user.deleted"], "state": "PENDING", "last_seen": ago(minutes=3)}  # fmt: skip
         return [group, second]
 
     def rate(self, seconds_ago: float) -> dict[str, Any]:
@@ -241,7 +243,7 @@ class Scene:
         return {"blocked": blocked, "paused": [{"key": "order-2", "who": "ada", "why": "wrong address", "since": ago(hours=2), "until": None}]}  # fmt: skip
 
     def incident(self, fingerprint: str) -> dict[str, Any] | None:
-        group = next((each for each in self.groups() if each["fingerprint"] == fingerprint), None)
+        group = next((each for each in self.groups() if each["group"] == fingerprint), None)
         if group is None:
             return None
         marks = [(13, 4), (12.5, 20), (12, 60), (11, 41), (10.4, 12), (5, 3), (4.6, 30), (4, 22), (0.9, 8)]
@@ -348,7 +350,7 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         return {"version": "0.1.0", "default_box": "flowing", "boxes": list(BOXES), "scopes": scopes, "read_only": read_only, "delivers": True}  # fmt: skip
 
     @get([f"/v1/boxes/{{box:str}}/{what}" for what in READS], sync_to_thread=False)
-    def read(request: Request[Any, Any, State], box: str) -> Any:
+    def read(request: Request[Any, Any, State], box: InPath) -> Any:
         scene, what = scenes[box], request.url.path.split("/")[-1]
         asked = dict(request.query_params)
         if what == "suggest":
@@ -362,11 +364,11 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
             return {"entries": [entry for entry in scene.log() if asked.get("action", entry["action"]) == entry["action"]]}
         if what == "events":
             return scene.events(asked)
-        answers = {"stats": scene.stats, "why": scene.why, "keys": scene.keys, "relays": scene.relays, "rates": scene.rates, "doctor": scene.doctor, "jobs": lambda: list(scene.jobs.values())}
+        answers = {"stats": scene.stats, "why": scene.why, "keys": scene.keys, "relays": lambda: {"relays": scene.relays()}, "rates": scene.rates, "doctor": lambda: {"findings": scene.doctor()}, "jobs": lambda: list(scene.jobs.values())}
         return answers[what]()
 
     @get("/v1/boxes/{box:str}/events/{name:str}", sync_to_thread=False)
-    def event(box: str, name: str) -> Any:
+    def event(box: InPath, name: InPath) -> Any:
         if name == "nothing":
             return problem(404, "Not Found", f"there is no event {name} in box {box!r}", "UnknownEvent")
         number = int(name[-8:], 16) if name[-8:].isalnum() else 3
@@ -375,31 +377,31 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         return scenes[box].record(number, phase)
 
     @get("/v1/boxes/{box:str}/events/{name:str}/why", sync_to_thread=False)
-    def event_why(box: str, name: str) -> Answer:
+    def event_why(box: InPath, name: InPath) -> Answer:
         sentences = [f"It has been DEAD for 13 min, after 12 attempts, for this reason: {scenes[box].error}.", "Nothing more happens to it unless it is replayed."]
         steps = [{"purpose": "return it to PENDING", "command": f"redbox dead replay {name}"}]
         return {"subject": f"event {name}", "situation": "dead", "at": ago(), "sentences": sentences, "next_steps": steps, "evidence": {}, "found": True}  # fmt: skip
 
     @get("/v1/boxes/{box:str}/keys/{name:str}/why", sync_to_thread=False)
-    def key_why(box: str, name: str) -> Answer:
+    def key_why(box: InPath, name: InPath) -> Answer:
         sentences = [f"40 events of ordering key {name} wait behind event {event_id(3)}, which is DEAD.", "The line is blocked until it is replayed or dropped."]
         return {"subject": f"key {name}", "situation": "blocked", "at": ago(), "sentences": sentences, "next_steps": [{"purpose": "return it to PENDING", "command": f"redbox dead replay {event_id(3)}"}], "evidence": {}, "found": True}  # fmt: skip
 
     @get("/v1/boxes/{box:str}/error-groups/{name:str}", sync_to_thread=False)
-    def incident(box: str, name: str) -> Any:
+    def incident(box: InPath, name: InPath) -> Any:
         return scenes[box].incident(name) or problem(404, "Not Found", f"there is no error group {name}", "UnknownGroup")
 
     @get("/v1/boxes/{box:str}/jobs/{name:str}", sync_to_thread=False)
-    def job(box: str, name: str) -> Answer:
+    def job(box: InPath, name: InPath) -> Answer:
         return scenes[box].advance(scenes[box].jobs[name])
 
     @delete("/v1/boxes/{box:str}/jobs/{name:str}", status_code=200, sync_to_thread=False)
-    def cancel(box: str, name: str) -> Answer:
+    def cancel(box: InPath, name: InPath) -> Answer:
         scenes[box].jobs[name] |= {"state": "cancelled", "text": "the rest stays where it is"}
         return scenes[box].jobs[name]
 
     @post([f"/v1/boxes/{{box:str}}/{what}" for what in ("pause", "resume", "jobs")], status_code=200)
-    async def change(request: Request[Any, Any, State], box: str) -> Any:
+    async def change(request: Request[Any, Any, State], box: InPath) -> Any:
         body, what = await request.json(), request.url.path.split("/")[-1]
         received.append({"path": request.url.path, "body": body})
         scene = scenes[box]
@@ -411,17 +413,17 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
             return problem(409, "Conflict", "the box cannot be paused now; try again", "Refused")
         if what in ("pause", "resume"):
             scene.paused = what == "pause"
-        return {"outcome": "ok", "reason": ""}
+        return {"outcome": "OK", "reason": "done"}
 
     @post("/v1/boxes/{box:str}/events/{name:str}/{action:str}", status_code=200)
-    async def act(request: Request[Any, Any, State], box: str, name: str, action: str) -> Answer:
+    async def act(request: Request[Any, Any, State], box: InPath, name: InPath, action: InPath) -> Answer:
         received.append({"path": request.url.path, "body": await request.json()})
         if action == "replay":
             scenes[box].replayed.add(name)
-        return {"outcome": "ok", "reason": ""}
+        return {"outcome": "OK", "reason": "done"}
 
     @patch("/v1/boxes/{box:str}/settings")
-    async def configure(request: Request[Any, Any, State], box: str) -> Any:
+    async def configure(request: Request[Any, Any, State], box: InPath) -> Any:
         body = await request.json()
         received.append({"path": request.url.path, "body": body})
         if body["changes"].get("max_pending") == "many":
@@ -431,7 +433,7 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         return {}
 
     @get("/v1/live")
-    async def live(box: str) -> Stream:
+    async def live(box: Annotated[str, QueryParameter()]) -> Stream:
         scene = scenes[box]
 
         def parts() -> dict[str, Any]:

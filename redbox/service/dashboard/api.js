@@ -36,7 +36,7 @@ export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 export async function send(path, options = {}) {
   for (;;) {
     const token = sessionStorage.getItem(KEY);
-    const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+    const headers = { ...options.headers, 'Redbox-Client': 'dashboard', ...(token ? { Authorization: `Bearer ${token}` } : {}) };
     let response;
     try {
       response = await fetch(path, { ...options, headers, credentials: 'same-origin', cache: 'no-store' });

@@ -11,6 +11,7 @@ export const PHASES = [
   { name: 'AVAILABLE', label: 'Available', symbol: '○', query: { phase: 'AVAILABLE' } },
   { name: 'IN_FLIGHT', label: 'In flight', symbol: '▶', query: { phase: 'IN_FLIGHT' } },
   { name: 'RETRY_SCHEDULED', label: 'Retry', symbol: '↻', query: { phase: 'RETRY_SCHEDULED' } },
+  { name: 'WAITING', label: 'Waiting', symbol: '⋯', query: { phase: 'WAITING' } },
   { name: 'DEAD', label: 'Dead', symbol: '✕', query: { state: 'DEAD' } },
   { name: 'COMPLETED', label: 'Published', symbol: '✓', query: { state: 'PUBLISHED' } },
 ];

@@ -23,7 +23,7 @@ function incidentOf(box, { group, timeline: entries, blocked_keys: blocked, fail
   const dead = filter.state === 'DEAD';
   return h('div', { class: 'stack' },
     h('p', { class: 'crumbs' }, h('a', { href: href(box, 'incidents', null, { state: group.state }) }, 'Incidents')),
-    h('h1', { class: 'error' }, group.error || group.fingerprint),
+    h('h1', { class: 'error' }, group.error || group.example || group.fingerprint),
     facts([
       ['Events', h('a', { href: href(box, 'events', null, filter) }, `${count(group.count)} ${dead ? 'dead' : 'retrying'}`)],
       ['Types', group.event_types.join(', ')],

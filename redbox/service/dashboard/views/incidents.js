@@ -27,7 +27,7 @@ export function incidents(root, { box, query: asked }, signal) {
 export function incidentRows(box, groups) {
   if (!groups.length) return empty('No incidents.', h('p', {}, 'Events that fail appear here, grouped by their error.'));
   return table('Incidents', [
-    { title: 'Error', class: 'error', cell: (group) => h('a', { href: href(box, 'incident', group.fingerprint, { state: group.state }), 'data-row': true }, group.error || group.fingerprint) },
+    { title: 'Error', class: 'error', cell: (group) => h('a', { href: href(box, 'incident', group.group || group.fingerprint, { state: group.state }), 'data-row': true }, group.error || group.example || group.fingerprint) },
     { title: 'Events', class: 'nowrap', cell: (group) => countOf(box, group) },
     { title: 'Types', cell: (group) => h('span', { class: 'types' }, typesOf(group)) },
     { title: 'Last', class: 'nowrap', cell: (group) => moment(group.last_seen) },

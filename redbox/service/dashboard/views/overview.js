@@ -50,11 +50,12 @@ function firstEvent(box) {
 /** Counts by phase, each a link to its events. */
 function phases(box, stats) {
   const ages = { AVAILABLE: ['oldest', stats.oldest_available], DEAD: ['oldest', stats.oldest_dead], RETRY_SCHEDULED: ['next in', stats.phases.RETRY_SCHEDULED && stats.next_due], SCHEDULED: ['next in', stats.phases.SCHEDULED && stats.next_due] };
+  const numbers = { ...stats.phases, WAITING: stats.waiting }; // those that wait count in their phase too
   const tiles = PHASES.map(({ name, label, symbol, query }) => {
     const [words, age] = ages[name] || [];
-    return tile(name, label, symbol, stats.phases[name], href(box, 'events', null, query), age ? `${words} ${duration(Math.abs(age))}` : '');
+    const remark = name === 'WAITING' ? (stats.blocked ? counted(stats.blocked, 'blocked key') : 'behind others') : age ? `${words} ${duration(Math.abs(age))}` : '';
+    return tile(name, label, symbol, numbers[name], href(box, 'events', null, query), remark);
   });
-  tiles.splice(4, 0, tile('WAITING', 'Waiting', '⋯', stats.waiting, href(box, 'keys'), stats.blocked ? counted(stats.blocked, 'blocked key') : 'behind others'));
   return h('div', { class: 'tiles', role: 'group', 'aria-label': 'Events by phase' }, tiles);
 }
 
