@@ -67,7 +67,9 @@ def _suffix(name: str) -> str:
 
 
 def _asset(path: str, content: bytes) -> Asset:
-    return Asset(content, gzip.compress(content, mtime=0), TYPES[_suffix(path)], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return Asset(
+        content, gzip.compress(content, mtime=0), TYPES[_suffix(path)], f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    )
 
 
 def pages() -> Router:

@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, Final
 
 import pytest
@@ -36,7 +37,6 @@ class Served:
         config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([self._listener])), daemon=True)
-        self._started = threading.Event()
 
     def __enter__(self) -> Served:
         self._listener.listen()  # connections wait until the server accepts them
@@ -67,10 +67,16 @@ def service() -> Iterator[str]:
 
 
 @pytest.fixture
-def fresh_service() -> Iterator[str]:
+def own_services() -> Iterator[ExitStack]:
+    """Services of one test; they end after its pages are closed."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def fresh_service(own_services: ExitStack) -> str:
     """A service whose scenes no other test has changed."""
-    with Served(fake_service()) as served:
-        yield served.url
+    return own_services.enter_context(Served(fake_service())).url
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +92,7 @@ def read_only_service() -> Iterator[str]:
 
 
 @pytest.fixture
-def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+def open_page(browser: Any, own_services: ExitStack) -> Iterator[Callable[..., Any]]:
     """Opens pages; at the end none of them may have reported an error or broken its security policy."""
     pages: list[Any] = []
     errors: list[str] = []

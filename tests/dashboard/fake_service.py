@@ -22,7 +22,20 @@ from redbox.service.pages import pages
 
 BOXES: Final = ("breaker", "down", "empty", "flowing", "hostile", "million", "paused")
 HOSTILE: Final = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e${7*7}"
-READS: Final = ("stats", "why", "keys", "relays", "rates", "doctor", "jobs", "suggest", "error-groups", "settings", "log", "events")
+READS: Final = (
+    "stats",
+    "why",
+    "keys",
+    "relays",
+    "rates",
+    "doctor",
+    "jobs",
+    "suggest",
+    "error-groups",
+    "settings",
+    "log",
+    "events",
+)
 TOKEN: Final = "open-sesame"
 InPath = Annotated[str, PathParameter()]
 Answer = dict[str, Any] | list[Any]
@@ -120,7 +133,14 @@ class Scene:
     # --- the box ---
 
     def phases(self) -> dict[str, int]:
-        counts = {"SCHEDULED": 120, "AVAILABLE": 3, "IN_FLIGHT": 18, "RETRY_SCHEDULED": 7, "DEAD": 214, "COMPLETED": 98_412}
+        counts = {
+            "SCHEDULED": 120,
+            "AVAILABLE": 3,
+            "IN_FLIGHT": 18,
+            "RETRY_SCHEDULED": 7,
+            "DEAD": 214,
+            "COMPLETED": 98_412,
+        }
         changes: dict[str, dict[str, int]] = {
             "empty": dict.fromkeys(counts, 0),
             "flowing": {"DEAD": 0, "RETRY_SCHEDULED": 0},
@@ -175,22 +195,48 @@ class Scene:
         }  # fmt: skip
         names = ["web-7f9c-41-5b1f", "web-8a2d-17-90ce"]
         found = [{**relay, "name": HOSTILE if self.box == "hostile" else name} for name in names]
-        silent = {"name": "web-old-3", "seen": 4200.0, "silent": True, "rate": None, "breaker": "closed", "breaker_since": None, "reason": ""}
+        silent = {
+            "name": "web-old-3",
+            "seen": 4200.0,
+            "silent": True,
+            "rate": None,
+            "breaker": "closed",
+            "breaker_since": None,
+            "reason": "",
+        }
         return found + ([{**relay, **silent}] if opened else [])
 
     def why(self) -> dict[str, Any]:
         steps: list[dict[str, str]] = []
         dead = self.phases()["DEAD"]
-        sentences = ["Events are flowing: 42 per second were published in the last minute.", "2 relays are alive; the oldest due event has waited 0.3 s."]
+        sentences = [
+            "Events are flowing: 42 per second were published in the last minute.",
+            "2 relays are alive; the oldest due event has waited 0.3 s.",
+        ]
         situation = "flowing"
         if self.box == "empty":
-            situation, sentences = "flowing", ["Nothing is stuck: no event is pending or claimed.", "No relay is running: none is registered."]
+            situation, sentences = (
+                "flowing",
+                ["Nothing is stuck: no event is pending or claimed.", "No relay is running: none is registered."],
+            )
             steps = [{"purpose": "start a relay, with the URL of the target", "command": "redbox relay --to URL"}]
         elif self.paused:
-            situation, sentences = "paused", ["The box was paused 9 min ago by ada (the provider is down): no event is claimed for 21 min more.", "4,330 events wait until then."]
+            situation, sentences = (
+                "paused",
+                [
+                    "The box was paused 9 min ago by ada (the provider is down): no event is claimed for 21 min more.",
+                    "4,330 events wait until then.",
+                ],
+            )
             steps = [{"purpose": "let relays claim again", "command": "redbox resume"}]
         elif self.box == "breaker":
-            situation, sentences = "breaker_open", [f"The breakers of all 2 relays are open, for 3 min, since the target fails: {self.error}.", "Meanwhile 912 events are due, the oldest for 3 min. The relays send one event at a time until it succeeds."]
+            situation, sentences = (
+                "breaker_open",
+                [
+                    f"The breakers of all 2 relays are open, for 3 min, since the target fails: {self.error}.",
+                    "Meanwhile 912 events are due, the oldest for 3 min. The relays send one event at a time until it succeeds.",
+                ],
+            )
             steps = [{"purpose": "see the relays and their errors", "command": "redbox stats"}]
         elif self.box == "hostile":
             situation, sentences = "failing", [f"All relays fail: {HOSTILE}"]
@@ -249,7 +295,12 @@ class Scene:
         marks = [(13, 4), (12.5, 20), (12, 60), (11, 41), (10.4, 12), (5, 3), (4.6, 30), (4, 22), (0.9, 8)]
         timeline = [{"at": ago(minutes=at), "kind": "failed", "text": f"{count} events failed", "count": count} for at, count in marks]  # fmt: skip
         timeline += [
-            {"at": ago(minutes=14), "kind": "relay_started", "text": "relay web-7f9c started, redbox 0.1.0", "count": 1},
+            {
+                "at": ago(minutes=14),
+                "kind": "relay_started",
+                "text": "relay web-7f9c started, redbox 0.1.0",
+                "count": 1,
+            },
             {"at": ago(minutes=10), "kind": "breaker_opened", "text": "the breaker of web-7f9c opened", "count": 1},
             {"at": ago(minutes=6), "kind": "breaker_closed", "text": "the breaker of web-7f9c closed", "count": 1},
         ]
@@ -283,7 +334,9 @@ class Scene:
 
     def events(self, asked: dict[str, str]) -> dict[str, Any]:
         counts = {phase: count for phase, count in self.phases().items() if count}
-        wanted = {"DEAD": "DEAD", "PUBLISHED": "COMPLETED", "CLAIMED": "IN_FLIGHT"}.get(asked.get("state", ""), asked.get("phase"))
+        wanted = {"DEAD": "DEAD", "PUBLISHED": "COMPLETED", "CLAIMED": "IN_FLIGHT"}.get(
+            asked.get("state", ""), asked.get("phase")
+        )
         phases = [phase for phase in counts if wanted in (None, phase)]
         start, limit = int(asked.get("cursor", "0")), int(asked.get("limit", "50"))
         total = sum(counts[phase] for phase in phases)
@@ -318,7 +371,12 @@ class Scene:
         elif job["asked"] == 2:
             job |= {"done": job["total"] // 2, "text": "50/s"}
         elif job["asked"] > 3:
-            job |= {"state": "done", "done": job["total"], "text": f"{job['total']:,} events were replayed", "ended_at": ago()}
+            job |= {
+                "state": "done",
+                "done": job["total"],
+                "text": f"{job['total']:,} events were replayed",
+                "ended_at": ago(),
+            }
         return job
 
 
@@ -354,22 +412,36 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         scene, what = scenes[box], request.url.path.split("/")[-1]
         asked = dict(request.query_params)
         if what == "suggest":
-            values = {"type": ["order.placed", "order.paid", "user.created"], "key": ["order-7", "order-8"], "error": ["connect timeout"]}[asked["field"]]
+            values = {
+                "type": ["order.placed", "order.paid", "user.created"],
+                "key": ["order-7", "order-8"],
+                "error": ["connect timeout"],
+            }[asked["field"]]
             return {"values": [value for value in values if value.startswith(asked.get("prefix", ""))]}
         if what == "error-groups":
             return {"groups": [each for each in scene.groups() if asked.get("state", each["state"]) == each["state"]]}
         if what == "settings":
             return {name: {"value": text, "text": text, "default": default, "is_default": text == default, "meaning": meaning} for name, (text, default, meaning) in scene.settings.items()}  # fmt: skip
         if what == "log":
-            return {"entries": [entry for entry in scene.log() if asked.get("action", entry["action"]) == entry["action"]]}
+            return {
+                "entries": [entry for entry in scene.log() if asked.get("action", entry["action"]) == entry["action"]]
+            }
         if what == "events":
             return scene.events(asked)
-        answers = {"stats": scene.stats, "why": scene.why, "keys": scene.keys, "relays": lambda: {"relays": scene.relays()}, "rates": scene.rates, "doctor": lambda: {"findings": scene.doctor()}, "jobs": lambda: list(scene.jobs.values())}
+        answers = {
+            "stats": scene.stats,
+            "why": scene.why,
+            "keys": scene.keys,
+            "relays": lambda: {"relays": scene.relays()},
+            "rates": scene.rates,
+            "doctor": lambda: {"findings": scene.doctor()},
+            "jobs": lambda: list(scene.jobs.values()),
+        }
         return answers[what]()
 
     @get("/v1/boxes/{box:str}/events/{name:str}", sync_to_thread=False)
     def event(box: InPath, name: InPath) -> Any:
-        if name == "nothing":
+        if name in ("nothing", "removed"):
             return problem(404, "Not Found", f"there is no event {name} in box {box!r}", "UnknownEvent")
         number = int(name[-8:], 16) if name[-8:].isalnum() else 3
         phases = [phase for phase, count in scenes[box].phases().items() if count] or ["DEAD"]
@@ -378,18 +450,28 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
 
     @get("/v1/boxes/{box:str}/events/{name:str}/why", sync_to_thread=False)
     def event_why(box: InPath, name: InPath) -> Answer:
-        sentences = [f"It has been DEAD for 13 min, after 12 attempts, for this reason: {scenes[box].error}.", "Nothing more happens to it unless it is replayed."]
+        if name == "removed":
+            return {"subject": "event removed", "situation": "removed", "at": ago(), "sentences": ["It was dropped 2 h ago by ada."], "next_steps": [], "evidence": {}, "found": False}  # fmt: skip
+        sentences = [
+            f"It has been DEAD for 13 min, after 12 attempts, for this reason: {scenes[box].error}.",
+            "Nothing more happens to it unless it is replayed.",
+        ]
         steps = [{"purpose": "return it to PENDING", "command": f"redbox dead replay {name}"}]
         return {"subject": f"event {name}", "situation": "dead", "at": ago(), "sentences": sentences, "next_steps": steps, "evidence": {}, "found": True}  # fmt: skip
 
     @get("/v1/boxes/{box:str}/keys/{name:str}/why", sync_to_thread=False)
     def key_why(box: InPath, name: InPath) -> Answer:
-        sentences = [f"40 events of ordering key {name} wait behind event {event_id(3)}, which is DEAD.", "The line is blocked until it is replayed or dropped."]
+        sentences = [
+            f"40 events of ordering key {name} wait behind event {event_id(3)}, which is DEAD.",
+            "The line is blocked until it is replayed or dropped.",
+        ]
         return {"subject": f"key {name}", "situation": "blocked", "at": ago(), "sentences": sentences, "next_steps": [{"purpose": "return it to PENDING", "command": f"redbox dead replay {event_id(3)}"}], "evidence": {}, "found": True}  # fmt: skip
 
     @get("/v1/boxes/{box:str}/error-groups/{name:str}", sync_to_thread=False)
     def incident(box: InPath, name: InPath) -> Any:
-        return scenes[box].incident(name) or problem(404, "Not Found", f"there is no error group {name}", "UnknownGroup")
+        return scenes[box].incident(name) or problem(
+            404, "Not Found", f"there is no error group {name}", "UnknownGroup"
+        )
 
     @get("/v1/boxes/{box:str}/jobs/{name:str}", sync_to_thread=False)
     def job(box: InPath, name: InPath) -> Answer:
@@ -427,7 +509,9 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         body = await request.json()
         received.append({"path": request.url.path, "body": body})
         if body["changes"].get("max_pending") == "many":
-            return problem(422, "Unprocessable Entity", "max_pending: must be a whole number, not 'many'", "InvalidSetting")
+            return problem(
+                422, "Unprocessable Entity", "max_pending: must be a whole number, not 'many'", "InvalidSetting"
+            )
         for name, text in body["changes"].items():
             scenes[box].settings[name] = (text, *scenes[box].settings[name][1:])
         return {}
@@ -454,7 +538,22 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         """What the page has sent, for tests."""
         return received
 
-    handlers = [pages(), service, read, event, event_why, key_why, incident, job, cancel, change, act, configure, live, heard]
+    handlers = [
+        pages(),
+        service,
+        read,
+        event,
+        event_why,
+        key_why,
+        incident,
+        job,
+        cancel,
+        change,
+        act,
+        configure,
+        live,
+        heard,
+    ]
     return Litestar(route_handlers=handlers, before_request=check, openapi_config=None, logging_config=None)
 
 

@@ -36,6 +36,7 @@ VIEWS: Final = {
     f"million/event/{event_id(3)}": "It has been DEAD for 13 min",
     f"hostile/event/{event_id(3)}": "polluted",
     "million/event/nothing": "Not found",
+    "million/event/removed": "It was dropped 2 h ago by ada.",
     "million/keys": "40 events wait behind a dead one",
     "million/keys/order-7": "40 events of ordering key order-7",
     "empty/keys": "No ordering key is blocked.",

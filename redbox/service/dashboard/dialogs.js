@@ -69,7 +69,7 @@ export function ask({ title, text, fields = [], verb, danger = false, run, why =
 
 /** Asks for a token until one is given. */
 export function askToken(refused) {
-  return openDialog('Token', (close) => {
+  return openDialog('A token is needed', (close) => {
     const input = h('input', { type: 'password', autocomplete: 'off', required: true, spellcheck: 'false', autofocus: true });
     const submit = (event) => {
       event.preventDefault();

@@ -93,7 +93,7 @@ export function failure(problem, again) {
   return h('div', { class: 'failure', role: 'alert' },
     h('p', { class: 'failure-title' }, h('span', { 'aria-hidden': 'true' }, '✕ '), titleOf(problem)),
     h('p', {}, prose(problem.message)),
-    again === null && h('p', { class: 'muted' }, 'This page tries again by itself. Events that were acknowledged are in the store.'),
+    again === null && h('p', { class: 'muted' }, 'This page tries again by itself.', problem.status === 503 && ' Events that were acknowledged are in the store.'),
     again && h('button', { type: 'button', onclick: again }, 'Try again'));
 }
 

@@ -14,15 +14,17 @@ const SYMBOLS = { good: '✓', bad: '✕', warn: '↻', accent: '●' };
 
 export function event(root, { box, name }, signal) {
   const read = async () => {
-    const [record, why] = await Promise.all([
+    const [found, why] = await Promise.allSettled([
       get(box, `events/${segment(name)}`, { signal, exact: true }),
-      get(box, `events/${segment(name)}/why`, { signal }).catch(() => null),
+      get(box, `events/${segment(name)}/why`, { signal }),
     ]);
-    return { record, why };
+    const removed = found.reason?.status === 404 && why.value?.found === false; // then `why` knows more
+    if (found.status === 'rejected' && !removed) throw found.reason;
+    return { record: found.value, why: why.value };
   };
   const body = h('div', {});
   root.append(body);
-  const again = load(body, signal, read, ({ record, why }) => eventOf(box, record, why, () => again()));
+  const again = load(body, signal, read, ({ record, why }) => (record ? eventOf(box, record, why, () => again()) : gone(box, name, why)));
 }
 
 function eventOf(box, record, why, again) {
@@ -54,6 +56,11 @@ function eventOf(box, record, why, again) {
       ['Expired leases', record.expiries ? count(record.expiries) : null],
     ])),
     section('Raw', null, h('details', {}, h('summary', {}, 'The whole record as JSON'), h('div', { class: 'payload' }, copyButton(jsonText(record), 'record'), h('pre', {}, jsonText(record))))));
+}
+
+/** An event that the box does not hold: removed, or never put. */
+function gone(box, name, why) {
+  return h('div', { class: 'stack' }, h('p', { class: 'crumbs' }, h('a', { href: href(box, 'events') }, 'Events')), h('h1', { class: 'wrap' }, name), explanation(why));
 }
 
 function attemptsInWords(record) {

@@ -5,7 +5,7 @@ import { get, patch } from '../api.js';
 import { announce, ask } from '../dialogs.js';
 import { href } from '../router.js';
 import { mayOperate, watch } from '../store.js';
-import { load, loading, moment, prose, section } from '../parts.js';
+import { failure, load, loading, moment, prose, section } from '../parts.js';
 import { pause, resume } from '../actions.js';
 import { duration } from '../format.js';
 
@@ -15,7 +15,10 @@ export function settings(root, { box }, signal) {
   const pauses = h('div', {});
   const form = h('div', {});
   root.append(h('h1', {}, 'Settings'), pauses, form);
-  watch(signal, ({ live }) => update(pauses, section('Delivery', null, live.stats ? delivery(box, live.stats) : loading())));
+  watch(signal, ({ live, connection, problem }) => {
+    const waiting = connection === 'lost' && problem ? failure(problem, null) : loading();
+    update(pauses, section('Delivery', null, live.stats ? delivery(box, live.stats) : waiting));
+  });
   const again = load(form, signal, () => get(box, 'settings', { signal }), (found) => settingsForm(box, found, () => again()));
 }
 
