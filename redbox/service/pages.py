@@ -1,4 +1,4 @@
-"""The dashboard's files: read once, served with a validator and with headers that forbid everything they do not need."""
+"""The files of the dashboard: read once, served with an ETag, and with headers that forbid what they do not need."""
 
 from __future__ import annotations
 

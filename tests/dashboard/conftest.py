@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pytest
 import uvicorn
@@ -23,7 +23,9 @@ EXPECTED: Final = re.compile(r"Failed to load resource: the server responded wit
 #: Before any script of the page: remember what the content security policy refused.
 REMEMBER: Final = """
 window.violations = [];
-document.addEventListener('securitypolicyviolation', (event) => violations.push(event.violatedDirective + ' ' + event.blockedURI));
+document.addEventListener('securitypolicyviolation', (event) => {
+  violations.push(event.violatedDirective + ' ' + event.blockedURI);
+});
 """
 
 
@@ -38,7 +40,7 @@ class Served:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._server.serve([self._listener])), daemon=True)
 
-    def __enter__(self) -> Served:
+    def __enter__(self) -> Self:
         self._listener.listen()  # connections wait until the server accepts them
         self._thread.start()
         return self

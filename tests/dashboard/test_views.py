@@ -23,7 +23,7 @@ VIEWS: Final = {
     "nowhere": "there is no box 'nowhere'",
     "million/incidents": "HTTP 422 amount must be a number, not <text>",
     "empty/incidents": "No incidents.",
-    "down/incidents": "no answer from redis://10.0.0.7:6379/0".replace("no", "No", 1),
+    "down/incidents": "No answer from redis://10.0.0.7:6379/0",
     "million/incident/55242f13": "amount is text; in the delivered event it is a number.",
     "breaker/incident/9c01aa7e?state=PENDING": "No event of this type is kept that was delivered.",
     "hostile/incident/55242f13": "<script>",
@@ -58,10 +58,12 @@ CONTRAST: Final = """() => {
     return { red, green, blue, alpha };
   };
   const over = (top, below) => ({
-    red: top.red * top.alpha + below.red * (1 - top.alpha), green: top.green * top.alpha + below.green * (1 - top.alpha),
+    red: top.red * top.alpha + below.red * (1 - top.alpha),
+    green: top.green * top.alpha + below.green * (1 - top.alpha),
     blue: top.blue * top.alpha + below.blue * (1 - top.alpha), alpha: 1 });
   const luminance = (colour) => {
-    const [r, g, b] = [colour.red, colour.green, colour.blue].map((part) => part / 255).map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = [colour.red, colour.green, colour.blue].map((part) => linear(part / 255));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const ground = (element) => {
@@ -74,20 +76,24 @@ CONTRAST: Final = """() => {
   let looked = 0;
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const element = node.parentElement;
-    if (!node.data.trim() || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true }) || element.closest('noscript, :disabled')) continue;
+    const seen = element.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+    if (!node.data.trim() || !seen || element.closest('noscript, :disabled')) continue;
     looked += 1;
     const style = getComputedStyle(element);
     const below = ground(element);
-    const [light, dark] = [luminance(over(parse(element instanceof SVGElement ? style.fill : style.color), below)), luminance(below)].sort((a, b) => b - a);
+    const ink = over(parse(element instanceof SVGElement ? style.fill : style.color), below);
+    const [light, dark] = [luminance(ink), luminance(below)].sort((a, b) => b - a);
     const ratio = (light + 0.05) / (dark + 0.05);
-    const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && Number(style.fontWeight) >= 700);
+    const size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
     if (ratio < (large ? 3 : 4.5)) poor.push(`${ratio.toFixed(2)} ${element.className} ${node.data.slice(0, 40)}`);
   }
   return looked < 10 ? ['almost no text was found'] : poor;
 }"""
 TOO_WIDE: Final = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 CONTROLS: Final = (
-    "button", "link", "textbox", "searchbox", "combobox", "spinbutton", "checkbox", "image", "img", "progressbar", "table", "dialog", "region",
+    "button", "link", "textbox", "searchbox", "combobox", "spinbutton", "checkbox", "image", "img", "progressbar",
+    "table", "dialog", "region",
 )  # fmt: skip
 
 
