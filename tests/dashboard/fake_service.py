@@ -477,6 +477,10 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
     def job(box: InPath, name: InPath) -> Answer:
         return scenes[box].advance(scenes[box].jobs[name])
 
+    @get("/v1/boxes/{box:str}/jobs/{name:str}/export", media_type="application/x-ndjson", sync_to_thread=False)
+    def export(box: InPath, name: InPath) -> bytes:
+        return json.dumps(scenes[box].record(3)).encode() + b"\n"
+
     @delete("/v1/boxes/{box:str}/jobs/{name:str}", status_code=200, sync_to_thread=False)
     def cancel(box: InPath, name: InPath) -> Answer:
         scenes[box].jobs[name] |= {"state": "cancelled", "text": "the rest stays where it is"}
@@ -547,6 +551,7 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         key_why,
         incident,
         job,
+        export,
         cancel,
         change,
         act,

@@ -205,6 +205,18 @@ def test_an_action_on_all_that_match_shows_the_count_first(open_page: Open, fres
     assert [each["body"]["dry_run"] for each in received(fresh_service)] == [True]
 
 
+def test_an_export_is_downloaded_with_the_token(open_page: Open, locked_service: str):
+    page = open_page(f"{locked_service}/#/million/events?state=DEAD")
+    page.get_by_label("Token", exact=True).fill(TOKEN)
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Export").click()
+    page.get_by_role("dialog").get_by_role("button", name="Export").click()
+    with page.expect_download() as found:
+        page.get_by_role("button", name="Download").click()
+    assert found.value.suggested_filename.startswith("million-job-")
+    assert json.loads(found.value.path().read_text())["event_id"] == event_id(3)
+
+
 def test_one_event_is_replayed_with_a_reason(open_page: Open, fresh_service: str):
     page = open_page(f"{fresh_service}/#/million/event/{event_id(3)}")
     page.get_by_role("button", name="Replay").click()

@@ -1,7 +1,7 @@
 // Changes of many events, done by the server: preview with the count, canary, all with a rate; progress, cancel, pause.
 
 import { h, update } from './dom.js';
-import { get, post, remove, segment } from './api.js';
+import { get, post, remove, segment, send } from './api.js';
 import { announce, field, openDialog, reasonField } from './dialogs.js';
 import { count, counted, duration } from './format.js';
 import { href } from './router.js';
@@ -85,7 +85,7 @@ export function actOnMany(box, action, filter, what) {
         }
       };
       show(0, h('form', { onsubmit: submit },
-        h('p', { class: 'preview' }, h('strong', {}, counted(total, 'event')), ` ${total === 1 ? 'matches' : 'match'} and would be ${about.done}.`),
+        h('p', { class: 'preview' }, result.complete === false && 'At least ', h('strong', {}, counted(total, 'event')), ` ${total === 1 ? 'matches' : 'match'} and would be ${about.done}.`),
         refused > 0 && h('p', {}, `${counted(refused, 'event')} would be refused.`),
         (result.conflicts || 0) > 0 && h('p', {}, `${counted(result.conflicts, 'event')} cannot be replayed: another live event holds the unique key.`),
         h('p', {}, h('a', { href: href(box, 'events', null, filter), onclick: () => close() }, 'See these events')),
@@ -132,7 +132,20 @@ function jobProgress(box, job, close) {
     h('div', { class: 'buttons' },
       !ended(job) && h('button', { type: 'button', onclick: () => pause(box) }, 'Pause the box…'),
       !ended(job) && h('button', { type: 'button', class: 'danger', onclick: cancel }, 'Cancel the rest'),
+      job.action === 'export' && job.state === 'done' && h('button', { type: 'button', onclick: () => download(box, job) }, 'Download'),
       h('button', { type: 'button', class: 'primary', onclick: () => close() }, ended(job) ? 'Close' : 'Continue in the background')));
+}
+
+/** Saves the file of an export. A plain link could not send the token. */
+async function download(box, job) {
+  try {
+    const response = await send(`v1/boxes/${segment(box)}/jobs/${segment(job.id)}/export`);
+    const url = URL.createObjectURL(await response.blob());
+    h('a', { href: url, download: `${box}-${job.id}.ndjson` }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 60000);
+  } catch (error) {
+    announce(error.message, { bad: true });
+  }
 }
 
 const problemText = (problem) => (typeof problem === 'string' ? problem : problem.detail || problem.title || 'The job failed.');
