@@ -16,6 +16,7 @@ from redbox.service.ingest import ingest
 from redbox.service.jobs import Jobs
 from redbox.service.operations.handlers import operations
 from redbox.service.options import ServiceOptions
+from redbox.service.pages import pages
 from redbox.service.problems import HANDLERS
 from redbox.service.schema import StrictStructs
 from redbox.service.strict import keep_slashes
@@ -36,7 +37,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         return known
 
     app = Litestar(
-        route_handlers=[ingest(), *operations(), *history.HANDLERS, *incidents.HANDLERS, *live.HANDLERS],
+        route_handlers=[ingest(), *operations(), *history.HANDLERS, *incidents.HANDLERS, *live.HANDLERS, pages()],
         dependencies={
             "boxes": Provide(provide_boxes),
             "jobs": Provide(provide_jobs),

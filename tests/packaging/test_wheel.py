@@ -60,6 +60,12 @@ def test_the_wheel_holds_every_module(wheel: Path):
     assert "redbox/py.typed" in contents(wheel)
 
 
+def test_the_wheel_holds_the_dashboard(wheel: Path):
+    files = {str(path.relative_to(ROOT)) for path in (ROOT / "redbox/service/dashboard").rglob("*") if path.is_file()}
+    assert files <= contents(wheel)
+    assert {"redbox/service/dashboard/index.html", "redbox/service/dashboard/views/overview.js"} <= files
+
+
 def test_nothing_but_redbox_comes_into_site_packages(wheel: Path):
     assert {name.split("/")[0] for name in contents(wheel)} == {"redbox"}
 

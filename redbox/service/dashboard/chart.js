@@ -1,0 +1,131 @@
+// Charts as SVG: a line over time with the value under the pointer, and a timeline of marks.
+
+import { h, s, update } from './dom.js';
+import { hourAndMinute, time } from './format.js';
+
+const WIDTH = 300;
+const HEIGHT = 56;
+const ROOM = 0.8; // share of the height that the largest value takes
+
+/** A card with a title, the last value and a line for each series; pointer and arrow keys show the values of a moment. */
+export class Chart {
+  /** `series`: [{name, label?, kind}]; `text(value)` formats a value with its unit; the scale ends at `least` or above it. */
+  constructor(title, series, text, least) {
+    this.least = least;
+    this.title = title;
+    this.series = series;
+    this.text = text;
+    this.at = null; // the index that the reader looks at
+    this.samples = [];
+    this.head = h('div', { class: 'chart-head' });
+    this.drawing = s('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
+    this.foot = h('div', { class: 'chart-foot' });
+    this.plot = h('div', {
+      class: 'chart-plot', tabindex: 0, role: 'img', 'aria-label': title,
+      onpointermove: (event) => this.look(this.indexAt(event)),
+      onpointerleave: () => this.look(null),
+      onblur: () => this.look(null),
+      onkeydown: (event) => this.move(event),
+    }, this.drawing);
+    this.element = h('div', { class: 'chart' }, this.head, this.plot, this.foot);
+  }
+
+  /** Draws samples [{at, ...}], the values of a series under its name. */
+  draw(samples) {
+    this.samples = samples;
+    const values = samples.flatMap((sample) => this.series.map(({ name }) => sample[name])).filter(known);
+    this.most = Math.max(...values, 0);
+    this.render();
+  }
+
+  look(index) {
+    if (index === this.at) return;
+    this.at = index;
+    this.render();
+  }
+
+  move(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step || !this.samples.length) return;
+    event.preventDefault();
+    const last = this.samples.length - 1;
+    this.look(Math.min(last, Math.max(0, (this.at ?? last) + step)));
+  }
+
+  indexAt(event) {
+    const { left, width } = this.plot.getBoundingClientRect();
+    if (!this.samples.length) return null;
+    const share = (event.clientX - left) / width;
+    return Math.min(this.samples.length - 1, Math.max(0, Math.round(share * (this.samples.length - 1))));
+  }
+
+  render() {
+    const { samples } = this;
+    const shown = this.at === null ? samples.length - 1 : Math.min(this.at, samples.length - 1);
+    const values = this.series.map(({ name }) => this.text(samples[shown]?.[name]));
+    update(this.head, h('span', { class: 'chart-title' }, this.title), h('span', { class: `chart-value${values.length > 1 ? ' several' : ''}` },
+      this.series.map(({ label }, index) => [label && h('small', {}, `${label} `), values[index]])));
+    const lines = this.series.flatMap(({ name, kind }) => this.paths(name, kind));
+    const x = this.x(shown);
+    update(this.drawing, lines, this.at !== null && s('line', { class: 'chart-cursor', x1: x, x2: x, y1: 0, y2: HEIGHT }));
+    const span = samples.length ? `since ${hourAndMinute(samples[0].at)}` : 'no samples yet';
+    update(this.foot, h('span', {}, this.at === null ? span : time(samples[shown].at)), h('span', {}, samples.length > 0 && `max ${this.text(this.most)}`));
+    const words = `${this.title}: now ${values.join(' and ')}; at most ${this.text(this.most)} ${span}`;
+    this.plot.setAttribute('aria-label', samples.length ? words : `${this.title}: no samples yet`);
+  }
+
+  x(index) {
+    return this.samples.length > 1 ? (index / (this.samples.length - 1)) * WIDTH : WIDTH;
+  }
+
+  /** A filled area and a line for each run of known values. */
+  paths(name, kind) {
+    const y = (value) => HEIGHT - 2 - (value / Math.max(this.most, this.least)) * HEIGHT * ROOM;
+    const runs = [[]];
+    this.samples.forEach((sample, index) => {
+      if (known(sample[name])) runs.at(-1).push([round(this.x(index)), round(y(sample[name]))]);
+      else if (runs.at(-1).length) runs.push([]);
+    });
+    return runs.filter((run) => run.length).flatMap((run) => {
+      const line = `M${run.map((point) => point.join(' ')).join('L')}`;
+      const area = `${line}L${run.at(-1)[0]} ${HEIGHT}L${run[0][0]} ${HEIGHT}Z`;
+      return [s('path', { class: `area ${kind}`, d: area }), s('path', { class: `line ${kind}`, d: line })];
+    });
+  }
+}
+
+const known = (value) => value !== null && value !== undefined;
+const round = (number) => Math.round(number * 10) / 10;
+
+/** How an entry of a timeline is drawn: its shape, and what the legend calls it. */
+const MARKS = {
+  failed: { shape: '●', word: 'failures' },
+  breaker_opened: { shape: '▲', word: 'breaker opened' },
+  breaker_closed: { shape: '▽', word: 'breaker closed' },
+  relay_started: { shape: '◆', word: 'relay started' },
+};
+export const markOf = (kind) => MARKS[kind] || { shape: '■', word: String(kind).replaceAll('_', ' ') };
+
+/** Entries {at, kind, text, count} along a line of time; larger circles are more failures. */
+export function timeline(entries) {
+  const moments = entries.map((entry) => Date.parse(entry.at));
+  const first = Math.min(...moments);
+  const span = Math.max(Math.max(...moments) - first, 1);
+  const most = Math.max(...entries.map((entry) => entry.count || 1));
+  const kinds = [...new Set(entries.map((entry) => entry.kind))];
+  const marks = entries.map((entry, index) => {
+    const x = round(2 + ((moments[index] - first) / span) * 96);
+    const title = s('title', {}, `${time(entry.at)} ${entry.text}`);
+    if (entry.kind === 'failed') {
+      const radius = round(3 + 9 * Math.sqrt((entry.count || 1) / most));
+      return s('circle', { class: 'mark failed', cx: `${x}%`, cy: 24, r: radius }, title);
+    }
+    return s('text', { class: `mark ${entry.kind}`, x: `${x}%`, y: 52, 'text-anchor': 'middle' }, markOf(entry.kind).shape, title);
+  });
+  const words = `${entries.length} entries from ${time(first)} to ${time(first + span)}`;
+  return h('div', { class: 'timeline' },
+    s('svg', { role: 'img', 'aria-label': `Timeline: ${words}`, width: '100%', height: 60 },
+      s('line', { class: 'axis', x1: '0', x2: '100%', y1: 24, y2: 24 }), marks),
+    h('div', { class: 'timeline-ends' }, h('span', {}, time(first)), h('span', {}, time(first + span))),
+    h('p', { class: 'legend' }, kinds.map((kind) => h('span', { class: kind }, h('span', { 'aria-hidden': 'true' }, `${markOf(kind).shape} `), markOf(kind).word))));
+}

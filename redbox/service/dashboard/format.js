@@ -1,0 +1,52 @@
+// Numbers, durations and times as text.
+
+const whole = new Intl.NumberFormat('en');
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const minute = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+const UNITS = [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]];
+
+export const count = (number) => (number === null || number === undefined ? '–' : whole.format(number));
+export const compact = (number) => (number < 10000000 ? count(number) : short.format(number));
+
+/** `1 event`, `1,250 events`. */
+export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? '' : 's'}`;
+
+/** `0.3`, `12`, `1,250`; a dash if it is not known. */
+export function rate(number) {
+  if (number === null || number === undefined) return '–';
+  if (number === 0) return '0';
+  return number >= 10 ? whole.format(Math.round(number)) : number.toFixed(number < 0.1 ? 2 : 1);
+}
+
+/** `0.3 s`, `12 s`, `3 min`, `5 h`, `2 d`. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return '–';
+  if (seconds < 0.001) return '0 s';
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const [unit, size] = UNITS.find(([, size]) => seconds >= size);
+  return `${whole.format(Math.floor(seconds / size))} ${unit}`;
+}
+
+export const milliseconds = (number) => (number === null || number === undefined ? '–' : duration(number / 1000));
+
+/** The age of a moment: `12 min ago`, `in 5 s`. */
+export function ago(moment, now = Date.now()) {
+  const seconds = (now - new Date(moment)) / 1000;
+  if (Math.abs(seconds) < 1) return 'now';
+  return seconds > 0 ? `${duration(Math.floor(seconds))} ago` : `in ${duration(Math.ceil(-seconds))}`;
+}
+
+/** The local time: `03:12:01`, with the date if it is another day; with `exact` to milliseconds. */
+export function time(moment, { exact = false } = {}) {
+  const date = new Date(moment);
+  const text = clock.format(date) + (exact ? `.${String(date.getMilliseconds()).padStart(3, '0')}` : '');
+  return date.toDateString() === new Date().toDateString() ? text : `${day.format(date)} ${text}`;
+}
+
+export const hourAndMinute = (moment) => minute.format(new Date(moment));
+
+/** A long id, shortened in the middle. */
+export const shortId = (id) => (id.length > 18 ? `${id.slice(0, 8)}…${id.slice(-6)}` : id);

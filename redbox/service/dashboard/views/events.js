@@ -1,0 +1,113 @@
+// Events: search, filters as chips with completion, and actions on all events that match.
+
+import { h, update } from '../dom.js';
+import { get, query } from '../api.js';
+import { counted } from '../format.js';
+import { go, href } from '../router.js';
+import { mayOperate, state, watch } from '../store.js';
+import { PHASES, command, empty, eventId, failure, loading, moment, phase, table } from '../parts.js';
+import { BULK_ACTIONS, actOnMany } from '../jobs.js';
+import { filterField } from '../filters.js';
+
+const LIMIT = 50;
+const FIELDS = ['state', 'phase', 'type', 'key', 'error', 'group', 'text', 'since', 'until', 'created_since', 'created_until'];
+/** Actions on all that match, by what is selected; without a state it would not be clear what they mean. */
+const ACTIONS = { DEAD: ['replay', 'export', 'drop'], PUBLISHED: ['replay', 'export'], SCHEDULED: ['reschedule', 'kill'], AVAILABLE: ['reschedule', 'kill'], RETRY_SCHEDULED: ['reschedule', 'kill'], PENDING: ['reschedule', 'kill'] };
+const TIMES = { DEAD: ['Died', 'died_at'], PUBLISHED: ['Published', 'published_at'], IN_FLIGHT: ['Lease ends', 'lease_until'] };
+const TOTALS = { DEAD: 'dead', PUBLISHED: 'published' };
+
+export function events(root, { box, query: asked }, signal) {
+  const filter = Object.fromEntries(FIELDS.filter((name) => asked.get(name)).map((name) => [name, asked.get(name)]));
+  const selected = filter.state || filter.phase || '';
+  const parts = { fresh: h('div', {}), list: h('div', {}, loading()), more: h('div', { class: 'buttons' }) };
+  root.append(h('div', { class: 'view-head' }, h('h1', {}, 'Events'), tabs(box, filter, selected)),
+    filterField(box, filter, (next) => go(href(box, 'events', null, next))), bulk(box, filter, selected), parts.fresh, parts.list, parts.more);
+  new List(box, filter, selected, parts, signal).read();
+}
+
+function tabs(box, filter, selected) {
+  const { state: _, phase: __, ...others } = filter;
+  const tab = (label, chosen, values) => h('a', { href: href(box, 'events', null, { ...others, ...values }), 'aria-current': chosen ? 'true' : null }, label);
+  return h('div', { class: 'tabs', role: 'group', 'aria-label': 'Phase' }, tab('All', !selected, {}),
+    PHASES.map(({ label, query: values }) => tab(label, Object.values(values)[0] === selected, values)));
+}
+
+/** What can be done with all events that match. */
+function bulk(box, filter, selected) {
+  const names = ACTIONS[selected];
+  if (!mayOperate()) return null;
+  if (!names) return h('p', { class: 'muted bulk-hint' }, 'To change all events that match, choose Dead, Published, or a phase that waits.');
+  return h('div', { class: 'actions' }, h('span', { class: 'muted' }, 'All that match:'), names.map((name) => h('button', {
+    type: 'button', class: BULK_ACTIONS[name].danger ? 'danger' : null, 'data-shortcut': name === 'replay' ? 'r' : null,
+    onclick: () => actOnMany(box, name, filter, 'all events that match'),
+  }, `${BULK_ACTIONS[name].verb}…`)));
+}
+
+/** The pages that were read so far. They stay as they are while someone reads; a bar says how many events are new. */
+class List {
+  constructor(box, filter, selected, parts, signal) {
+    Object.assign(this, { box, filter, selected, parts, signal });
+    this.records = [];
+    this.cursor = null;
+    this.total = null; // events of this kind when the first page was read
+    watch(signal, () => this.countNew());
+  }
+
+  get known() {
+    return state.live.stats?.totals[TOTALS[this.selected] || 'put'] ?? null;
+  }
+
+  countNew() {
+    this.total ??= this.known;
+    const fresh = this.known === null ? 0 : this.known - this.total;
+    update(this.parts.fresh, fresh > 0 && this.records.length > 0 && h('button', { type: 'button', class: 'fresh', onclick: () => this.again() }, `${counted(fresh, 'new event')}: show ${fresh === 1 ? 'it' : 'them'}`));
+  }
+
+  again() {
+    this.records = [];
+    this.cursor = null;
+    this.total = this.known;
+    this.countNew();
+    this.read();
+  }
+
+  async read() {
+    try {
+      const found = await get(this.box, `events${query({ ...this.filter, limit: LIMIT, cursor: this.cursor })}`, { signal: this.signal });
+      this.records = [...this.records, ...found.events];
+      this.cursor = found.cursor;
+      update(this.parts.list, this.records.length ? this.rows() : this.cursor ? this.searching() : this.none());
+      update(this.parts.more, this.cursor !== null && h('button', { type: 'button', onclick: () => this.read() }, this.records.length ? 'Show more' : 'Search further'));
+    } catch (error) {
+      if (error.name === 'AbortError') return;
+      if (this.records.length) update(this.parts.more, failure(error, () => this.read()));
+      else update(this.parts.list, failure(error, () => this.read()));
+    }
+  }
+
+  searching() {
+    return empty('No event found so far.', h('p', {}, 'The search looks at a part of the box at a time.'));
+  }
+
+  none() {
+    if (Object.keys(this.filter).length) return empty('No events match.', h('p', {}, h('a', { href: href(this.box, 'events') }, 'Show all events')));
+    return empty('No events yet.', h('p', {}, 'Try: '), h('p', {}, command(`curl -d '{"event_type": "user.created", "payload": {"id": 42}}' ${location.origin}/v1/boxes/${encodeURIComponent(this.box)}/events`)));
+  }
+
+  rows() {
+    const { box } = this;
+    const [title, time] = TIMES[this.selected] || [this.selected ? 'Due' : 'Time', null];
+    const at = (record) => record[time] || record.died_at || record.published_at || record.lease_until || record.available_at;
+    const some = (name) => this.records.some((record) => record[name]);
+    const columns = [
+      { title: 'Event', cell: (record) => eventId(box, record.event_id, { row: true }) },
+      { title: 'Type', class: 'wrap', cell: (record) => h('a', { href: href(box, 'events', null, { ...this.filter, type: record.event_type }) }, record.event_type) },
+      { title: 'Phase', class: 'nowrap', cell: phase },
+      { title, class: 'nowrap', cell: (record) => moment(at(record)) },
+      { title: 'Attempts', class: 'number', cell: (record) => record.attempts },
+      some('ordering_key') && { title: 'Key', class: 'wrap', cell: (record) => (record.ordering_key ? h('a', { href: href(box, 'keys', record.ordering_key) }, record.ordering_key) : '–') },
+      some('last_error') && { title: 'Error', class: 'error', cell: (record) => record.last_error || '–' },
+    ];
+    return table('Events', columns.filter(Boolean), this.records, (record) => record.event_id);
+  }
+}
