@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,9 +16,30 @@ from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from redbox.relay import Relay
+    from redbox.service.server import HttpServer
+    from redbox.service.tokens import Tokens
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8080
+
+
+@dataclasses.dataclass(kw_only=True)
+class Serving:
+    """The options of the HTTP service."""
+
+    host: str
+    port: int
+    token_file: Path | None
+    allow_host: tuple[str, ...]
+    tls_cert: Path | None
+    tls_key: Path | None
+    log: str | None
+    quiet: bool
+
+    @classmethod
+    def take(cls, options: dict[str, Any]) -> Serving:
+        """Removes them from the options of the command."""
+        return cls(**{field.name: options.pop(field.name) for field in dataclasses.fields(cls)})
 
 
 def service_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -26,6 +50,22 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
             click.option(
                 "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, metavar="PORT",
                 help="Port; 0 for any free port.",
+            ),
+            click.option(
+                "--token-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+                help="Tokens that callers need: lines of `name scopes token`. Also read from $REDBOX_TOKENS.",
+            ),
+            click.option(
+                "--allow-host", multiple=True, metavar="NAME",
+                help="Host name under which the service is reached, if it is not --host; repeatable.",
+            ),
+            click.option(
+                "--tls-cert", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+                help="Certificate (PEM) for HTTPS.",
+            ),
+            click.option(
+                "--tls-key", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+                help="Key of --tls-cert, if that file does not have it.",
             ),
             click.option(
                 "--log", type=click.Choice(["text", "json"]), help="Format of the log on stderr.  [default: text]"
@@ -41,7 +81,7 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
 @relay_options
 @service_options
 @pass_session
-def up_command(session: Session, /, host: str, port: int, log: str | None, quiet: bool, **options: Any) -> None:
+def up_command(session: Session, /, **options: Any) -> None:
     """Accept events over HTTP and deliver them to a target.
 
     Runs the HTTP service, a relay and the dashboard in one process. Without --url and $REDBOX_URL, events are stored in
@@ -53,17 +93,18 @@ def up_command(session: Session, /, host: str, port: int, log: str | None, quiet
       redbox --url redis://localhost:6379/0 --box orders up --to https://hooks.example.com/orders --port 9000
       curl -d '{"event_type": "user.created", "payload": {"id": 42}}' http://127.0.0.1:8080/v1/events
     """
+    serving = Serving.take(options)
     if options["to"] is None:
         raise click.UsageError("Missing option '--to', the target", click.get_current_context())
     session.use_local()
     relay, policy = open_relay(session, options)
-    _run(session, [relay], [policy], host, port, log, quiet)
+    _run(session, [relay], [policy], serving)
 
 
 @click.command("serve")
 @service_options
 @pass_session
-def serve_command(session: Session, /, host: str, port: int, log: str | None, quiet: bool) -> None:
+def serve_command(session: Session, /, **options: Any) -> None:
     """Accept events over HTTP, without a relay.
 
     As `redbox up`, but nothing is delivered: run `redbox relay` on the same store for that.
@@ -74,12 +115,10 @@ def serve_command(session: Session, /, host: str, port: int, log: str | None, qu
       redbox --url redis://localhost:6379/0 --box orders serve --port 9000
     """
     session.use_local()
-    _run(session, [], [], host, port, log, quiet)
+    _run(session, [], [], Serving.take(options))
 
 
-def _run(
-    session: Session, relays: list[Relay], policies: list[str], host: str, port: int, log: str | None, quiet: bool
-) -> None:
+def _run(session: Session, relays: list[Relay], policies: list[str], serving: Serving) -> None:
     import logging
 
     from redbox.cli import logs, process
@@ -92,8 +131,20 @@ def _run(
         from redbox.service.history import recording
         from redbox.service.options import ServiceOptions
         from redbox.service.server import Address, HttpServer
+        from redbox.service.tokens import VARIABLE, open_tokens
     except ModuleNotFoundError as error:
         raise MissingExtra("redbox up and redbox serve", "service") from error
+
+    if serving.tls_key is not None and serving.tls_cert is None:
+        raise click.UsageError("--tls-key without --tls-cert: give the certificate too", click.get_current_context())
+    tokens = open_tokens(serving.token_file, os.environ.get(VARIABLE))
+    address = Address(
+        host=serving.host,
+        port=serving.port,
+        certificate=None if serving.tls_cert is None else str(serving.tls_cert),
+        key=None if serving.tls_key is None else str(serving.tls_key),
+        loopback_only=tokens is None,
+    )
 
     async def start(stack: AsyncExitStack) -> None:
         box = await stack.enter_async_context(session.open())
@@ -101,19 +152,55 @@ def _run(
         boxes = Boxes(box, session.open)
         stack.push_async_callback(boxes.aclose)
         await stack.enter_async_context(recording(boxes))
-        app = create_app(boxes, ServiceOptions(delivers=bool(relays)))
+        options = ServiceOptions(
+            delivers=bool(relays), tokens=tokens, host_names=(serving.host, *serving.allow_host), relays=tuple(relays)
+        )
+        app = create_app(boxes, options)
         stack.push_async_callback(app.state.censuses.aclose)
         stack.push_async_callback(app.state.jobs.aclose)
-        server = await stack.enter_async_context(HttpServer(app, Address(host=host, port=port)))
+        server = await stack.enter_async_context(HttpServer(app, address))
         stack.callback(app.state.live.close)
+        stack.enter_context(_on_hangup(server, tokens))
         session.output.note(f"redbox is up: {server.url}", url=server.url)
         session.output.note(f"events of box {box.name} are stored on {box.where}")
+        if tokens is None:
+            session.output.note(
+                "there are no tokens: everyone on this machine may use it; --token-file FILE restricts it to callers "
+                "with a token"
+            )
+        login = "" if tokens is None else "-H 'Authorization: Bearer TOKEN' "
         session.output.note(
-            f'try: curl -d \'{{"event_type": "user.created", "payload": {{"id": 42}}}}\' {server.url}/v1/events'
+            f'try: curl {login}-d \'{{"event_type": "user.created", "payload": {{"id": 42}}}}\' {server.url}/v1/events'
         )
 
+    log = serving.log
     how: logs.Format = "json" if log == "json" or (log is None and session.output.as_json) else "text"
-    level = logging.DEBUG if session.debug else logging.WARNING if quiet else logging.INFO
+    level = logging.DEBUG if session.debug else logging.WARNING if serving.quiet else logging.INFO
     with logs.to_stderr(how, level, name_box=False):
         code = process.run(RelayRun(relays, policies, start_beside=start).run(), lambda _: 0)
     click.get_current_context().exit(code)
+
+
+@contextmanager
+def _on_hangup(server: HttpServer, tokens: Tokens | None) -> Iterator[None]:
+    """While the block runs, SIGHUP reads the tokens and the certificate again."""
+    import asyncio
+    import logging
+    import signal
+
+    from redbox.errors import UsageError
+
+    def reload() -> None:
+        if tokens is not None:
+            tokens.reload()
+        try:
+            server.load_certificate()
+        except UsageError as error:
+            logging.getLogger("redbox.service").error("%s; the one read before stays in use", error)
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)

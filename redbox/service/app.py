@@ -12,6 +12,7 @@ from redbox import __version__
 from redbox.service import history, incidents, live
 from redbox.service.access import provide_operator
 from redbox.service.boxes import Boxes
+from redbox.service.headers import Gate
 from redbox.service.ingest import ingest
 from redbox.service.jobs import Jobs
 from redbox.service.operations.handlers import operations
@@ -59,5 +60,6 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
     )
     app.state.censuses = incidents.Censuses()
     app.state.live = live.Live(boxes, jobs.list_own, count=app.state.censuses.ask)
-    app.asgi_handler = keep_slashes(app.asgi_handler)
+    app.state.tokens = known.tokens
+    app.asgi_handler = Gate(keep_slashes(app.asgi_handler), known.host_names)
     return app

@@ -11,6 +11,7 @@ from litestar.datastructures import State
 from redbox.box.event_json import event_from_line
 from redbox.errors import InvalidEvent
 from redbox.events import Receipt
+from redbox.service.access import Scope, require
 from redbox.service.boxes import Boxes
 
 JSON: Final = "application/json"
@@ -38,4 +39,4 @@ def _answer(receipt: Receipt) -> dict[str, Any]:
 
 
 def ingest() -> Router:
-    return Router("/", route_handlers=[put_event], tags=["ingest"])
+    return Router("/", route_handlers=[put_event], guards=[require(Scope.INGEST)], tags=["ingest"])

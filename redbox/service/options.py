@@ -6,6 +6,9 @@ from typing import Final
 
 import msgspec
 
+from redbox.relay import Relay
+from redbox.service.tokens import Tokens
+
 MAX_BODY: Final = 8 * 1024 * 1024
 
 
@@ -15,7 +18,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     `delivers`: a relay runs in this process. `read_only`: nobody may operate through the service. `max_body`: bytes of
     a request. `look`: the most events that one page of a listing reads. `preview`: the most events that a dry run
     counts. `running_jobs`: jobs that run at once; `kept_jobs`: ended jobs that can still be asked for. `export_bytes`:
-    the largest export.
+    the largest export. `tokens`: who may call it; None: everyone who reaches it may do everything. `host_names`: under
+    which it is reached, beside those of loopback. `relays`: those of this process.
     """
 
     delivers: bool = False
@@ -26,3 +30,6 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     running_jobs: int = 4
     kept_jobs: int = 100
     export_bytes: int = 256 * 1024 * 1024
+    tokens: Tokens | None = None
+    host_names: tuple[str, ...] = ()
+    relays: tuple[Relay, ...] = ()
