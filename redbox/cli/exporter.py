@@ -30,7 +30,7 @@ def exporter_command(session: Session, /, port: int, host: str, all_boxes: bool)
     import asyncio
 
     from redbox.cli import process
-    from redbox.relay.exporter import Exporter
+    from redbox.service.exporter import Exporter
 
     session.require_directory()
 

@@ -1,1 +1,4 @@
-"""The HTTP service: ingest, operations, dashboard, metrics and health. Needs the extra `service`."""
+"""The HTTP service: ingest, operations, dashboard, metrics and health.
+
+Needs the extra `service`; metrics and health alone need the extra `metrics`.
+"""

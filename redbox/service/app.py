@@ -18,6 +18,7 @@ from redbox.service.jobs import Jobs
 from redbox.service.operations.handlers import operations
 from redbox.service.options import ServiceOptions
 from redbox.service.pages import pages
+from redbox.service.probes import probes
 from redbox.service.problems import HANDLERS
 from redbox.service.schema import StrictStructs
 from redbox.service.strict import keep_slashes
@@ -38,7 +39,15 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         return known
 
     app = Litestar(
-        route_handlers=[ingest(), *operations(), *history.HANDLERS, *incidents.HANDLERS, *live.HANDLERS, pages()],
+        route_handlers=[
+            ingest(),
+            *operations(),
+            *history.HANDLERS,
+            *incidents.HANDLERS,
+            *live.HANDLERS,
+            pages(),
+            probes(boxes, known),
+        ],
         dependencies={
             "boxes": Provide(provide_boxes),
             "jobs": Provide(provide_jobs),

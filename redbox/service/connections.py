@@ -13,8 +13,14 @@ from math import inf
 from typing import Any, Final
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
+
+from redbox.errors import MissingExtra
+
+try:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    from uvicorn.server import ServerState
+except ModuleNotFoundError as error:
+    raise MissingExtra("the HTTP server", "metrics") from error
 
 from redbox.service.headers import SECURITY
 
@@ -119,15 +125,12 @@ class Limited(HttpToolsProtocol):
         while data and not self.transport.is_closing():
             if self.phase is Phase.IDLE:
                 self._begin()
-            part, data = (
-                (data[: self._limits.head], data[self._limits.head :]) if self.phase is Phase.HEAD else (data, b"")
-            )
+            most = self._limits.head
+            part, data = (data[:most], data[most:]) if self.phase is Phase.HEAD else (data, b"")
             self._unused += len(part)
             super().data_received(part)
-            if self._unused > self._limits.head and self.phase in (Phase.HEAD, Phase.BODY):
-                self._end(
-                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {self._limits.head:,} bytes are accepted"
-                )
+            if self._unused >= most and self.phase in (Phase.HEAD, Phase.BODY):
+                self._end(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the headers must be under {most:,} bytes")
 
     # --- the request ---------------------------------------------------------------------------------------------
 

@@ -50,9 +50,9 @@ class NotLoopback(UsageError):
 
     def __init__(self, address: Address) -> None:
         super().__init__(
-            f"{address.host_option} {address.host}: without tokens, the service listens on {HOST} only, since everyone who "
-            "reaches it could read and change all events; give tokens with --token-file FILE or $REDBOX_TOKENS, one per "
-            "line: name scopes token"
+            f"{address.host_option} {address.host}: without tokens, the service listens on {HOST} only, since everyone "
+            "who reaches it could read and change all events; give tokens with --token-file FILE or $REDBOX_TOKENS, "
+            "one per line: name scopes token"
         )
 
 

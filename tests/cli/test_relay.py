@@ -23,7 +23,7 @@ from redbox.cli.relay.command import METRICS_HOST
 from redbox.cli.relay.leftovers import Leftovers
 from redbox.cli.relay.run import in_counts
 from redbox.relay import Summary, policy
-from redbox.relay.monitor import HOST
+from redbox.service.server import HOST
 from redbox.settings import LEASE
 from redbox.testing import advance
 from tests.cli.conftest import Redbox

@@ -14,7 +14,7 @@ from redbox import Backoff, Box, Relay
 from redbox.cli.app import cli
 from redbox.cli.relay.config import load, open_relays
 from redbox.cli.relay.settings import FIELDS
-from redbox.relay import monitor
+from redbox.service import health
 from redbox.store.embedded import server as embedded
 from tests.docs.test_readme import environment
 from tests.servers import valkey_binary
@@ -103,4 +103,4 @@ def test_kubernetes_restarts_by_liveness_only():
     (snippet,) = [block for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL) if "livenessProbe" in block]
     probes = re.findall(r"(\w+)Probe:\n  httpGet: { path: (/\w+),", snippet)
     assert probes == [("liveness", "/livez"), ("readiness", "/readyz")]
-    assert {path for _, path in probes} < set(monitor.PATHS)
+    assert {path for _, path in probes} < set(health.PATHS)

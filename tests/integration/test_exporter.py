@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redbox import Box, Event
-from redbox.relay.exporter import Exporter
+from redbox.service.exporter import Exporter
 from tests import servers
 
 pytestmark = [pytest.mark.req("RO-5"), pytest.mark.timeout(60), pytest.mark.usefixtures("redbox_runner")]

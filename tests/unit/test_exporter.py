@@ -13,8 +13,8 @@ import pytest
 
 from redbox import Box, Event, Stats, keys
 from redbox.errors import NewerLayout, StoreUnavailable
-from redbox.relay import exporter as module
-from redbox.relay.exporter import Exporter
+from redbox.service import exporter as module
+from redbox.service.exporter import BoxHealth, Exporter
 from tests.unit.test_metrics import parse
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.req("RO-5"), pytest.mark.usefixtures("redbox_runner")]
@@ -23,7 +23,7 @@ BOX = 'box="test",store="memory:"'
 
 async def get(port: int, path: str) -> tuple[int, str]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
     writer.close()
     return int(head.split()[1]), body
@@ -58,7 +58,7 @@ async def test_relays_and_their_breakers_are_counted(redbox_box: Box):
     await redbox_box.put(Event("a"))
     for name, breaker in (("r1", "open"), ("r2", "closed"), ("r3", "closed")):
         await redbox_box.beat(name, name, {"breaker": breaker}, fresh=10)
-    samples = parse(await Exporter(redbox_box, 0).metrics())
+    samples = parse(await BoxHealth(redbox_box).metrics())
     assert samples["redbox_relays_alive", BOX] == 3
     assert samples["redbox_relays_breaker_open", BOX] == 1
 
@@ -73,7 +73,7 @@ async def test_the_store_is_read_at_most_once_per_second(redbox_box: Box, monkey
 
     monkeypatch.setattr(redbox_box, "stats", count)
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    exporter = Exporter(redbox_box, 0)
+    exporter = BoxHealth(redbox_box)
     await asyncio.gather(*(exporter.metrics() for _ in range(10)))
     now = 100.9
     await exporter.metrics()
@@ -93,7 +93,7 @@ async def test_a_store_that_is_away(redbox_box: Box, monkeypatch: pytest.MonkeyP
             status, report = await get(served.port, "/readyz")
             assert (status, json.loads(report)["problem"]) == (503, "it is away")
         patch.setattr(redbox_box, "stats", failing(NewerLayout()))
-        samples = parse(await Exporter(redbox_box, 0).metrics())
+        samples = parse(await BoxHealth(redbox_box).metrics())
         assert samples == {("redbox_up", 'store="memory:"'): 1, ("redbox_store_up", BOX): 0}
 
 
@@ -122,7 +122,7 @@ async def test_all_boxes_of_the_store(monkeypatch: pytest.MonkeyPatch):
         now = 100.0
         monkeypatch.setattr(module.time, "monotonic", lambda: now)
         await boxes("orders").put(Event("a"))
-        exporter = Exporter(boxes("default"), 0, all_boxes=True)
+        exporter = BoxHealth(boxes("default"), all_boxes=True)
         assert served_boxes(await exporter.metrics()) == {"orders"}
         await boxes("users").put(Event("a"))
         now += 10
@@ -137,7 +137,7 @@ async def test_a_box_that_was_removed_is_not_served(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(module.time, "monotonic", lambda: now)
         for name in ("orders", "users"):
             await boxes(name).put(Event("a"))
-        exporter = Exporter(boxes("default"), 0, all_boxes=True)
+        exporter = BoxHealth(boxes("default"), all_boxes=True)
         await exporter.metrics()
         removed = await boxes("default")._store.exchanges.scan("{redbox:users:*")
         await boxes("default")._store.exchange([("DEL", *removed)])
@@ -153,18 +153,18 @@ async def test_a_box_of_a_newer_layout_does_not_fail_the_others():
         for name in ("orders", "users"):
             await boxes(name).put(Event("a"))
         await boxes("users")._store.exchange([("HSET", keys.meta("users"), "layout", 99)])
-        exporter = Exporter(boxes("default"), 0, all_boxes=True)
+        exporter = BoxHealth(boxes("default"), all_boxes=True)
         ready, report = await exporter.health()
         assert ready
         assert report["problem"] is None
         assert "upgrade redbox" in report["unreadable"]["users"]
         assert [*report["unreadable"]] == ["users"]
         await boxes("orders")._store.exchange([("HSET", keys.meta("orders"), "layout", 99)])
-        assert (await Exporter(boxes("default"), 0, all_boxes=True).health())[0] is False
+        assert (await BoxHealth(boxes("default"), all_boxes=True).health())[0] is False
 
 
 async def test_all_boxes_of_a_store_that_is_away(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(redbox_box, "names", failing(StoreUnavailable("it is away")))
-    exporter = Exporter(redbox_box, 0, all_boxes=True)
+    exporter = BoxHealth(redbox_box, all_boxes=True)
     assert parse(await exporter.metrics()) == {("redbox_up", 'store="memory:"'): 0}
     assert (await exporter.health())[0] is False

@@ -14,9 +14,11 @@ import pytest
 
 from redbox import Backoff, Box, Breaker, Event, Relay, Unavailable
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.relay import Circuit, metrics, monitor
-from redbox.relay.monitor import Monitor
+from redbox.relay import Circuit, metrics
 from redbox.relay.report import BUCKETS, Histogram
+from redbox.service import monitor
+from redbox.service.connections import Limits
+from redbox.service.monitor import Monitor
 from redbox.telemetry import METRICS
 from redbox.testing import advance
 
@@ -181,7 +183,7 @@ async def ask(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
 
 
 async def get(port: int, path: str) -> tuple[int, dict[str, str], bytes]:
-    return await ask(port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return await ask(port, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
 
 
 async def test_requests(redbox_box: Box):
@@ -189,38 +191,39 @@ async def test_requests(redbox_box: Box):
     async with Monitor([relay], 0) as served:
         assert served.url == f"http://127.0.0.1:{served.port}"
         status, headers, body = await get(served.port, "/metrics")
-        assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
-        assert int(headers["Content-Length"]) == len(body)
+        assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert int(headers["content-length"]) == len(body)
         assert ("redbox_claimed_total", 'box="test",relay="r1"') in parse(body.decode())
         assert (await get(served.port, "/metrics?x=1"))[0] == 200
         assert (await get(served.port, "/"))[0] == 404
-        status, headers, body = await ask(served.port, b"HEAD /metrics HTTP/1.1\r\n\r\n")
+        status, headers, body = await ask(served.port, b"HEAD /metrics HTTP/1.1\r\nConnection: close\r\n\r\n")
         assert (status, body) == (200, b"")
-        assert int(headers["Content-Length"]) > 1000
-        status, headers, _ = await ask(served.port, b"POST /metrics HTTP/1.1\r\n\r\n")
-        assert (status, headers["Allow"]) == (405, "GET, HEAD")
+        assert int(headers["content-length"]) > 1000
+        status, headers, _ = await ask(served.port, b"POST /metrics HTTP/1.1\r\nConnection: close\r\n\r\n")
+        assert (status, headers["allow"]) == (405, "GET, HEAD")
         assert (await ask(served.port, b"hello\r\n\r\n"))[0] == 400
-        assert (await ask(served.port, b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 9000 + b"\r\n\r\n"))[0] == 400
+        assert (await ask(served.port, b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 9000 + b"\r\n\r\n"))[0] == 431
 
 
 async def test_a_client_that_says_nothing_is_left_and_the_end_does_not_wait_for_it(
     redbox_box: Box, monkeypatch: pytest.MonkeyPatch
 ):
     relay = Relay(redbox_box, publish)
+    monkeypatch.setattr(monitor, "LIMITS", Limits(head_seconds=0.01))
     async with Monitor([relay], 0) as served:
-        _, waiting = await asyncio.open_connection("127.0.0.1", served.port)
-        monkeypatch.setattr(monitor, "REQUEST_SECONDS", 0.01)
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(b"GET /metr")
-        assert await reader.read() == b""
+        assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
         writer.close()
+        _, waiting = await asyncio.open_connection("127.0.0.1", served.port)
     waiting.close()
 
 
 async def test_silent_clients_do_not_keep_others_out(redbox_box: Box):
     relay = Relay(redbox_box, publish)
     async with Monitor([relay], 0) as served:
-        silent = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(monitor.MAX_CONNECTIONS + 3)]
+        most = monitor.LIMITS.connections
+        silent = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(most + 3)]
         for _ in range(2):
             assert (await get(served.port, "/livez"))[0] == 200
         closed = [await asyncio.wait_for(reader.read(), 3) for reader, _ in silent[:4]]
@@ -248,7 +251,7 @@ async def test_healthy_while_it_runs_and_the_store_answers(redbox_box: Box, monk
         async with relay:
             await until(lambda: relay.running)
             status, headers, body = await get(served.port, "/healthz")
-            assert (status, headers["Content-Type"]) == (200, "application/json")
+            assert (status, headers["content-type"]) == (200, "application/json")
             report = json.loads(body)
             assert report["status"] == "ok"
             assert report["relays"][0] == {

@@ -128,7 +128,7 @@ class RelayRun:
             for finding in await quick_errors(box):
                 logger.error("%s: %s; %s", finding.sentence, finding.meaning, finding.remedy)
         if self._watch is not None:
-            from redbox.relay.monitor import Monitor
+            from redbox.service.monitor import Monitor
 
             monitor = await stack.enter_async_context(Monitor(self._relays, self._watch.port, self._watch.host))
             logger.info("metrics on %s/metrics, health on %s/livez and /readyz", monitor.url, monitor.url)

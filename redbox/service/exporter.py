@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from redbox.box import Box
 from redbox.box.beside import beside
 from redbox.box.reports import Stats
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.relay.metrics import STORE_SECONDS, Exposition, add_box
-from redbox.relay.monitor import HOST, HttpServer
+from redbox.relay import Relay
+from redbox.relay.metrics import STORE_SECONDS, Exposition, add_box, add_relay
+from redbox.service.health import FRESH_SECONDS, Health
+from redbox.service.monitor import HealthServer
+from redbox.service.server import HOST
 
-FRESH_SECONDS: Final = 1.0  # how long a reading is used for further scrapes
 NAMES_SECONDS: Final = 300.0  # how long the list of boxes is used: to list them costs the server a pass over its keys
 
 
-class Exporter(HttpServer):
-    """Serves the metrics of a box, or of all boxes of its store. The store is read when it is scraped, but at most once
-    per second."""
+class BoxHealth(Health):
+    """The metrics of a box, or of all boxes of its store. The store is read when it is asked for, but at most once per
+    second."""
 
-    def __init__(self, box: Box, port: int, host: str = HOST, *, all_boxes: bool = False) -> None:
-        """With `all_boxes`, all boxes of the store of `box` are served over its connection, new ones within five
-        minutes."""
-        super().__init__(port, host)
+    def __init__(self, box: Box, *, all_boxes: bool = False, relays: Sequence[Relay] = ()) -> None:
+        """With `all_boxes`, all boxes of the store of `box` are read over its connection, new ones within five
+        minutes. `relays`: relays of this process, whose metrics are added."""
+        self._relays = relays
         self._box = box
         self._all = all_boxes
         self._boxes: dict[str, Box] = {} if all_boxes else {box.name: box}
@@ -51,6 +54,8 @@ class Exporter(HttpServer):
 
     async def _read(self) -> str:
         exposition, self._unreadable = Exposition(), {}
+        for relay in self._relays:
+            add_relay(exposition, relay)
         self._problem = await self._list()
         answers = not self._problem
         found = dict(
@@ -89,6 +94,13 @@ class Exporter(HttpServer):
                 return await box.stats()
         except (RedboxError, TimeoutError) as error:
             return error
+
+
+class Exporter(HealthServer):
+    """Serves the metrics of a box, or of all boxes of its store."""
+
+    def __init__(self, box: Box, port: int, host: str = HOST, *, all_boxes: bool = False) -> None:
+        super().__init__(BoxHealth(box, all_boxes=all_boxes), port, host)
 
 
 def _reason(error: Exception) -> str:
