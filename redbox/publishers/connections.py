@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from redbox.errors import UsageError
+from redbox.publishers.addresses import public_socket
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
@@ -53,8 +54,14 @@ class Client:
     """
 
     def __init__(
-        self, headers: dict[str, str], proxy: URL | None, tls: ssl.SSLContext | bool, max_connections: int
+        self,
+        headers: dict[str, str],
+        proxy: URL | None,
+        tls: ssl.SSLContext | bool,
+        max_connections: int,
+        public_only: bool = False,
     ) -> None:
+        """`public_only`: connects to public addresses only."""
         self._loop = asyncio.get_running_loop()
         self._headers = CIMultiDict(headers)
         self._slots = asyncio.Semaphore(max_connections)
@@ -66,8 +73,11 @@ class Client:
         self._tls = tls
         resolver = aiohttp.ThreadedResolver()
         # Neither has a limit of its own: `_slots` counts the connections of both.
-        self._persistent = _Connector(limit=0, resolver=resolver, keepalive_timeout=KEEP_SECONDS)
-        self._single_use = _Connector(limit=0, resolver=resolver, force_close=True)
+        shared: dict[str, Any] = {
+            "limit": 0, "resolver": resolver, "socket_factory": public_socket if public_only else None,
+        }  # fmt: skip
+        self._persistent = _Connector(**shared, keepalive_timeout=KEEP_SECONDS)
+        self._single_use = _Connector(**shared, force_close=True)
 
     async def acquire(self) -> None:
         """Waits for a free slot, which is one connection. `release` frees it."""

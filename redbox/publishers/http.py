@@ -22,7 +22,7 @@ from redbox.publishers import cloudevents
 from redbox.publishers.base import ADDED_HEADERS, Publisher, passed_on
 from redbox.publishers.connections import Client, Headers, proxy_for, read_start, tls_context
 from redbox.publishers.http_responses import connection_error, response_error
-from redbox.publishers.options import header_text, parse_number
+from redbox.publishers.options import header_text, parse_flag, parse_number
 from redbox.publishers.redaction import redactor, shown_url, tokens
 from redbox.publishers.webhooks import PREFIX, read_secrets, signature_headers
 
@@ -47,6 +47,7 @@ class HTTPPublisher(Publisher):
         authorization: str | None = None,
         timeout: float | str | None = None,
         max_connections: int | str = MAX_CONNECTIONS,
+        deny_private: bool | str = False,
     ) -> None:
         parsed = _read_url(url)
         if parsed.raw_user is not None and authorization is not None:
@@ -65,6 +66,7 @@ class HTTPPublisher(Publisher):
         self._secret_values = _secret_values(parsed, self._authorization, secret)
         self._redact = redactor(self._secret_values)
         self._max_connections = whole_number("max_connections", parse_number(max_connections))
+        self._deny_private = parse_flag("deny_private", deny_private)
         self._client: Client | None = None
         self._peer = ""  # what the client connects to: the target, or a proxy
         self._untried = ""  # the scheme, until the target has answered
@@ -89,13 +91,18 @@ class HTTPPublisher(Publisher):
         if not self._structured:
             headers |= cloudevents.fixed_headers(self._source)
         proxy = proxy_for(self._url)
+        if proxy is not None and self._deny_private:
+            raise UsageError(
+                "deny_private cannot be combined with a proxy, which resolves the name of the target by itself; unset "
+                "HTTPS_PROXY and HTTP_PROXY, name the target in NO_PROXY, or let the proxy deny such addresses"
+            )
         peer = proxy or self._url
         self._peer, self._untried = f"{peer.host_subcomponent}:{peer.port}", "" if proxy else self._url.scheme
         if proxy is not None and proxy.raw_user is not None:
             login = f"{proxy.user or ''}:{proxy.password or ''}"
             encoded = base64.b64encode(login.encode()).decode()
             self._redact = redactor([*self._secret_values, login, proxy.password or "", encoded])
-        self._client = Client(headers, proxy, tls_context(self._url, proxy), self._max_connections)
+        self._client = Client(headers, proxy, tls_context(self._url, proxy), self._max_connections, self._deny_private)
 
     async def aclose(self) -> None:
         client, self._client = self._client, None

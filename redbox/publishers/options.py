@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from redbox.arguments import invalid
+from redbox.arguments import flag, invalid
 from redbox.errors import InvalidURL
 
 
@@ -16,6 +16,11 @@ def parse_number(value: Any) -> Any:
             with suppress(ValueError):
                 return kind(value)
     return value
+
+
+def parse_flag(name: str, value: Any) -> bool:
+    """Converts `true` and `false` to a bool."""
+    return flag(name, {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value)
 
 
 def header_text(name: str, value: Any) -> str:

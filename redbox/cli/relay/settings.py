@@ -137,6 +137,10 @@ class RelaySettings:
         "true or false", "--no-breaker", "breaker", flag_value=False, type=bool, default=True,
         help="Publish even while the target is down; each failed attempt counts.",
     )] = True
+    deny_private: Annotated[bool, Field(
+        "true or false", "--deny-private", is_flag=True,
+        help="Connect to https:// and http:// targets on public addresses only.",
+    )] = False
     # fmt: on
 
     def __repr__(self) -> str:  # the fields may hold secrets
@@ -151,6 +155,8 @@ class RelaySettings:
             value = getattr(self, name)
             if field.policy and value is not None:
                 chosen[field.policy] = _read(name, field.read)(value)
+        if self.deny_private and not any(map(_is_http, (self.to, self.dead_to))):
+            raise SettingError("deny_private", "there is no https:// or http:// target to which it applies")
         publisher = self._publisher("to", "options", directory)
         if self.dead_to is not None:
             chosen["dead_to"] = self._publisher("dead_to", "dead_options", directory)
@@ -171,6 +177,8 @@ class RelaySettings:
             raise
         except UsageError as error:
             raise SettingError(target, str(error)) from error
+        if self.deny_private and _is_http(url):
+            given = {**given, "deny_private": True}
         try:
             return open_expanded(url, **given)
         except MissingExtra:
@@ -204,6 +212,10 @@ class RelaySettings:
 FIELDS: Final[dict[str, Field]] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(RelaySettings, include_extras=True).items()
 }
+
+
+def _is_http(target: str | None) -> bool:
+    return target is not None and _read("to", expand_url)(target).lower().startswith(("https://", "http://"))
 
 
 def _read(setting: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
