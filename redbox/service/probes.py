@@ -15,6 +15,7 @@ from redbox.service.exporter import BoxHealth
 from redbox.service.health import ALIVE, JSON, StoreCheck, health
 from redbox.service.options import ServiceOptions
 
+_METRICS: Final = CONTENT_TYPE.removesuffix("; charset=utf-8")  # Litestar adds it
 _READ: Final = [HttpMethod.GET, HttpMethod.HEAD]
 
 
@@ -40,6 +41,6 @@ def probes(boxes: Boxes, options: ServiceOptions) -> Router:
 
     @route("/metrics", http_method=_READ, guards=[require(Scope.READ)], summary="Metrics for Prometheus")
     async def show_metrics() -> Response[bytes]:
-        return Response((await readings.metrics()).encode(), media_type=CONTENT_TYPE)
+        return Response((await readings.metrics()).encode(), media_type=_METRICS)
 
     return Router("/", route_handlers=[livez, readyz, show_metrics], tags=["health"])
