@@ -73,11 +73,11 @@ class Client:
         self._tls = tls
         resolver = aiohttp.ThreadedResolver()
         # Neither has a limit of its own: `_slots` counts the connections of both.
-        shared: dict[str, Any] = {
-            "limit": 0, "resolver": resolver, "socket_factory": public_socket if public_only else None,
-        }  # fmt: skip
-        self._persistent = _Connector(**shared, keepalive_timeout=KEEP_SECONDS)
-        self._single_use = _Connector(**shared, force_close=True)
+        factory = public_socket if public_only else None
+        self._persistent = _Connector(
+            limit=0, socket_factory=factory, resolver=resolver, keepalive_timeout=KEEP_SECONDS
+        )
+        self._single_use = _Connector(limit=0, socket_factory=factory, resolver=resolver, force_close=True)
 
     async def acquire(self) -> None:
         """Waits for a free slot, which is one connection. `release` frees it."""

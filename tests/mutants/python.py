@@ -31,6 +31,11 @@ POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
 METRICS = ("tests/unit/test_metrics.py",)
 CONDITIONS = ("tests/unit/test_conditions.py",)
+SERVICE_TOKENS = ("tests/service/test_tokens.py",)
+SERVICE_ACCESS = ("tests/service/test_access.py",)
+SERVICE_GATE = ("tests/service/test_gate.py",)
+SERVICE_LIMITS = ("tests/service/test_limits.py",)
+ADDRESSES = ("tests/publishers/test_addresses.py",)
 EXPORTER = ("tests/unit/test_exporter.py",)
 EXACT_TIMES = ("tests/unit/test_exact_times.py",)
 RECEIPTS = ("tests/unit/test_receipts.py",)
@@ -317,6 +322,25 @@ PYTHON_MUTANTS = [
     Mutant("a store that is away is up", "redbox/service/exporter.py", "int(not all(away) if away else answers)", "1", EXPORTER),
     Mutant("a box that was removed is served", "redbox/service/exporter.py", "elif stats.layout or not self._all:", "else:", EXPORTER),
     Mutant("one box that cannot be read fails the exporter", "redbox/service/exporter.py", "if failed and len(failed) == len(found):", "if failed:", EXPORTER),
+    # the service
+    Mutant("a token may be guessed part by part", "redbox/service/tokens.py", "                found = token\n        return found", "                return token\n        return found", SERVICE_TOKENS),
+    Mutant("everyone may read the token file", "redbox/service/tokens.py", "if mode & (stat.S_IRWXG | stat.S_IRWXO):", "if mode & stat.S_IWOTH:", SERVICE_TOKENS),
+    Mutant("a broken token file ends all tokens", "redbox/service/tokens.py", "except UsageError as error:\n            logger", "except UsageError as error:\n            self._tokens = []\n            logger", SERVICE_TOKENS),
+    Mutant("a token has every scope", "redbox/service/access.py", "if scope not in token.scopes:", "if not token.scopes:", SERVICE_ACCESS),
+    Mutant("ingest needs no token", "redbox/service/ingest.py", "guards=[require(Scope.INGEST)], ", "", SERVICE_ACCESS),
+    Mutant("any name reaches the service", "redbox/service/headers.py", "return name in self._names or (", "return True or (", SERVICE_GATE),
+    Mutant("a page of the same machine may post", "redbox/service/headers.py", 'if site not in (b"", b"same-origin", b"none"):', 'if site not in (b"", b"same-origin", b"none", b"same-site"):', SERVICE_GATE),
+    Mutant("a form of another page is a link", "redbox/service/headers.py", 'scope["method"] in ("GET", "HEAD") and mode', "mode", SERVICE_GATE),
+    Mutant("the origin is not looked at", "redbox/service/headers.py", "if changes and not all(", "if False and not all(", SERVICE_GATE),
+    Mutant("the port of an origin is ignored", "redbox/service/headers.py", 'return parts.netloc.lower() == host.decode("latin-1").lower()', 'return (parts.hostname or "") == host.decode("latin-1").lower().partition(":")[0]', SERVICE_GATE),
+    Mutant("headers may be without end", "redbox/service/connections.py", "if self._unused >= most and self.phase in (Phase.HEAD, Phase.BODY):", "if self._unused >= most and self.phase is Phase.BODY:", SERVICE_LIMITS),
+    Mutant("trailers may be without end", "redbox/service/connections.py", "if self._unused >= most and self.phase in (Phase.HEAD, Phase.BODY):", "if self._unused >= most and self.phase is Phase.HEAD:", SERVICE_LIMITS),
+    Mutant("a body may take for ever", "redbox/service/connections.py", "self._due = self.loop.time() + self._limits.body_seconds", "self._due = inf", SERVICE_LIMITS),
+    Mutant("bodies of ended requests count", "redbox/service/connections.py", "        self.pool.held -= self._held\n", "", SERVICE_LIMITS),
+    Mutant("a client that does not read is kept", "redbox/service/connections.py", "if now >= self._write_due:", "if False:", SERVICE_LIMITS),
+    Mutant("a connection that is answered gives way", "redbox/service/connections.py", "found = self.pool.evict(Phase.IDLE, Phase.HEAD, Phase.BODY)", "found = self.pool.evict(*Phase)", SERVICE_LIMITS),
+    Mutant("an address inside an IPv6 address passes", "redbox/publishers/addresses.py", "        if inner is not None:\n            return is_public(inner)", "        if inner is not None:\n            return True", ADDRESSES),
+    Mutant("any address passes", "redbox/publishers/addresses.py", "    if not is_public(address):\n        raise", "    if False:\n        raise", ADDRESSES),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
     Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),
