@@ -24,11 +24,11 @@ def probes(boxes: Boxes, options: ServiceOptions) -> Router:
     readings = BoxHealth(boxes.default, all_boxes=True, relays=options.relays)
     store = StoreCheck(boxes.default)
 
-    @route("/livez", http_method=_READ, sync_to_thread=False, summary="Is the process alive?")
+    @route("/livez", http_method=_READ, sync_to_thread=False)
     def livez() -> Response[bytes]:
         return Response(ALIVE, media_type=JSON)
 
-    @route(["/readyz", "/healthz"], http_method=_READ, summary="Can the service do its work?")
+    @route(["/readyz", "/healthz"], http_method=_READ)
     async def readyz(request: Request[Any, Any, State]) -> Response[bytes]:
         """Runs a script on the store, and asks every relay of the process."""
         problem = await store.problem()
@@ -39,8 +39,8 @@ def probes(boxes: Boxes, options: ServiceOptions) -> Router:
             shown |= {"problem": problem or None, "relays": report["relays"]}
         return Response(msgspec.json.encode(shown) + b"\n", status_code=200 if healthy else 503, media_type=JSON)
 
-    @route("/metrics", http_method=_READ, guards=[require(Scope.READ)], summary="Metrics for Prometheus")
+    @route("/metrics", http_method=_READ, guards=[require(Scope.READ)])
     async def show_metrics() -> Response[bytes]:
         return Response((await readings.metrics()).encode(), media_type=_METRICS)
 
-    return Router("/", route_handlers=[livez, readyz, show_metrics], tags=["health"])
+    return Router("/", route_handlers=[livez, readyz, show_metrics], include_in_schema=False)

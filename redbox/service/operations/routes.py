@@ -19,6 +19,8 @@ from redbox.service.strict import check_request
 
 _DESCRIPTIONS: Final = {
     HTTPStatus.BAD_REQUEST: "A parameter or the body is not valid.",
+    HTTPStatus.UNAUTHORIZED: "A valid token is missing.",
+    HTTPStatus.FORBIDDEN: "The token lacks the scope, or a web page of another origin sent the request.",
     HTTPStatus.NOT_FOUND: "There is no such box, event or job.",
     HTTPStatus.CONFLICT: "Refused in the present state; nothing was changed.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
@@ -39,7 +41,12 @@ def problems(*statuses: HTTPStatus) -> dict[int, ResponseSpec]:
 
 
 _READ: Final = problems(
-    HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
 )
 _CHANGE: Final = _READ | problems(
     HTTPStatus.CONFLICT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.TOO_MANY_REQUESTS
