@@ -100,7 +100,7 @@ class Feed:
         except RedboxError as error:
             self._fail(msgspec.to_builtins(problem_of(error)))
             return
-        except Exception:  # a defect: the pages are told, and the feed goes on
+        except Exception:  # a defect: the pages show it, and the feed goes on
             logger.exception("the live feed of box %s failed", self._box.name)
             self._fail({"title": "Internal Server Error", "status": 500, "detail": "see the log of the service"})
             return
