@@ -11,7 +11,8 @@ from litestar.openapi.plugins import JsonRenderPlugin, YamlRenderPlugin
 from redbox import __version__
 from redbox.service.access import provide_operator
 from redbox.service.boxes import Boxes
-from redbox.service.ingest import ingest
+from redbox.service.ingest.handlers import ingest
+from redbox.service.ingest.intake import Intake
 from redbox.service.jobs import Jobs
 from redbox.service.operations.handlers import operations
 from redbox.service.options import ServiceOptions
@@ -23,10 +24,14 @@ from redbox.service.strict import keep_slashes
 def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
     """The application that serves these boxes. To be closed with `app.state.jobs.aclose()`, before the boxes are."""
     known = ServiceOptions() if options is None else options
+    intake = Intake(known)
     jobs = Jobs(running=known.running_jobs, kept=known.kept_jobs)
 
     async def provide_boxes() -> Boxes:
         return boxes
+
+    async def provide_intake() -> Intake:
+        return intake
 
     async def provide_jobs() -> Jobs:
         return jobs
@@ -35,9 +40,10 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         return known
 
     app = Litestar(
-        route_handlers=[ingest(), *operations()],
+        route_handlers=[*ingest(), *operations()],
         dependencies={
             "boxes": Provide(provide_boxes),
+            "intake": Provide(provide_intake),
             "jobs": Provide(provide_jobs),
             "options": Provide(provide_options),
             "operator": Provide(provide_operator),
