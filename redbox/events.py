@@ -48,7 +48,7 @@ HTTP_HEADERS: Final = frozenset(
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_is_event_id = re.compile(rf"[\x21-\x7e]{{1,{EVENT_ID_LENGTH}}}").fullmatch
+is_event_id = re.compile(rf"[\x21-\x7e]{{1,{EVENT_ID_LENGTH}}}").fullmatch
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,255}")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -368,7 +368,7 @@ def _validate(event: Event) -> None:
     check_name("event_type", event.event_type, EVENT_TYPE_LENGTH)
     if event.event_type == NO_TYPE:
         raise InvalidEvent("event_type", f"must be a name of your own; {NO_TYPE} means 'no value' in an archive")
-    if not isinstance(event.event_id, str) or not _is_event_id(event.event_id):
+    if not isinstance(event.event_id, str) or not is_event_id(event.event_id):
         raise InvalidEvent("event_id", f"must be 1 to {EVENT_ID_LENGTH} printable ASCII characters without spaces")
     if event.partition_key is not None:
         check_key("partition_key", event.partition_key)

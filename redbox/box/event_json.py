@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import json
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,8 +13,9 @@ import msgspec
 
 from redbox.arguments import shown
 from redbox.durations import parse_duration
-from redbox.errors import InvalidEvent
-from redbox.events import Event, Record, State
+from redbox.errors import InvalidEvent, PayloadTooLarge
+from redbox.events import Event, Record, State, is_event_id
+from redbox.ids import new_id
 from redbox.payloads import JSON, is_json
 from redbox.settings import MAX_PAYLOAD
 
@@ -20,18 +23,114 @@ PAYLOAD_BASE64: Final = "payload_base64"
 KNOWN: Final = (*Event.__struct_fields__, PAYLOAD_BASE64)
 #: Fields of a printed record that are not fields of an event.
 _OF_RECORDS: Final = frozenset(Record.__struct_fields__) - frozenset(KNOWN)
+_NAMES: Final = tuple(f'"{name}"'.encode() for name in KNOWN)
 
 
-def event_from_line(line: bytes) -> Event:
+class _PlainLine(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """The fields that nearly every event has at most. A line with any other is read by `_from_fields`."""
+
+    event_type: str
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    event_id: str | None = None
+    headers: dict[str, str] | None = None
+    metadata: dict[str, str] | None = None
+    partition_key: str | None = None
+    ordering_key: str | None = None
+    unique_key: str | None = None
+    content_type: str | None = None
+
+
+_plain_line = msgspec.json.Decoder(_PlainLine).decode
+_any_value = msgspec.json.Decoder().decode
+
+
+def event_from_line(line: bytes | msgspec.Raw, default_id: str | None = None) -> Event:
     """The event of one line. Raises ValueError with the reason if the line is invalid.
 
     A JSON payload is stored as it is written in the line. `payload_base64` holds the bytes of any payload; if both are
     given they must have the same value, and the bytes are stored. Of a printed record only the event is read; its state
-    in the other box is ignored.
+    in the other box is ignored. `default_id` is the event_id of a line that has none.
     """
+    try:
+        plain = _plain_line(line)
+        if plain.content_type is None or is_json(plain.content_type):
+            _any_value(plain.payload)
+            _refuse_repeated_fields(bytes(line))
+            return _from_plain(plain, default_id)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # the other way says what is wrong
+    return _from_fields(bytes(line), default_id)
+
+
+def _from_plain(line: _PlainLine, default_id: str | None) -> Event:
+    payload = bytes(line.payload)
+    _check_size(payload)
+    return Event(
+        line.event_type,
+        payload,
+        event_id=_id_of(line, default_id),
+        headers=line.headers or {},
+        metadata=line.metadata or {},
+        partition_key=line.partition_key,
+        ordering_key=line.ordering_key,
+        unique_key=line.unique_key,
+        content_type=line.content_type or JSON,
+    )
+
+
+def usable_id(text: str) -> str:
+    """A text as an event_id: the text itself if it is valid as one, else a digest of it."""
+    return text if is_event_id(text) else f"sha256-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def checked_payload(payload: bytes, content_type: str | None) -> bytes:
+    """The payload. Raises InvalidEvent if it is too large, or is not JSON although its content type is."""
+    _check_size(payload)
+    if payload and content_type is not None and is_json(content_type):
+        try:
+            _any_value(payload)
+        except RecursionError:
+            raise InvalidEvent("payload", "is nested too deeply") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidEvent("payload", f"is not JSON, as its content type says: {error}") from None
+    return payload
+
+
+def _id_of(line: _PlainLine, default_id: str | None) -> str:
+    if line.event_id is not None:
+        return line.event_id
+    return new_id() if default_id is None else default_id
+
+
+def _refuse_repeated_fields(line: bytes) -> None:
+    """Refuses a line that has a field twice: programs differ in which one they take."""
+    if not any(line.count(name) > 1 for name in _NAMES) and b"\\u00" not in line:
+        return
+    outermost: list[tuple[str, Any]] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> None:
+        outermost[:] = pairs
+
+    json.loads(line, object_pairs_hook=keep, parse_int=str, parse_float=str)
+    names = [name for name, _ in outermost]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidEvent(name, "is given more than once")
+
+
+def _check_size(payload: bytes) -> None:
+    """Refuses a payload that no box takes, here, where the line is known."""
+    if len(payload) > MAX_PAYLOAD:
+        raise PayloadTooLarge("payload", f"is {len(payload):,} bytes long; the limit is {MAX_PAYLOAD:,} bytes")
+
+
+def _from_fields(line: bytes, default_id: str | None) -> Event:
     try:
         raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
         fields = {name: msgspec.json.decode(value) for name, value in raw.items()}
+        _refuse_repeated_fields(line)
+    except RecursionError:
+        raise ValueError("not a JSON object with the fields of an event (it is nested too deeply)") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not a JSON object with the fields of an event ({error})") from None
     if _OF_RECORDS & fields.keys():
@@ -62,10 +161,10 @@ def event_from_line(line: bytes) -> Event:
             fields["available_at"] = datetime.fromisoformat(fields["available_at"])
         except ValueError:
             raise InvalidEvent("available_at", f"{shown(fields['available_at'])} is not a time in ISO 8601") from None
+    if default_id is not None and fields.get("event_id") is None:
+        fields["event_id"] = default_id
     event = Event(**{name: value for name, value in fields.items() if value is not None or name == "payload"})
-    size = len(event.encode()[0])  # checked here, where the line number is known
-    if size > MAX_PAYLOAD:
-        raise InvalidEvent("payload", f"is {size:,} bytes long; the limit is {MAX_PAYLOAD:,} bytes")
+    _check_size(event.encode()[0])
     return event
 
 

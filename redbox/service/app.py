@@ -13,7 +13,8 @@ from redbox.service import history, incidents, live
 from redbox.service.access import provide_operator
 from redbox.service.boxes import Boxes
 from redbox.service.headers import Gate
-from redbox.service.ingest import ingest
+from redbox.service.ingest.handlers import ingest
+from redbox.service.ingest.intake import Intake
 from redbox.service.jobs import Jobs
 from redbox.service.operations.handlers import operations
 from redbox.service.options import ServiceOptions
@@ -27,10 +28,14 @@ from redbox.service.strict import keep_slashes
 def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
     """The application that serves these boxes. To be closed with `app.state.jobs.aclose()`, before the boxes are."""
     known = ServiceOptions() if options is None else options
+    intake = Intake(known)
     jobs = Jobs(running=known.running_jobs, kept=known.kept_jobs)
 
     async def provide_boxes() -> Boxes:
         return boxes
+
+    async def provide_intake() -> Intake:
+        return intake
 
     async def provide_jobs() -> Jobs:
         return jobs
@@ -40,7 +45,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
 
     app = Litestar(
         route_handlers=[
-            ingest(),
+            *ingest(),
             *operations(),
             *history.HANDLERS,
             *incidents.HANDLERS,
@@ -50,6 +55,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         ],
         dependencies={
             "boxes": Provide(provide_boxes),
+            "intake": Provide(provide_intake),
             "jobs": Provide(provide_jobs),
             "options": Provide(provide_options),
             "operator": Provide(provide_operator),
