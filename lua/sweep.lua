@@ -56,8 +56,9 @@ local only_archived = redis.call("HGET", key.meta, "sweep") == "archived"
 for at = 1, #found, 2 do
   local event = read_event(found[at], FIELDS)
   local blocking = event.ordering_key and redis.call("ZSCORE", line_key .. event.ordering_key, found[at])
-  local finished = event.state == state and as_number(event[finished_at]) == tonumber(found[at + 1])
-  local nothing_left = not event.state and redis.call("STRLEN", body_key .. found[at]) == 0
+  local since = as_number(event[finished_at])
+  local finished = event.state == state and since > 0 and since == tonumber(found[at + 1])
+  local nothing_left = not event.state and redis.call("EXISTS", event_key .. found[at], body_key .. found[at]) == 0
   if (finished or nothing_left) and not blocking and (event.archived or not only_archived) then
     gone[#gone + 1] = found[at]
   end

@@ -64,14 +64,18 @@ async def scripts(server: servers.Server, act: Act) -> list[float]:
 
 
 async def longest(server: servers.Server, prepare: Scene) -> float:
-    """The longest script of an action: each script counts as long as in its fastest repetition."""
+    """The longest script of an action: each script counts as long as in its fastest repetition. If repetitions make
+    different numbers of calls, as a scan of all keys may, the best whole repetition counts."""
     fastest: list[float] = []
     for _ in range(REPETITIONS):
         async with Box.open(server.url, name=uuid4().hex) as box:
             taken = await scripts(server, await prepare(box))
         with server.client() as client:
             client.flushall()
-        fastest = [min(pair) for pair in zip(fastest, taken, strict=True)] if fastest else taken
+        if len(fastest) == len(taken):
+            fastest = [min(pair) for pair in zip(fastest, taken, strict=True)]
+        elif not fastest or max(taken) < max(fastest):
+            fastest = taken
         if max(fastest) < LONGEST_MS:
             break
     return max(fastest)

@@ -285,8 +285,10 @@ MUTANTS = [
     Mutant("a dry run sweeps", "sweep.lua", "if not dry then", "if true then"),
     Mutant("sweep removes a dead head that blocks", "sweep.lua", "(finished or nothing_left) and not blocking and", "(finished or nothing_left) and"),
     Mutant("sweep removes an event that is in the index by mistake", "sweep.lua", "if (finished or nothing_left) and", "if"),
-    Mutant("sweep trusts the score of an index", "sweep.lua", " and as_number(event[finished_at]) == tonumber(found[at + 1])", ""),
-    Mutant("sweep removes a body whose event is missing", "sweep.lua", " and redis.call(\"STRLEN\", body_key .. found[at]) == 0", ""),
+    Mutant("sweep trusts the score of an index", "sweep.lua", " and since == tonumber(found[at + 1])", ""),
+    Mutant("sweep believes an event without a time of its own", "sweep.lua", " and since > 0 and", " and"),
+    Mutant("sweep removes what is left of an event", "sweep.lua", "event_key .. found[at], body_key", "body_key"),
+    Mutant("sweep removes a body whose event is missing", "sweep.lua", ", body_key .. found[at]) == 0", ") == 0"),
     Mutant("sweep removes what is not archived", "sweep.lua", "(event.archived or not only_archived)", "true"),
     Mutant("sweep removes only archived events although the box is not set to it", "sweep.lua", "(event.archived or not only_archived)", "event.archived"),
     # hints, the next due time, excuses, age, heartbeats

@@ -378,6 +378,30 @@ async def test_a_sweep_keeps_an_event_that_an_index_calls_older_than_it_is(box: 
 
 
 @pytest.mark.req("MQ-5", "PL-7")
+@pytest.mark.parametrize("died_at", [None, "x", "0"])
+async def test_a_sweep_keeps_an_event_that_does_not_know_when_it_died(box: Box, died_at: str | None):
+    await make_dead(box, Event("n", event_id="e"))
+    event = keys.event(box.name, "e")
+    lost = ("HDEL", event, "died_at") if died_at is None else ("HSET", event, "died_at", died_at)
+    await write(box, ("ZADD", keys.dead(box.name), 0, "e"), lost)
+    assert (await box.sweep(keep_dead=3600)).dead == 0
+    assert await box.get("e") is not None
+
+
+@pytest.mark.req("MQ-5", "PL-7")
+async def test_a_sweep_keeps_what_is_left_of_an_event(box: Box):
+    await box.put(Event("n", event_id="e", unique_key="u"))
+    await claim_one(box)
+    await write(
+        box,
+        ("ZADD", keys.published(box.name), 1, "e"),
+        ("HDEL", keys.event(box.name, "e"), "state"),
+        ("DEL", keys.body(box.name, "e")),
+    )
+    assert (await box.sweep()).published == 0
+
+
+@pytest.mark.req("MQ-5", "PL-7")
 async def test_a_sweep_keeps_a_body_whose_event_is_missing(box: Box):
     await box.put(Event("n", event_id="e"))
     await write(box, ("ZADD", keys.published(box.name), 1, "e"), ("DEL", keys.event(box.name, "e")))
