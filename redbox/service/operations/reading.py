@@ -59,8 +59,10 @@ async def get_service(
 
 @get("/v1/boxes", summary="All boxes with their stats")
 async def list_boxes(boxes: NamedDependency[Boxes]) -> list[BoxDocument]:
-    """The boxes of the store with their counts by phase; at most 100."""
-    return [await _described(boxes, name) for name in (await boxes.names())[:MOST_BOXES]]
+    """The boxes of the store with their counts by phase, the default box first; at most 100."""
+    names = await boxes.names()
+    names.sort(key=lambda name: name != boxes.default.name)
+    return [await _described(boxes, name) for name in names[:MOST_BOXES]]
 
 
 async def _described(boxes: NamedDependency[Boxes], name: str) -> BoxDocument:
