@@ -123,3 +123,29 @@ def test_benchmarks_run():
     done = subprocess.run(command, cwd=root, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "1,000 ordering keys" in done.stdout
+
+
+@pytest.mark.req("SF-1", "SF-3")
+@pytest.mark.timeout(60)
+def test_the_service_delivers_what_is_posted(tmp_path: Path):
+    """Runs it as printed, with another port and target."""
+    block = next(block for block in SHELL if "redbox up" in block)
+    up, post = (line for line in block.splitlines() if not line.startswith("pip "))
+    assert post.startswith("curl ")
+    up = up.replace("https://hooks.example.com/orders", "stdout:") + " --port 0"
+    with subprocess.Popen(
+        ["sh", "-c", f"exec {up}"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        try:
+            assert running.stderr is not None
+            assert running.stdout is not None
+            address = next(found[0] for line in running.stderr if (found := re.findall(r"http://\S+", line.decode())))
+            posted = subprocess.run(
+                ["sh", "-c", post.replace("http://127.0.0.1:8080", address)], capture_output=True, text=True, check=True
+            )
+            assert '"created":true' in posted.stdout
+            assert '"user.created"' in running.stdout.readline().decode()
+        finally:
+            running.terminate()
+    assert running.returncode == 0
+    assert embedded.wait_stopped(tmp_path / ".redbox")

@@ -123,7 +123,7 @@ class RelayRun:
             box = await stack.enter_async_context(relay.box)
             with self._naming_url(relay):
                 await box.settings()
-            if not await box.exists():
+            if self._start_beside is None and not await box.exists():
                 logger.warning("there is no box %r on %s yet: nothing was put into it", box.name, box.where)
             for finding in await quick_errors(box):
                 logger.error("%s: %s; %s", finding.sentence, finding.meaning, finding.remedy)
