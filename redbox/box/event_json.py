@@ -104,8 +104,12 @@ def _id_of(line: _PlainLine, default_id: str | None) -> str:
 
 def _refuse_repeated_fields(line: bytes) -> None:
     """Refuses a line that has a field twice: programs differ in which one they take."""
-    if not any(line.count(name) > 1 for name in _NAMES) and b"\\u00" not in line:
-        return
+    for quoted in _NAMES:
+        if line.count(quoted) > 1:
+            break
+    else:
+        if b"\\u00" not in line:  # a name can be written with escapes
+            return
     outermost: list[tuple[str, Any]] = []
 
     def keep(pairs: list[tuple[str, Any]]) -> None:

@@ -28,14 +28,10 @@ from redbox.service.strict import keep_slashes
 def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
     """The application that serves these boxes. To be closed with `app.state.jobs.aclose()`, before the boxes are."""
     known = ServiceOptions() if options is None else options
-    intake = Intake(known)
     jobs = Jobs(running=known.running_jobs, kept=known.kept_jobs)
 
     async def provide_boxes() -> Boxes:
         return boxes
-
-    async def provide_intake() -> Intake:
-        return intake
 
     async def provide_jobs() -> Jobs:
         return jobs
@@ -45,7 +41,7 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
 
     app = Litestar(
         route_handlers=[
-            *ingest(),
+            *ingest(boxes, Intake(known)),
             *operations(),
             *history.HANDLERS,
             *incidents.HANDLERS,
@@ -55,7 +51,6 @@ def create_app(boxes: Boxes, options: ServiceOptions | None = None) -> Litestar:
         ],
         dependencies={
             "boxes": Provide(provide_boxes),
-            "intake": Provide(provide_intake),
             "jobs": Provide(provide_jobs),
             "options": Provide(provide_options),
             "operator": Provide(provide_operator),

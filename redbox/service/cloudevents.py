@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import unquote
@@ -44,11 +44,6 @@ _OWN: Final = "redbox"
 _is_name = re.compile("[a-z0-9]{1,64}").fullmatch
 _document = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _value = msgspec.json.Decoder().decode
-
-
-def is_binary(headers: Iterable[str]) -> bool:
-    """Whether these are the headers of a CloudEvent in binary mode."""
-    return any(name.startswith(PREFIX) for name in headers)
 
 
 def from_binary(headers: Mapping[str, str], content_type: str | None, body: bytes) -> Event:

@@ -17,7 +17,7 @@ logger = logging.getLogger("redbox.service")
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_SECONDS: Final = 1
-_AGAIN: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+AGAIN: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class NotFound(errors.Refused):
@@ -84,7 +84,7 @@ def problem_of(error: errors.RedboxError) -> Problem:
 def respond(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
     """The response with this problem."""
     found = dict(headers or {})
-    if problem.status in _AGAIN:
+    if problem.status in AGAIN:
         found.setdefault("retry-after", str(RETRY_SECONDS))
     return Response(msgspec.json.encode(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=found)
 

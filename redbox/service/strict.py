@@ -24,16 +24,20 @@ SLASH: Final = "\x1f"
 async def check_request(request: Request[Any, Any, State]) -> None:
     """Refuses unknown and repeated query parameters, and a body that is not exactly as its type says."""
     handler = request.route_handler
-    known = _query_names(handler)
+    check_query(request, _query_names(handler))
+    data = handler.parsed_fn_signature.parameters.get("data")
+    if data is not None:
+        _check_body(await request.body(), data.annotation)
+
+
+def check_query(request: Request[Any, Any, State], known: frozenset[str]) -> None:
+    """Refuses unknown and repeated query parameters."""
     for name in request.query_params:
         if name not in known:
             choice = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
             raise _invalid(name, f"there is no such query parameter; {choice}")
         if len(request.query_params.getall(name)) > 1:
             raise _invalid(name, "is given more than once")
-    data = handler.parsed_fn_signature.parameters.get("data")
-    if data is not None:
-        _check_body(await request.body(), data.annotation)
 
 
 def _check_body(body: bytes, kind: Any) -> None:

@@ -10,12 +10,11 @@ import msgspec
 from redbox.box import Box
 from redbox.errors import PayloadTooLarge, RedboxError, StoreError
 from redbox.events import Event, Receipt
-from redbox.service.ingest.requests import Line, ReadLine, numbered_key
-from redbox.service.problems import Problem, problem_of
+from redbox.service.ingest.reading import Line, ReadLine, numbered_key
+from redbox.service.problems import AGAIN, Problem, problem_of
 
 #: Events that are read and stored together. Between them other requests get their turn.
 SLICE: Final = 250
-_AGAIN: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _REFUSALS: Final = {
     "conflict": (HTTPStatus.CONFLICT, "Conflict"),
     "id_reused": (HTTPStatus.CONFLICT, "IdReused"),
@@ -43,7 +42,7 @@ class BatchReceipt(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def worth_repeating(self) -> bool:
         """Whether a refused event may be accepted later."""
-        return any(result.problem is not None and result.problem.status in _AGAIN for result in self.results)
+        return any(result.problem is not None and result.problem.status in AGAIN for result in self.results)
 
 
 class BatchProblem(Problem, kw_only=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from litestar.openapi.spec.enums import OpenAPIType
 from redbox.events import EVENT_ID_LENGTH, EVENT_TYPE_LENGTH, KEY_LENGTH, UniqueScope
 from redbox.service.cloudevents import BATCHED, STRUCTURED
 from redbox.service.ingest.batches import BatchReceipt
-from redbox.service.ingest.requests import JSON, NDJSON
+from redbox.service.ingest.reading import JSON, NDJSON
 from redbox.service.problems import MEDIA_TYPE, Problem
 
 
@@ -29,13 +29,20 @@ class EventReceipt(msgspec.Struct, frozen=True):
 _EXAMPLE: Final = {"event_type": "user.created", "payload": {"id": 42}}
 
 
-def _text(description: str, longest: int | None = None, **more: Any) -> Schema:
-    return Schema(type=OpenAPIType.STRING, description=description, max_length=longest, **more)
+def _name(description: str, longest: int | None = None) -> Schema:
+    return Schema(type=OpenAPIType.STRING, description=description, min_length=1, max_length=longest)
+
+
+def _text(description: str, longest: int | None = None) -> Schema:
+    """A text that may be left out, or be null."""
+    return Schema(type=[OpenAPIType.STRING, OpenAPIType.NULL], description=description, max_length=longest)
 
 
 def _texts(description: str) -> Schema:
     return Schema(
-        type=OpenAPIType.OBJECT, additional_properties=Schema(type=OpenAPIType.STRING), description=description
+        type=[OpenAPIType.OBJECT, OpenAPIType.NULL],
+        additional_properties=Schema(type=OpenAPIType.STRING),
+        description=description,
     )
 
 
@@ -45,24 +52,21 @@ EVENT: Final = Schema(
     required=["event_type"],
     additional_properties=False,
     properties={
-        "event_type": _text("What happened: printable, without spaces.", EVENT_TYPE_LENGTH, min_length=1,
-                            pattern="^[!-~]+$"),
+        "event_type": _name("What happened: printable, without spaces.", EVENT_TYPE_LENGTH),
         "payload": Schema(description="Any JSON value; it is delivered byte for byte."),
-        "payload_base64": _text("The bytes of a payload that is not JSON.", pattern="^([A-Za-z0-9+/]{4})*$"),
-        "content_type": _text("Content type of the payload; by default application/json.", KEY_LENGTH,
-                              pattern="^[a-z]+/[a-z.+-]*json$"),
-        "event_id": _text("Identifies the event; by default a new id.", EVENT_ID_LENGTH, pattern="^[!-~]+$"),
+        "payload_base64": _text("The bytes of a payload that is not JSON."),
+        "content_type": _text("Content type of the payload; by default application/json.", KEY_LENGTH),
+        "event_id": _text("Identifies the event; by default a new id.", EVENT_ID_LENGTH),
         "headers": _texts("Headers of the delivery."),
         "metadata": _texts("Not part of the content; not compared when an event is repeated."),
-        "partition_key": _text("Partition of targets that have partitions.", KEY_LENGTH, pattern="^[!-~]+$"),
-        "ordering_key": _text("Events with the same key are delivered in their order.", KEY_LENGTH,
-                              pattern="^[!-~]+$"),
-        "unique_key": _text("At most one live event may hold it.", KEY_LENGTH, pattern="^[!-~]+$"),
-        "unique_scope": Schema(type=OpenAPIType.STRING, enum=[str(scope) for scope in UniqueScope]),
+        "partition_key": _text("Partition of targets that have partitions.", KEY_LENGTH),
+        "ordering_key": _text("Events with the same key are delivered in their order.", KEY_LENGTH),
+        "unique_key": _text("At most one live event may hold it.", KEY_LENGTH),
+        "unique_scope": Schema(enum=[*(str(scope) for scope in UniqueScope), None]),
         "delay": Schema(
             one_of=[
-                Schema(type=OpenAPIType.NUMBER, minimum=0, maximum=86400),
-                Schema(type=OpenAPIType.STRING, pattern="^[0-9]{1,4}(ms|s|m|h)$"),
+                Schema(type=OpenAPIType.NUMBER, minimum=0),
+                Schema(type=[OpenAPIType.STRING, OpenAPIType.NULL]),
             ],
             description="Time until the event is due, in seconds or as `1h30m`.",
         ),
@@ -76,13 +80,13 @@ CLOUD_EVENT: Final = Schema(
     required=["specversion", "id", "source", "type"],
     properties={
         "specversion": Schema(type=OpenAPIType.STRING, enum=["1.0"]),
-        "id": _text("Becomes the event_id.", min_length=1),
-        "source": _text("Kept as the header cloudevents-source.", 255, min_length=1, pattern="^[!-~]+$"),
-        "type": _text("Becomes the event_type.", EVENT_TYPE_LENGTH, min_length=1, pattern="^[!-~]+$"),
-        "datacontenttype": _text("By default application/json.", KEY_LENGTH, pattern="^[a-z]+/json$"),
+        "id": _name("Becomes the event_id."),
+        "source": _name("Kept as the header cloudevents-source."),
+        "type": _name("Becomes the event_type.", EVENT_TYPE_LENGTH),
+        "datacontenttype": _text("By default application/json.", KEY_LENGTH),
         "data": Schema(description="The payload."),
     },
-    additional_properties=Schema(type=OpenAPIType.STRING, pattern="^[!-~]*$"),
+    additional_properties=True,
 )
 
 
@@ -90,12 +94,19 @@ def _list(items: Schema) -> Schema:
     return Schema(type=OpenAPIType.ARRAY, items=items)
 
 
+_DURABILITY: Final = Parameter(
+    name="durability",
+    param_in="query",
+    required=False,
+    description="What the answer waits for: `server` (as the server is configured), `fsync` (on disk) or `replicas=N`.",
+    schema=Schema(type=OpenAPIType.STRING, pattern="^(server|fsync|replicas=[1-9][0-9]{0,2})$"),
+)
 _KEY: Final = Parameter(
     name="Idempotency-Key",
     param_in="header",
     required=False,
     description="The event_id of an event without one; a value that is not valid as an id is replaced by its digest.",
-    schema=Schema(type=OpenAPIType.STRING, min_length=1, pattern="^[!#-~]+$"),
+    schema=Schema(type=OpenAPIType.STRING, min_length=1),
 )
 
 
@@ -111,7 +122,7 @@ class EventOperation(Operation):
 
     def __post_init__(self) -> None:
         self.request_body = _body(**{JSON: EVENT, STRUCTURED: CLOUD_EVENT, BATCHED: _list(CLOUD_EVENT)})
-        self.parameters = [*(self.parameters or ()), _KEY]
+        self.parameters = [*(self.parameters or ()), _DURABILITY, _KEY]
 
 
 @dataclass
@@ -121,7 +132,7 @@ class BatchOperation(Operation):
     def __post_init__(self) -> None:
         lines = Schema(type=OpenAPIType.STRING, description="One JSON object per line, each an event.")
         self.request_body = _body(**{JSON: _list(EVENT), BATCHED: _list(CLOUD_EVENT), NDJSON: lines})
-        self.parameters = [*(self.parameters or ()), _KEY]
+        self.parameters = [*(self.parameters or ()), _DURABILITY, _KEY]
 
 
 _PROBLEMS: Final = {

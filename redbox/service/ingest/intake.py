@@ -8,10 +8,10 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Final, Self
 
-from litestar import Request
-from litestar.datastructures import State
 from litestar.exceptions import HTTPException
+from litestar.types import Receive
 
+from redbox.service.ingest.head import Head
 from redbox.service.options import ServiceOptions
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -29,17 +29,19 @@ class Intake:
         self.batch_events = options.batch_events
         self.held = 0  # bytes
 
-    def body(self, request: Request[Any, Any, State]) -> Body:
+    def body(self, head: Head, receive: Receive) -> Body:
         """The body of a request. Its bytes count while the `with` block runs."""
-        return Body(self, request)
+        return Body(self, head, receive)
 
 
 class Body:
     """The body of one request."""
 
-    def __init__(self, intake: Intake, request: Request[Any, Any, State]) -> None:
+    def __init__(self, intake: Intake, head: Head, receive: Receive) -> None:
         self._intake = intake
-        self._request = request
+        self._head = head
+        self._receive = receive
+        self._late = False
         self._held = 0
         self._read = 0  # bytes of the body, or of its decompressed content
 
@@ -53,55 +55,41 @@ class Body:
 
     async def read(self) -> bytes:
         """The whole body, decompressed. Raises HTTPException if it is too large, too slow or not complete."""
-        headers = self._request.headers
-        announced = headers.get("content-length")
-        if announced is not None:
-            self._check_announced(int(announced))
-        encoding = headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("identity", "gzip"):
-            raise HTTPException(
-                detail=f"content-encoding {encoding!r} is not supported; send the body as it is, or with gzip",
-                status_code=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                headers={"accept-encoding": "gzip", **_CLOSE},
-            )
-        message: Any = await self._receive_first()
-        if not message.get("more_body"):
-            body = message.get("body", b"")
-            self._take(len(body))
-        else:
-            body = await self._receive_rest(message["body"])
-        return self._decompressed(body) if encoding == "gzip" else body
+        if self._head.length is not None:
+            self._check_announced(self._head.length)
+        packed = self._head.packed
+        body = await self._receive_all()
+        return self._decompressed(body) if packed else body
 
-    async def _receive_first(self) -> Any:
-        """The first part. Nearly every body has only one, which has arrived already."""
+    async def _receive_all(self) -> bytes:
+        """The body as it is sent. Nearly every body has one part only, which has arrived already."""
+        late = asyncio.get_running_loop().call_later(self._intake.seconds, self._be_late, asyncio.current_task())
+        parts: list[bytes] = []
+        more = True
         try:
-            async with asyncio.timeout(self._intake.seconds):
-                return self._connected(await self._request.receive())
-        except TimeoutError:
-            raise self._too_slow() from None
+            while more:
+                message: Any = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise HTTPException(
+                        detail="the connection was closed before the body was complete; nothing was stored",
+                        status_code=HTTPStatus.BAD_REQUEST,
+                    )
+                part = message["body"]
+                self._take(len(part))
+                parts.append(part)
+                more = message["more_body"]
+        except asyncio.CancelledError:
+            if self._late:
+                raise self._too_slow() from None
+            raise
+        finally:
+            late.cancel()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def _receive_rest(self, first: bytes) -> bytes:
-        parts = [first]
-        self._take(len(first))
-        try:
-            async with asyncio.timeout(self._intake.seconds):
-                more = True
-                while more:
-                    message = self._connected(await self._request.receive())
-                    parts.append(message.get("body", b""))
-                    self._take(len(parts[-1]))
-                    more = message.get("more_body", False)
-        except TimeoutError:
-            raise self._too_slow() from None
-        return b"".join(parts)
-
-    def _connected(self, message: Any) -> Any:
-        if message["type"] == "http.disconnect":
-            raise HTTPException(
-                detail="the connection was closed before the body was complete; nothing was stored",
-                status_code=HTTPStatus.BAD_REQUEST,
-            )
-        return message
+    def _be_late(self, task: asyncio.Task[Any] | None) -> None:
+        assert task is not None
+        self._late = True
+        task.cancel()
 
     def _check_announced(self, size: int) -> None:
         """Refuses a body before it is read. Bytes that are only announced are not counted."""
