@@ -1,0 +1,210 @@
+"""Bad requests, slow and broken clients, and a failing store: each gets its status, and nothing answers 500."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from redbox import Box
+from tests.servers import redis_server
+from tests.service.serving import Service, serving
+
+pytestmark = [pytest.mark.req("SF-1", "SF-4"), pytest.mark.usefixtures("redbox_runner")]
+
+JSON = {"content-type": "application/json"}
+DEEP = b"[" * 100_000
+TABLE: list[tuple[str, bytes, dict[str, str], int]] = [
+    ("empty body", b"", JSON, 422),
+    ("malformed JSON", b'{"event_type": "a"', JSON, 422),
+    ("two objects", b'{"event_type": "a"}{"event_type": "b"}', JSON, 422),
+    ("an array", b'[{"event_type": "a"}]', JSON, 422),
+    ("a number", b"7", JSON, 422),
+    ("no event_type", b'{"payload": 1}', JSON, 422),
+    ("wrong type of event_type", b'{"event_type": 7}', JSON, 422),
+    ("event_type with a space", b'{"event_type": "a b"}', JSON, 422),
+    ("wrong type of headers", b'{"event_type": "a", "headers": [1]}', JSON, 422),
+    ("wrong type of a header", b'{"event_type": "a", "headers": {"x": 1}}', JSON, 422),
+    ("reserved header", b'{"event_type": "a", "headers": {"redbox-id": "1"}}', JSON, 422),
+    ("unknown field", b'{"event_type": "a", "surprise": 1}', JSON, 422),
+    ("repeated field", b'{"event_type": "a", "payload": 1, "payload": 2}', JSON, 422),
+    ("repeated field, escaped", b'{"event_type": "a", "event\\u005ftype": "b"}', JSON, 422),
+    ("empty id", b'{"event_type": "a", "event_id": ""}', JSON, 422),
+    ("long id", b'{"event_type": "a", "event_id": "%s"}' % (b"x" * 129), JSON, 422),
+    ("deep payload", b'{"event_type": "a", "payload": %s' % DEEP, JSON, 422),
+    ("deep and complete", b'{"event_type": "a", "payload": %s%s}' % (DEEP, b"]" * 100_000), JSON, 422),
+    ("deep batch", DEEP, JSON, 422),
+    ("huge number", b'{"event_type": "a", "payload": 1e999}', JSON, 422),
+    ("huge delay", b'{"event_type": "a", "delay": 1e308}', JSON, 422),
+    ("huge integer as delay", b'{"event_type": "a", "delay": %s}' % (b"9" * 5000), JSON, 422),
+    ("negative delay", b'{"event_type": "a", "delay": -1}', JSON, 422),
+    ("NaN", b'{"event_type": "a", "payload": NaN}', JSON, 422),
+    ("invalid UTF-8 in the payload", b'{"event_type": "a", "payload": "\xff"}', JSON, 422),
+    ("invalid UTF-8 in a field", b'{"event_type": "\xff"}', JSON, 422),
+    ("a lone surrogate", b'{"event_type": "a", "ordering_key": "\\ud800"}', JSON, 422),
+    ("a zero byte", b'{"event_type": "a\\u0000"}', JSON, 422),
+    ("not base64", b'{"event_type": "a", "payload_base64": "?"}', JSON, 422),
+    ("payload over the limit", b'{"event_type": "a", "payload": "%s"}' % (b"x" * 1024 * 1024), JSON, 413),
+    ("body over the limit", b" " * (2 * 1024 * 1024 + 1), JSON, 413),
+    ("unknown content type", b'{"event_type": "a"}', {"content-type": "text/csv"}, 415),
+    ("unknown charset", b'{"event_type": "a"}', {"content-type": "application/json; charset=utf-16"}, 415),
+    ("unknown encoding", b'{"event_type": "a"}', JSON | {"content-encoding": "br"}, 415),
+    ("not gzip", b'{"event_type": "a"}', JSON | {"content-encoding": "gzip"}, 422),
+    ("cut gzip", gzip.compress(b'{"event_type": "a"}')[:-4], JSON | {"content-encoding": "gzip"}, 422),
+    ("gzip bomb", gzip.compress(b" " * 50_000_000), JSON | {"content-encoding": "gzip"}, 413),
+    ("empty idempotency key", b'{"event_type": "a"}', JSON | {"idempotency-key": '""'}, 422),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["events", "events:batch"])
+async def test_every_bad_body_has_its_status_and_stores_nothing(redis_url: str, path: str):
+    async with serving(redis_url, max_body=2 * 1024 * 1024) as service:
+        for name, event, headers, status in TABLE:
+            body = event
+            if path == "events:batch" and "content-encoding" not in headers:
+                if name in ("empty body", "an array"):
+                    continue
+                body = b"[" + event + b"]"
+            answer = await service.client.post(f"/v1/boxes/{service.box.name}/{path}", content=body, headers=headers)
+            assert answer.status_code == status, (name, answer.status_code, answer.text[:300])
+            assert answer.headers["content-type"] == "application/problem+json", name
+            assert answer.json()["detail"], name
+        assert (await service.box.stats()).phases["AVAILABLE"] == 0
+        await service.post("events", {"event_type": "a"}, 202)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("PUT", "/v1/events", 405), ("GET", "/v1/events:batch", 405), ("POST", "/v1/event", 404),
+     ("POST", "/v1/events?durabilty=fsync", 422), ("POST", "/v1/events?durability=fsync&durability=server", 422),
+     ("POST", "/v1/events?durability=replicas=0", 422), ("POST", "/v1/boxes/n%6Fne/events", 404),
+     ("POST", "/v1/boxes/a%20b/events", 400)],
+)  # fmt: skip
+async def test_wrong_paths_methods_and_parameters(service: Service, method: str, path: str, status: int):
+    await service.request(method, path, status, json={"event_type": "a"})
+
+
+async def test_an_event_that_is_nested_deeply_but_accepted_can_be_read(service: Service):
+    for depth in (100, 900, 1000):
+        body = b'{"event_type": "a", "event_id": "d%d", "payload": %s1%s}' % (depth, b"[" * depth, b"]" * depth)
+        answer = await service.client.post("/v1/events", content=body, headers=JSON)
+        assert answer.status_code in (202, 422)
+        if answer.status_code == 202:
+            await service.get(f"events/d{depth}")
+
+
+async def _raw(service: Service, *parts: bytes, wait: float = 5) -> bytes:
+    """The response to what is written to a connection, part by part."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.client.base_url.port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+        return await asyncio.wait_for(reader.read(100_000), wait)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def _head(*lines: str, path: str = "/v1/events") -> bytes:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: 127.0.0.1", *lines, "", ""]).encode()
+
+
+async def test_a_chunked_body_is_refused_while_it_is_read(redis_url: str):
+    async with serving(redis_url, max_body=100_000) as service:
+        chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+        answer = await _raw(service, _head("Transfer-Encoding: chunked"), *[chunk] * 4)  # it never ends
+        assert answer.startswith(b"HTTP/1.1 413")
+        assert b"connection: close" in answer.lower()
+
+
+async def test_a_slow_body_is_given_up(redis_url: str):
+    async with serving(redis_url, body_seconds=0.2) as service:
+        for sent in ([], [b'{"event_']):
+            answer = await _raw(service, _head("Content-Length: 1000"), *sent)
+            assert answer.startswith(b"HTTP/1.1 408")
+
+
+async def test_a_client_that_disconnects_in_mid_body_stores_nothing(service: Service, caplog: pytest.LogCaptureFixture):
+    for _ in range(3):
+        _, writer = await asyncio.open_connection("127.0.0.1", service.client.base_url.port)
+        writer.write(_head("Content-Length: 19") + b'{"event_type": "a"')
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+    await service.post("events", {"event_type": "b"}, 202)
+    assert (await service.box.stats()).phases["AVAILABLE"] == 1
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+async def test_bodies_beyond_the_memory_of_the_process_are_pushed_back(redis_url: str):
+    async with serving(redis_url, max_body=100_000, max_bodies=150_000, body_seconds=10) as service:
+        _, writer = await asyncio.open_connection("127.0.0.1", service.client.base_url.port)
+        writer.write(_head("Content-Length: 90000") + b" " * 80_000)
+        await writer.drain()
+        big = json.dumps({"event_type": "a", "payload": "x" * 90_000}).encode()
+
+        async def refused() -> Any:
+            while True:
+                answer = await service.client.post("/v1/events", content=big, headers=JSON)
+                if answer.status_code != 202:  # until the service has read the other body
+                    return answer
+
+        answer = await asyncio.wait_for(refused(), 10)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        await service.post("events", {"event_type": "small"}, 202)
+        writer.close()
+
+        async def accepted() -> None:
+            while (await service.client.post("/v1/events", content=big, headers=JSON)).status_code != 202:
+                pass
+
+        await asyncio.wait_for(accepted(), 10)
+
+
+async def test_a_batch_over_the_limit_of_events_is_refused(redis_url: str):
+    async with serving(redis_url, batch_events=10) as service:
+        await service.post("events:batch", [{"event_type": "a"}] * 11, 413)
+        await service.post("events:batch", [{"event_type": "a"}] * 10, 202)
+
+
+async def test_a_payload_over_the_limit_of_its_box_is_refused_alone(redis_url: str):
+    async with serving(redis_url) as service:
+        events = [{"event_type": "a", "payload": "x" * size} for size in (10, 1024 * 1024, 10)]
+        found = await service.post("events:batch", events, 207)
+        assert [each["status"] for each in found["results"]] == ["accepted", "refused", "accepted"]
+        assert found["results"][1]["problem"]["status"] == 413
+
+
+async def test_a_full_store_answers_503_and_keeps_what_it_acknowledged():
+    with redis_server() as server:
+        async with serving(server.url) as service:
+            first = await service.post("events", {"event_type": "a"}, 202)
+            client = server.client()
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("maxmemory", 1)
+            for path, body in (("events", {"event_type": "a"}), ("events:batch", [{"event_type": "a"}] * 3)):
+                problem = await service.post(path, body, 503)
+                assert problem["error"] == "StoreFull"
+            client.config_set("maxmemory", 0)
+            assert await service.box.get(first["event_id"]) is not None
+            await service.post("events", {"event_type": "a"}, 202)
+
+
+async def test_a_store_that_is_down_answers_503_and_has_every_acknowledged_event_afterwards():
+    with redis_server(appendonly="yes", appendfsync="always") as server:
+        async with serving(server.url) as service:
+            ids = [(await service.post("events", {"event_type": "a"}, 202))["event_id"] for _ in range(5)]
+            server.kill()
+            for path, body in (("events", {"event_type": "a"}), ("events:batch", [{"event_type": "a"}] * 3)):
+                answer = await service.client.post(f"/v1/boxes/{service.box.name}/{path}", json=body)
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "1"), answer.text
+            server.start()
+            async with Box.open(server.url, name=service.box.name) as box:
+                for event_id in ids:
+                    assert await box.get(event_id) is not None
