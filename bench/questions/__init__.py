@@ -17,8 +17,9 @@ from bench.questions import (
     put_tasks,
     relays,
     server_cpu,
+    service,
 )
 
 FOR_ALL = (put_one, put_tasks, put_bulk, drain, latency, memory)
-OF_REDBOX = (server_cpu, growth, crowded, relays, ordered, fsync, http)
+OF_REDBOX = (server_cpu, growth, crowded, relays, ordered, fsync, http, service)
 ALL: dict[str, Question] = {module.QUESTION.name: module.QUESTION for module in FOR_ALL + OF_REDBOX}
