@@ -10,8 +10,9 @@ from redbox.box import Box
 from redbox.box.beside import beside
 from redbox.box.reports import Stats
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.relay.metrics import STORE_SECONDS, Exposition, add_box
+from redbox.relay.metrics import STORE_SECONDS, Exposition
 from redbox.relay.monitor import HOST, HttpServer
+from redbox.relay.series import add_box
 
 FRESH_SECONDS: Final = 1.0  # how long a reading is used for further scrapes
 NAMES_SECONDS: Final = 300.0  # how long the list of boxes is used: to list them costs the server a pass over its keys

@@ -27,6 +27,7 @@ from redbox.relay.alerts.conditions import ALERT_AGE
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
+from redbox.relay.otel import uses_metrics
 from redbox.relay.policy import Policy, PolicySettings, check_interval, check_policy, show_settings
 from redbox.relay.report import PublishRate, Summary, Tally
 from redbox.relay.services import (
@@ -290,6 +291,10 @@ class Relay:
                 self._heartbeat,
                 RateRecorder(self._box, self.tally.since_due, every=min(beat_every, BEAT_EVERY)),
             ]
+        if uses_metrics():
+            from redbox.relay.otel.instruments import BoxReader
+
+            services.append(BoxReader(self))
         if self._alerts_publisher is not None:
             self._alerts = Alerts(self._box, self.name, self._alerts_publisher, self._digest, alert_age=self._alert_age)
             services.append(self._alerts)
@@ -356,6 +361,13 @@ class Relay:
         """The outcomes so far."""
         open_because = "" if self.breaker is None or self.breaker.closed else self.breaker.reason
         return self.tally.summary(open_because)
+
+    async def metrics_text(self) -> str:
+        """The metrics of the relay and its box in Prometheus' text format; needs the extra `metrics`. For several
+        relays of a process, call `redbox.relay.metrics.scrape(relays)`."""
+        from redbox.relay.metrics import scrape
+
+        return await scrape([self])
 
     def about(self) -> dict[str, str]:
         """The fields of the heartbeat. Ages are in ms: only the store's clock knows the time."""

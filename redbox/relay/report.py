@@ -82,17 +82,20 @@ class Undelivered:
 
 
 class Histogram:
-    """Durations, counted by bucket."""
+    """Durations, counted by bucket. `listener` is called with each of them."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("counts", "listener", "total")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
         self.total = 0.0
+        self.listener: Callable[[float], None] | None = None
 
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
+        if self.listener is not None:
+            self.listener(seconds)
 
 
 class PublishRate:
