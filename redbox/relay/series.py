@@ -1,4 +1,4 @@
-"""The values of all metrics of a relay and its box, for whoever exports them."""
+"""The values of all metrics of a relay and its box, for the modules that export them."""
 
 from __future__ import annotations
 

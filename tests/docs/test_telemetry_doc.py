@@ -31,7 +31,7 @@ def expressions() -> Iterator[str]:
 
 
 async def exposition(box: Box) -> str:
-    """The metrics of a relay that has published, retried and buried events."""
+    """The metrics of a relay that has published and retried events, and marked one DEAD."""
 
     def publish(event: Event) -> None:
         if event.event_type == "bad":
