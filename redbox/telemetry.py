@@ -4,7 +4,12 @@ metrics of relays and boxes."""
 from __future__ import annotations
 
 import sys
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Final, Literal, NamedTuple
+
+#: The traceparents of the events that the current task publishes, by event id; None if there are no spans.
+publishing: ContextVar[Mapping[str, str] | None] = ContextVar("publishing", default=None)
 
 
 class Metric(NamedTuple):
@@ -56,6 +61,11 @@ def current_traceparent() -> str | None:
     if trace is None:
         return None
     context = trace.get_current_span().get_span_context()
+    return traceparent_of(context) or None
+
+
+def traceparent_of(context: Any) -> str:
+    """The W3C traceparent of an OpenTelemetry span context; empty if it is not valid."""
     if not context.is_valid:
-        return None
+        return ""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from redbox.events import Claim
+from redbox.telemetry import publishing
 
 CLAIM_HEADER: Final = "redbox-claim"
 ORDERING_HEADER: Final = "redbox-ordering-key"
@@ -87,11 +88,12 @@ class Publisher(ABC):
 
 def passed_on(claim: Claim) -> dict[str, str]:
     """Returns the headers of an event unchanged, and those that redbox adds for consumers: the claim number to fence
-    by, the ordering key within which it grows, the number of the attempt, and the trace context of the put, if it is
-    valid and the event has no `traceparent` header."""
+    by, the ordering key within which it grows, the number of the attempt, and the trace context of the publish, or else
+    of the put, if it is valid and the event has no `traceparent` header."""
     event = claim.event
     headers = dict(event.headers)
-    trace = event.metadata.get("traceparent")
+    spans = publishing.get()
+    trace = (spans and spans.get(claim.event_id)) or event.metadata.get("traceparent")
     if trace and _is_traceparent(trace) and not any(name.lower() == "traceparent" for name in headers):
         headers["traceparent"] = trace
     headers[CLAIM_HEADER] = str(claim.number)

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 logger = logging.getLogger("redbox.relay")
 
@@ -24,12 +24,13 @@ class _Kind:
     """One kind of message: its name in a summary, its latest text, the count of repetitions, and the start of its
     window."""
 
-    __slots__ = ("count", "latest", "level", "name", "since")
+    __slots__ = ("count", "event_id", "latest", "level", "name", "since")
 
     def __init__(self, level: int, since: float, name: str = "like this") -> None:
         self.level = level
         self.name = name
         self.latest = ""
+        self.event_id = ""
         self.since = since
         self.count = 0
 
@@ -48,22 +49,24 @@ class Digest:
         self._kinds: dict[tuple[str, str], _Kind] = {}
         self._without_store: set[str] = set()
 
-    def write(self, level: int, subject: str, text: str, reason: str) -> None:
-        """Writes `text: reason`, or counts it. Messages with one subject and similar reasons are of one kind."""
+    def write(self, level: int, subject: str, text: str, reason: str, event_id: str = "") -> None:
+        """Writes `text: reason`, or counts it. Messages with one subject and similar reasons are of one kind. A message
+        about an event has its `event_id` as an extra field; a count has that of the latest."""
         now, message = self._clock(), f"{text}: {reason}"
+        extra = {"event_id": event_id} if event_id else None
         key = subject, fold(reason)
         kind = self._kinds.get(key)
         if kind is None and sum(each == subject for each, _ in self._kinds) >= KINDS:
             kind = self._kinds.setdefault((subject, ""), _Kind(level, now, "of other kinds"))
         if kind is None:
             self._kinds[key] = _Kind(level, now)
-            logger.log(level, message)
+            logger.log(level, message, extra=extra)
             return
-        logger.debug(message)
+        logger.debug(message, extra=extra)
         if now - kind.since >= WINDOW:
             self._close(kind, now)
         kind.count += 1
-        kind.latest = message
+        kind.latest, kind.event_id = message, event_id
 
     def store_failed(self, part: str, text: str, error: Exception) -> None:
         """A part of the relay got no answer from the store."""
@@ -95,7 +98,8 @@ class Digest:
     def _close(self, kind: _Kind, now: float) -> None:
         if kind.count:
             text = f"{kind.count:,} more {kind.name} in the last {max(1.0, now - kind.since):.0f} s"
-            logger.log(kind.level, f"{text}, the latest: {kind.latest}", extra={"more": kind.count})
+            extra: dict[str, Any] = {"more": kind.count} | ({"event_id": kind.event_id} if kind.event_id else {})
+            logger.log(kind.level, f"{text}, the latest: {kind.latest}", extra=extra)
         kind.count, kind.since = 0, now
 
 

@@ -246,12 +246,15 @@ class Dispatcher:
         try:
             ours = await self._ledger.renew_alone(held)
         except PASSING as error:
-            logger.warning("a suspect is returned to PENDING: %s", error)
+            logger.warning("a suspect is returned to PENDING: %s", error, extra={"event_id": held.claim.event_id})
             ours = False
         if not ours:
             self._settler.release(held)
             return
-        logger.warning("event %s is published alone: relays ended while they held it", held.claim.event_id)
+        event_id = held.claim.event_id
+        logger.warning(
+            "event %s is published alone: relays ended while they held it", event_id, extra={"event_id": event_id}
+        )
         self._workers.buffer.add([held])
         await self._completion.until_tried()
 

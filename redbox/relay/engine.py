@@ -23,6 +23,7 @@ from redbox.relay.digest import Digest
 from redbox.relay.dispatcher import Dispatcher
 from redbox.relay.judge import Judge
 from redbox.relay.ledger import Ledger
+from redbox.relay.otel import traced
 from redbox.relay.policy import Policy
 from redbox.relay.prober import Prober
 from redbox.relay.report import Tally
@@ -66,9 +67,10 @@ class Engine:
         )  # fmt: skip
         dead_letters = None
         if dead_publisher is not None:
+            dead_publisher = traced(dead_publisher, box.name, name)
             dead_letters = DeadLetters(dead_publisher, self._judge, self._buffer, workers=limits.calls)
         self.workers = Workers(
-            publisher, dead_letters, self._judge, self._settler, self._buffer,
+            traced(publisher, box.name, name), dead_letters, self._judge, self._settler, self._buffer,
             capacity=limits, time_limit=policy.time_limit,
         )  # fmt: skip
         self._claimer = Claimer(box, name, policy)

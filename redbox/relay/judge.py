@@ -174,11 +174,14 @@ class Judge:
         limit = "" if self._policy.attempts is None else f" of {self._policy.attempts}"
         which = "the attempt does not count" if verdict.excuse else f"attempt {claim.failures + 1}{limit}"
         text = f"event {claim.event_id} failed ({which})"
-        self._digest.write(logging.WARNING, "failed", text, error_text(verdict.error))
+        self._digest.write(logging.WARNING, "failed", text, error_text(verdict.error), claim.event_id)
 
     def _retry(self, held: Held, error: BaseException, *, excuse: bool, least: float = 0.0) -> None:
         delay = max(least, self._delay(held.claim, error))
-        logger.debug("event %s is retried in %.3f s: %s", held.claim.event_id, delay, error_text(error))
+        event_id = held.claim.event_id
+        logger.debug(
+            "event %s is retried in %.3f s: %s", event_id, delay, error_text(error), extra={"event_id": event_id}
+        )
         if self._state.draining:
             self._tally.undelivered.add(held.claim.event_id, error_text(error))
         self._settler.retry(held, delay, error, excuse=excuse)
@@ -192,7 +195,8 @@ class Judge:
             failures = claim.attempts if error_blames_target(error) else claim.failures + 1
             delay = self._policy.backoff(claim.event, max(1, failures), error)
         except Exception:
-            logger.exception("the backoff function failed for event %s", claim.event_id)
+            event_id = claim.event_id
+            logger.exception("the backoff function failed for event %s", event_id, extra={"event_id": event_id})
             delay = BROKEN_BACKOFF_DELAY
         return max(delay, _bounded(asked or 0.0))
 
@@ -213,21 +217,23 @@ class Judge:
     def dead_letter_rejected(self, held: Held, error: BaseException) -> None:
         """The dead-letter target will never take the event: it is marked DEAD all the same."""
         text = error_text(error)
-        subject = "the dead-letter target rejected event"
-        self._digest.write(logging.ERROR, subject, f"{subject} {held.claim.event_id}", text)
+        subject, event_id = "the dead-letter target rejected event", held.claim.event_id
+        self._digest.write(logging.ERROR, subject, f"{subject} {event_id}", text, event_id)
         self._kill(held, f"{_reason(held) or 'attempts used up'}; and the dead-letter target rejected it: {text}")
 
     def dead_letter_failed(self, held: Held, error: BaseException) -> None:
         """The dead-letter target did not take the event: it is tried again later, and is not marked DEAD before."""
         text = error_text(error)
-        subject = "the dead-letter target did not take event"
-        self._digest.write(logging.ERROR, subject, f"{subject} {held.claim.event_id}", text)
+        subject, event_id = "the dead-letter target did not take event", held.claim.event_id
+        self._digest.write(logging.ERROR, subject, f"{subject} {event_id}", text, event_id)
         failure = NotPublished(f"the dead-letter target did not take it: {text}")
         self._retry(held, failure, excuse=False, least=DEAD_LETTER_DELAY)
 
     def _kill(self, held: Held, reason: str) -> None:
-        text = f"event {held.claim.event_id} is dead"
-        self._digest.write(logging.WARNING, "dead", text, reason or "its attempts are used up")
+        event_id = held.claim.event_id
+        self._digest.write(
+            logging.WARNING, "dead", f"event {event_id} is dead", reason or "its attempts are used up", event_id
+        )
         self._tally.undelivered.remove(held.claim.event_id)
         self._settler.kill(held, reason)
 

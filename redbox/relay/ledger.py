@@ -119,7 +119,7 @@ class Ledger:
                 held.lost = True
                 text = f"the lease of event {held.claim.event_id} was lost"
                 why = "the claim is no longer ours; the event may be delivered twice"
-                self._digest.write(logging.WARNING, "lease", text, why)
+                self._digest.write(logging.WARNING, "lease", text, why, held.claim.event_id)
 
     async def renew_alone(self, held: Held) -> bool:
         """Renews the lease of a suspect, and marks that it is published alone. False if the claim is lost."""

@@ -10,7 +10,8 @@ from typing import Any, Final
 from redbox.box.reports import Stats
 from redbox.errors import MissingExtra, RedboxError
 from redbox.relay.relay import Relay
-from redbox.relay.report import BUCKETS, MOST_ATTEMPTS, Histogram
+from redbox.relay.report import BUCKETS, Histogram
+from redbox.relay.series import add_box, add_relay
 from redbox.telemetry import METRICS
 
 try:
@@ -20,7 +21,6 @@ except ImportError as error:
     raise MissingExtra("the metrics of a relay", "metrics") from error
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-OUTCOMES: Final = ("published", "retried", "dead", "released", "fenced", "unsettled")
 STORE_SECONDS: Final = 2.0
 
 _METRICS: Final = {metric.name: metric for metric in METRICS}
@@ -80,45 +80,3 @@ class Exposition:
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry).decode()
-
-
-def add_relay(exposition: Exposition, relay: Relay) -> None:
-    """Adds the counts of the relay."""
-    tally, breaker = relay.tally, relay.breaker
-    labels = (relay.box.name, relay.name)
-    exposition.add("redbox_claimed_total", tally.claimed, *labels)
-    for outcome in OUTCOMES:
-        exposition.add("redbox_events_total", getattr(tally, outcome), *labels, outcome)
-    exposition.add("redbox_publish_failures_total", tally.failed, *labels)
-    exposition.add("redbox_in_flight", relay.in_flight, *labels)
-    exposition.add("redbox_breaker_open", int(breaker is not None and not breaker.closed), *labels)
-    exposition.add("redbox_breaker_opened_total", 0 if breaker is None else breaker.opened, *labels)
-    for attempt, count in sorted(tally.retries_by_attempt.items()):
-        label = str(attempt) if attempt < MOST_ATTEMPTS else f"{MOST_ATTEMPTS}+"
-        exposition.add("redbox_retries_total", count, *labels, label)
-    exposition.add_histogram("redbox_retry_delay_seconds", tally.retry_delays, *labels)
-    exposition.add_histogram("redbox_delivery_seconds", tally.since_due, *labels)
-    exposition.add_histogram("redbox_publish_seconds", tally.since_claimed, *labels)
-
-
-def add_box(exposition: Exposition, box: str, store: str, stats: Stats | None) -> None:
-    """Adds the counts of the box; `stats` is None if the store did not answer."""
-    labels = (box, store)
-    exposition.add("redbox_store_up", int(stats is not None), *labels)
-    if stats is None:
-        return
-    for phase, count in stats.phases.items():
-        exposition.add("redbox_phase", count, *labels, phase.value)
-    for name, oldest in (("available", stats.oldest_available), ("dead", stats.oldest_dead)):
-        exposition.add(f"redbox_oldest_{name}_seconds", 0.0 if oldest is None else oldest.total_seconds(), *labels)
-    alive = [relay for relay in stats.relays if relay.alive]
-    values: dict[str, Any] = {
-        "waiting": stats.waiting, "suspects": stats.suspects, "overdue": stats.overdue, "blocked": stats.blocked,
-        "lost": stats.lost, "paused": int(stats.paused), "paused_keys": stats.paused_keys,
-        "relays_alive": len(alive), "relays_silent": len(stats.relays) - len(alive),
-        "relays_breaker_open": sum(relay.breaker_open for relay in alive),
-    }  # fmt: skip
-    for name, value in values.items():
-        exposition.add(f"redbox_{name}", value, *labels)
-    for step, count in stats.totals.items():
-        exposition.add("redbox_box_events_total", count, *labels, step)

@@ -18,11 +18,16 @@ import anyio
 
 from redbox.box import Box
 from redbox.box.claims import check_relay
+from redbox.durations import Duration, positive_duration
 from redbox.errors import StoreError, UsageError
+from redbox.events import Claim
 from redbox.publishers.registry import Target, open_target, option_names
+from redbox.relay.alerts import Alerts
+from redbox.relay.alerts.conditions import ALERT_AGE
 from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
+from redbox.relay.otel import uses_metrics
 from redbox.relay.policy import Policy, PolicySettings, check_interval, check_policy, show_settings
 from redbox.relay.report import PublishRate, Summary, Tally
 from redbox.relay.services import (
@@ -40,6 +45,7 @@ from redbox.relay.services import (
 logger = logging.getLogger("redbox.relay")
 
 LEAVE_GRACE = 0.5
+LAST_ALERTS = 10.0  # seconds for the alerts at the end of a drain
 LONGEST_ERROR = 300  # characters of an error in the heartbeat
 
 
@@ -52,6 +58,8 @@ class Relay:
 
     `name`: the name of the relay, which no other relay of the box may have; by default host, pid and a random suffix.
     `dead_to`: the dead-letter target, which receives each event before it is marked DEAD; `dead_options`: its options.
+    `alerts_to`: the target of alerts about the box and its relays, such as an open breaker; `alerts_options`: its
+    options. `alert_age`: the age of the oldest available event above which an alert is sent; default 5 min.
     `breaker`: None to publish even while the target is down. `reap_every`, `sweep_every`, `beat_every`: seconds between
     two runs of a service; None turns it off.
 
@@ -80,6 +88,9 @@ class Relay:
         name: str | None = None,
         dead_to: Target | None = None,
         dead_options: Mapping[str, Any] | None = None,
+        alerts_to: Target | None = None,
+        alerts_options: Mapping[str, Any] | None = None,
+        alert_age: Duration = ALERT_AGE,
         breaker: Breaker | Literal["default"] | None = "default",
         reap_every: float | None = REAP_EVERY,
         sweep_every: float | None = SWEEP_EVERY,
@@ -93,18 +104,23 @@ class Relay:
         if dead_to is None and dead_options:
             raise UsageError("dead_options are for dead_to, which is not given")
         self._dead_publisher = None if dead_to is None else open_target("dead_options", dead_to, dead_options)
+        if alerts_to is None and alerts_options:
+            raise UsageError("alerts_options are for alerts_to, which is not given")
+        self._alerts_publisher = None if alerts_to is None else open_target("alerts_options", alerts_to, alerts_options)
+        self._alert_age = positive_duration("alert_age", alert_age)
         self._policy = check_policy(settings, lambda name: _where_it_belongs(name, publish, dead_to))
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         check_relay(self.name)
         if breaker is not None and breaker != "default" and not isinstance(breaker, Breaker):
             raise UsageError("breaker must be a Breaker, or None for none")
         self.breaker = Breaker() if breaker == "default" else breaker
-        self.tally = Tally(self._published)
+        self.tally = Tally(self._published, self._died)
         self._rate = PublishRate()
         self._digest = Digest()
         self._started = time.monotonic()
         self._heartbeat: Heartbeat | None = None
         self._sweeper: Sweeper | None = None
+        self._alerts: Alerts | None = None
         self._intervals = (
             check_interval("reap_every", reap_every),
             check_interval("sweep_every", sweep_every),
@@ -135,7 +151,7 @@ class Relay:
                     beside.cancel_scope.cancel()
                     with anyio.move_on_after(LEAVE_GRACE, shield=True):
                         for service in services:
-                            if isinstance(service, Heartbeat):
+                            if isinstance(service, Heartbeat | Alerts):
                                 await service.leave()
         return self.summary()
 
@@ -158,6 +174,8 @@ class Relay:
             with anyio.CancelScope() as self._last_sweep:
                 for sweeper in sweepers:
                     await self._sweep_at_the_end(sweeper)
+                if self._alerts is not None:
+                    await self._send_alerts_at_the_end(self._alerts)
             self._last_sweep = None
         return self.summary()
 
@@ -168,6 +186,15 @@ class Relay:
             await sweeper.run_once()
         except StoreError as error:  # every event is published all the same
             logger.warning("the last sweep failed: %s", error)
+
+    async def _send_alerts_at_the_end(self, alerts: Alerts) -> None:
+        with anyio.move_on_after(LAST_ALERTS):
+            try:
+                await alerts.run_once()
+            except StoreError as error:
+                logger.warning("the alerts were not sent: %s", error)
+            finally:
+                await alerts.leave()
 
     def stop(self) -> None:
         """Stops the relay: buffered events are returned to PENDING, and those being published have the grace time.
@@ -264,6 +291,13 @@ class Relay:
                 self._heartbeat,
                 RateRecorder(self._box, self.tally.since_due, every=min(beat_every, BEAT_EVERY)),
             ]
+        if uses_metrics():
+            from redbox.relay.otel.instruments import BoxReader
+
+            services.append(BoxReader(self))
+        if self._alerts_publisher is not None:
+            self._alerts = Alerts(self._box, self.name, self._alerts_publisher, self._digest, alert_age=self._alert_age)
+            services.append(self._alerts)
         return services
 
     def _beat_soon(self) -> None:
@@ -273,6 +307,10 @@ class Relay:
     def _published(self, count: int) -> None:
         if self._sweeper is not None:
             self._sweeper.published(count)
+
+    def _died(self, claim: Claim, reason: str) -> None:
+        if self._alerts is not None:
+            self._alerts.died(claim, reason)
 
     # --- status --------------------------------------------------------------------------------------------------
 
@@ -289,6 +327,11 @@ class Relay:
     def dead_target(self) -> str | None:
         """The dead-letter target, in words without secrets; None if there is none."""
         return None if self._dead_publisher is None else self._dead_publisher.target
+
+    @property
+    def alerts_target(self) -> str | None:
+        """The target of alerts, in words without secrets; None if there is none."""
+        return None if self._alerts_publisher is None else self._alerts_publisher.target
 
     @property
     def policy(self) -> Policy:
@@ -318,6 +361,13 @@ class Relay:
         """The outcomes so far."""
         open_because = "" if self.breaker is None or self.breaker.closed else self.breaker.reason
         return self.tally.summary(open_because)
+
+    async def metrics_text(self) -> str:
+        """The metrics of the relay and its box in Prometheus' text format; needs the extra `metrics`. For several
+        relays of a process, call `redbox.relay.metrics.scrape(relays)`."""
+        from redbox.relay.metrics import scrape
+
+        return await scrape([self])
 
     def about(self) -> dict[str, str]:
         """The fields of the heartbeat. Ages are in ms: only the store's clock knows the time."""

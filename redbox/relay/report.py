@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
+    from redbox.events import Claim
     from redbox.relay.held import Held
 
 #: Upper bounds in seconds of the latency histograms.
@@ -81,17 +82,20 @@ class Undelivered:
 
 
 class Histogram:
-    """Durations, counted by bucket."""
+    """Durations, counted by bucket. `listener` is called with each of them."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("counts", "listener", "total")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
         self.total = 0.0
+        self.listener: Callable[[float], None] | None = None
 
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
+        if self.listener is not None:
+            self.listener(seconds)
 
 
 class PublishRate:
@@ -110,10 +114,16 @@ class PublishRate:
 
 
 class Tally:
-    """The running counts. `on_published` is called with the number of events that were just published."""
+    """The running counts. `on_published` is called with the number of events that were just published, and `on_dead`
+    with each event that was marked DEAD, and the reason."""
 
-    def __init__(self, on_published: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        on_published: Callable[[int], None] = lambda _: None,
+        on_dead: Callable[[Claim, str], None] | None = None,
+    ) -> None:
         self._on_published = on_published
+        self._on_dead = on_dead
         self.claimed = self.published = self.retried = self.dead = self.released = self.fenced = self.unsettled = 0
         self.stuck = ""
         self.undelivered = Undelivered()
@@ -134,6 +144,13 @@ class Tally:
             self.since_claimed.add(held_for)
             self.since_due.add(max(0, held.claim.claimed_ms - held.claim.due_ms) / 1000 + held_for)
         self._on_published(len(settled))
+
+    def killed(self, settled: Sequence[Held], reasons: Sequence[str]) -> None:
+        """Counts events that were marked DEAD, each with its reason."""
+        self.dead += len(settled)
+        if self._on_dead is not None:
+            for held, reason in zip(settled, reasons, strict=True):
+                self._on_dead(held.claim, reason)
 
     def add_failure(self, error: str) -> None:
         """Counts a failed attempt."""

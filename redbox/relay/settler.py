@@ -127,7 +127,8 @@ class Settler:
                 [held.claim for held, _ in batch], reason=[reason for _, reason in batch], drop=self._drop
             ),
         )
-        self._tally.dead += len(settled)
+        reasons = {id(held): reason for held, reason in batch}
+        self._tally.killed(settled, [reasons[id(held)] for held in settled])
         del self._kills[: len(batch)]
 
     async def _settle_releases(self) -> None:

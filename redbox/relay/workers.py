@@ -308,5 +308,6 @@ def _abandon(helds: list[Held]) -> None:
         if not held.lost:
             held.lost = True
             logger.error(
-                "the publisher ignores its cancellation; the lease of event %s is not renewed", held.claim.event_id
-            )
+                "the publisher ignores its cancellation; the lease of event %s is not renewed", held.claim.event_id,
+                extra={"event_id": held.claim.event_id},
+            )  # fmt: skip

@@ -12,7 +12,8 @@ from redbox.box.beside import beside
 from redbox.box.reports import Stats
 from redbox.errors import RedboxError, StoreUnavailable
 from redbox.relay import Relay
-from redbox.relay.metrics import STORE_SECONDS, Exposition, add_box, add_relay
+from redbox.relay.metrics import STORE_SECONDS, Exposition
+from redbox.relay.series import add_box, add_relay
 from redbox.service.health import FRESH_SECONDS, Health
 from redbox.service.monitor import HealthServer
 from redbox.service.server import HOST

@@ -192,6 +192,10 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         (ONE + "options = { a = [] }", "relay 1 (box orders): options: a table of text and numbers"),
         (ONE + "options = { a = 1 }", "relay 1 (box orders): options: null: has no option 'a'; it has none"),
         (ONE + "dead_options = { a = 1 }", "relay 1 (box orders): dead_options: dead_to is not given"),
+        (ONE + "alerts_options = { a = 1 }", "relay 1 (box orders): alerts_options: alerts_to is not given"),
+        (ONE + "alert_age = '5m'", "relay 1 (box orders): alert_age: alerts_to is not given"),
+        (ONE + "alerts_to = 'null:'\nalert_age = 'soon'", "relay 1 (box orders): alert_age: 'soon' is not a duration"),
+        (ONE + "alerts_to = 'nope:'", "relay 1 (box orders): alerts_to: a target is a URL that begins with one of"),
         (ONE + "dead_to = 'nope:'", "relay 1 (box orders): dead_to: a target is a URL that begins with one of"),
         (ONE + ONE, "relay 2 (box orders): box: 'orders' on memory:elsewhere has a relay already"),
         (

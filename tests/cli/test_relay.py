@@ -297,6 +297,31 @@ def test_quiet_says_nothing_when_all_is_well(redbox: Redbox):
     assert [line for line in notes if "lasts only as long" not in line] == []
 
 
+@pytest.mark.req("RO-7")
+def test_alerts_of_a_drain_go_to_a_target_of_their_own(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a", event_id="e1"))
+    bad = target("import redbox; raise redbox.Reject('HTTP 422: bad')")
+    result = redbox("relay", "--to", bad, "--no-breaker", "--alerts-to", "stdout:", "--once")
+    (alert,) = [json.loads(line) for line in result.stdout.splitlines()]
+    assert alert["event_type"] == "redbox.error_group.new"
+    assert alert["payload"]["box"] == "default"
+    assert alert["payload"]["text"].startswith("event e1 of type a is the first DEAD one of error group ")
+    again = redbox("relay", "--to", bad, "--no-breaker", "--alerts-to", "stdout:", "--once")
+    assert again.stdout == ""
+
+
+@pytest.mark.req("RO-5")
+def test_each_json_record_about_an_event_has_its_id(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a", event_id="e1"), Event("b", event_id="e2"))
+    bad = target("import redbox; raise (redbox.Reject if event.event_type == 'a' else ValueError)('no way')")
+    result = redbox("--debug", "relay", "--to", bad, "--no-breaker", "--log", "json", "--once", code=1)
+    records = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
+    about = [each for each in records if re.search(r"event e\d ", each["message"])]
+    assert len(about) >= 4
+    for each in about:
+        assert f"event {each['event_id']} " in each["message"]
+
+
 def test_debug_logs_each_retry(redbox: Redbox, target: Callable[[str], str]):
     redbox.put(Event("a"))
     bad = target("raise ValueError('no way')")
@@ -360,6 +385,8 @@ def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
         ),
         ("--to https:// -o timeout=1", "Invalid value for '--to': "),
         ("--to null: --dead-to x:", "Invalid value for '--dead-to': a target is a URL that begins"),
+        ("--to null: --alerts-to x:", "Invalid value for '--alerts-to': a target is a URL that begins"),
+        ("--to null: --alert-age 1m", "Invalid value for '--alert-age': alerts_to is not given"),
         ("--to null: --dead-option a=1", "Invalid value for '--dead-option': dead_to is not given"),
         ("--to null: --retry often", "Invalid value for '--retry': 'often' is not a retry policy; write fixed:10m"),
         ("--to null: --attempts 0", "Invalid value for '--attempts': give a whole number of at least 1, or unlimited"),

@@ -93,9 +93,17 @@ def test_every_option_is_a_keyword_argument_of_relay_or_in_the_table_of_those_th
     arguments: dict[str, object] = {}
     for code in re.findall(r"`(\w+=[^`]*)`", table):
         arguments |= eval(f"dict({code})", {"Backoff": Backoff, "value": 1})
-    assert set(arguments) == {"options", "dead_options", "backoff", "attempts", "time_limit", "breaker"}
+    assert set(arguments) == {
+        "options",
+        "dead_options",
+        "alerts_options",
+        "backoff",
+        "attempts",
+        "time_limit",
+        "breaker",
+    }
     box = Box.open("memory:")
-    Relay(box, print, **{**arguments, "options": {}, "dead_options": {}})  # type: ignore[arg-type]
+    Relay(box, print, **{**arguments, "options": {}, "dead_options": {}, "alerts_options": {}})  # type: ignore[arg-type]
 
 
 def test_kubernetes_restarts_by_liveness_only():

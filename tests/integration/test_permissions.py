@@ -28,7 +28,10 @@ from redbox import (
 )
 from redbox.audit import all_problems, diagnose, quick_errors, repair
 from redbox.cli.app import cli
+from redbox.publishers.registry import open_publisher
 from redbox.relay import metrics
+from redbox.relay.alerts import Alerts
+from redbox.relay.digest import Digest
 from redbox.store.permissions import ARGUMENTS, together
 from redbox.store.scripts import NO_WRITES, REGISTRY, commands
 from redbox.store.wire.base import BlockingWait
@@ -330,6 +333,21 @@ async def test_an_application_needs_no_more(box: Box, as_role: Callable[..., str
         with pytest.raises(NotPermitted):
             await own.claim("relay-1")
     assert await check_invariants(box) == []
+
+
+@pytest.mark.req("RO-7")
+async def test_alerts_need_two_more_commands(box: Box, as_role: Callable[..., str]):
+    url = as_role("relay", box.name, "+del", "+psetex")
+    await box.put(Event("n"))
+    await box.operate.pause(who="ada", why="a test")
+    alerts: list[str] = []
+    async with Box.open(url, name=box.name) as own:
+        watcher = Alerts(own, "r1", open_publisher(lambda event: alerts.append(event.event_type)), Digest())
+        await watcher.run_once()
+        await box.operate.resume(who="ada", why="a test")
+        await watcher.run_once()
+        await watcher.leave()
+    assert alerts == ["redbox.box.paused", "redbox.box.resumed"]
 
 
 async def test_a_relay_needs_no_more(box: Box, as_role: Callable[..., str], caplog: pytest.LogCaptureFixture):

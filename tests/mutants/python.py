@@ -30,6 +30,8 @@ HTTP_RESPONSES = ("tests/publishers/test_http_responses.py",)
 POISON = ("tests/relay/test_poison.py", *IN_MEMORY)
 BACKOFF = ("tests/unit/test_backoff.py",)
 METRICS = ("tests/unit/test_metrics.py",)
+ALERTS = ("tests/relay/test_alerts.py", *IN_MEMORY)
+OTEL = ("tests/relay/test_otel.py",)
 CONDITIONS = ("tests/unit/test_conditions.py",)
 SERVICE_TOKENS = ("tests/service/test_tokens.py",)
 SERVICE_ACCESS = ("tests/service/test_access.py",)
@@ -468,4 +470,19 @@ PYTHON_MUTANTS = [
     Mutant("a feed samples while nobody listens", "redbox/service/live.py", "            self._sampler.cancel()\n            self._sampler = None\n", "            pass\n", ("tests/service/test_live.py",)),
     Mutant("a page that comes back gets everything again", "redbox/service/live.py", "if self.versions[name] > seen}", "if True}", ("tests/service/test_live.py",)),
     Mutant("a census never rests", "redbox/box/incidents.py", "self._not_before = ended + max(self.SOONEST, 20 * (ended - began))", "self._not_before = 0.0", ("tests/service/test_incidents.py",)),
+    # alerts and traces
+    Mutant("every relay sends the alerts of its box", "redbox/relay/alerts/service.py", "        if not leads:\n", "        if False:\n", ALERTS),
+    Mutant("the next leader sends what was sent", "redbox/relay/alerts/service.py", "_Note(await self._marks.read(mark))", '_Note("")', ALERTS),
+    Mutant("an alert that was not taken is noted", "redbox/relay/alerts/service.py", "            if await self._send(condition.begun):\n", "            await self._send(condition.begun)\n            if True:\n", ALERTS),
+    Mutant("a target that takes no alert is tried all the time", "redbox/relay/alerts/service.py", "        self._quiet_until = time.monotonic() + COOL_OFF\n", "", ALERTS),
+    Mutant("each relay reports a new error group", "redbox/relay/alerts/service.py", "        if await self._prolong_group(known):\n            return True\n        if await self._marks.set(sending", "        if await self._marks.set(sending", ALERTS),
+    Mutant("an alert is about an alert", "redbox/relay/alerts/service.py", "claim.event.event_type.startswith(OWN_TYPES) or ", "", ALERTS),
+    Mutant("each relay reports an outage", "redbox/relay/alerts/service.py", "outage.failures >= OUTAGE and outage.led and", "outage.failures >= OUTAGE and", ALERTS),
+    Mutant("error groups without limit", "redbox/relay/alerts/service.py", "if len(self._group_alerts) >= GROUPS_PER_HOUR:", "if False:", ALERTS),
+    Mutant("a box that is a little below its limit has room", "redbox/relay/alerts/conditions.py", "pending < ROOM * limit", "pending < limit", ALERTS),
+    Mutant("an idle breaker keeps an outage alive", "redbox/relay/alerts/conditions.py", "before = {} if answered else self._failed", "before = self._failed", ALERTS),
+    Mutant("calls of alerts pile up", "redbox/relay/alerts/sender.py", "if self._call is not None and not self._call.done():", "if False:", ALERTS),
+    Mutant("a publish begins a trace of its own", "redbox/relay/otel/spans.py", '_extract({"traceparent": event.metadata.get("traceparent", "")})', "None", OTEL),
+    Mutant("the target is a child of the put", "redbox/publishers/base.py", '(spans and spans.get(claim.event_id)) or ', "", OTEL),
+    Mutant("a relay that has ended is observed", "redbox/relay/otel/instruments.py", "if not relay.running:", "if False:", OTEL),
 ]  # fmt: skip

@@ -117,6 +117,7 @@ async def test_relay(redbox_box: Box):
     names = parameters(Relay)
     assert await complaints(Relay, good, names) == []
     assert await complaints(Relay, {**good, "dead_to": "null:"}, ["dead_options"]) == []
+    assert await complaints(Relay, {**good, "alerts_to": "null:"}, ["alerts_options", "alert_age"]) == []
     assert (
         await complaints(lambda value: Relay(redbox_box, "https://x", options={"timeout": value}), {}, ["value"]) == []
     )

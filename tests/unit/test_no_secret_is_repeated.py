@@ -142,14 +142,19 @@ def test_an_option_of_the_data_source_is_never_repeated(url: str):
     assert_no_secret(every_text(lambda: read_options({"url": url, "box": "orders", "slice": "many"})))
 
 
-@given(url=urls, option=st.sampled_from(["--url", "REDBOX_URL", "--to", "--dead-to", "url", "to", "dead_to"]))
+@given(
+    url=urls,
+    option=st.sampled_from(
+        ["--url", "REDBOX_URL", "--to", "--dead-to", "--alerts-to", "url", "to", "dead_to", "alerts_to"]
+    ),
+)
 @settings(thorough, max_examples=150)
 def test_the_command_line_never_repeats_a_url(
     url: str, option: str, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG)
     directory = tmp_path_factory.mktemp("cli")
-    if option in ("url", "to", "dead_to"):
+    if option in ("url", "to", "dead_to", "alerts_to"):
         assert_no_secret(_from_file(directory / "redbox.toml", option, url))
         return
     store = ["--url", "memory:"] if option != "REDBOX_URL" else []
@@ -157,7 +162,7 @@ def test_the_command_line_never_repeats_a_url(
         store = ["--url", url]
     # `relay --check` and other commands would connect: an invalid box name ends every call before that.
     command = ["--debug", *store, "--box", "no box", "relay", "--once"]
-    command += [option, url] if option in ("--to", "--dead-to") else []
+    command += [option, url] if option in ("--to", "--dead-to", "--alerts-to") else []
     command += ["--to", "null:"] if option != "--to" else []
     surrogates = any("\ud800" <= char <= "\udfff" or char == "\x00" for char in url)
     if option == "REDBOX_URL" and surrogates:

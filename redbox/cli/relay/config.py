@@ -31,7 +31,7 @@ _TAKES: Final = {
     **{name: field.takes for name, field in FIELDS.items()},
 }
 #: Fields whose placeholders are replaced later: their values may hold secrets.
-_LATER: Final = ("url", "to", "options", "dead_to", "dead_options")
+_LATER: Final = ("url", "to", "options", "dead_to", "dead_options", "alerts_to", "alerts_options")
 
 #: Where the URL of the store is given if the file has none.
 DEFAULT_SOURCE: Final = StoreUnavailable.url_source

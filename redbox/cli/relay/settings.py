@@ -101,6 +101,19 @@ class RelaySettings:
         multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
         help="Option of the dead-letter target; repeatable.",
     )] = dataclasses.field(default_factory=dict)
+    alerts_to: Annotated[str | None, Field(
+        TEXT, "--alerts-to", metavar="URL",
+        help="Target of alerts: the breaker, a new error group, a full, late or paused box, the store.",
+    )] = None
+    alerts_options: Annotated[Pairs, Field(
+        PAIRS.format("alerts_options"), "--alerts-option", "alerts_options",
+        multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
+        help="Option of the target of alerts; repeatable.",
+    )] = dataclasses.field(default_factory=dict)
+    alert_age: Annotated[float | str | None, Field(
+        DURATION, "--alert-age", metavar="DURATION",
+        help="Send an alert if the oldest available event is older.  [default: 5m]",
+    )] = None
     on_success: Annotated[Literal["keep", "delete"] | None, Field(
         '"keep" or "delete"', "--on-success", policy="on_success", type=click.Choice(["keep", "delete"]),
         help="Keep published events for the box's retention, or delete them.  [default: keep]",
@@ -162,6 +175,12 @@ class RelaySettings:
             chosen["dead_to"] = self._publisher("dead_to", "dead_options", directory)
         elif self.dead_options:
             raise SettingError("dead_options", "dead_to is not given")
+        if self.alerts_to is not None:
+            chosen["alerts_to"] = self._publisher("alerts_to", "alerts_options", directory)
+            if self.alert_age is not None:
+                chosen["alert_age"] = _read("alert_age", parse_duration)(self.alert_age)
+        elif self.alerts_options or self.alert_age is not None:
+            raise SettingError("alerts_options" if self.alerts_options else "alert_age", "alerts_to is not given")
         if not self.breaker:
             chosen["breaker"] = None
         return Relay(Box.open(url, name=self.box), publisher, name=self.name, **chosen)
@@ -190,7 +209,7 @@ class RelaySettings:
 
     @property
     def writes_stdout(self) -> bool:
-        targets = [expand_url(target) for target in (self.to, self.dead_to) if target is not None]
+        targets = [expand_url(target) for target in (self.to, self.dead_to, self.alerts_to) if target is not None]
         return any(target.lower().startswith("stdout:") for target in targets)
 
     def policy_text(self, relay: Relay) -> str:
@@ -202,6 +221,8 @@ class RelaySettings:
                 is_duration = field.read in (parse_duration, parse_limit) and value is not None
                 values[name] = format_duration(value) if is_duration else value
         values["dead_to"] = "none" if relay.dead_target is None else relay.dead_target
+        if relay.alerts_target is not None:
+            values["alerts_to"] = relay.alerts_target
         values["breaker"] = "on" if self.breaker else "off"
         return ", ".join(
             f"{name.replace('_', '-')} {'unlimited' if value is None else value}" for name, value in values.items()
