@@ -96,7 +96,9 @@ class Up:
 
     def put(self, event_type: str, payload: Any = None, **fields: Any) -> str:
         """Puts an event; returns its id."""
-        found: str = self.request("POST", "events", {"event_type": event_type, "payload": payload, **fields})["event_id"]
+        found: str = self.request("POST", "events", {"event_type": event_type, "payload": payload, **fields})[
+            "event_id"
+        ]
         return found
 
     def __enter__(self) -> Self:
