@@ -7,6 +7,8 @@ import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,3 +201,29 @@ def test_a_store_that_stops_is_reported_until_it_is_back(open_page: Open, up: Up
     page.get_by_text("live", exact=True).wait_for()
     up.put("order.last")
     page.get_by_role("link", name=re.compile("Published")).wait_for()
+
+
+@pytest.mark.req("SF-5")
+def test_a_token_decides_what_the_page_offers(open_page: Open, own_services: ExitStack, target: Target, tmp_path: Path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("ada operate operator-of-the-shop-1\ngrace read reader-of-the-shop-1\n")
+    tokens.chmod(0o600)
+    up = own_services.enter_context(Up(tmp_path, target, "--token-file", str(tokens)))
+    page = open_page(f"{up.url}/")
+    page.get_by_label("Token", exact=True).fill("not-a-token-of-this-service")
+    page.keyboard.press("Enter")
+    page.get_by_text("does not know this token").wait_for()
+    page.get_by_label("Token", exact=True).fill("reader-of-the-shop-1")
+    page.keyboard.press("Enter")
+    page.get_by_text("live", exact=True).wait_for()
+    page.get_by_text("read-only").wait_for()
+    assert page.get_by_role("button", name="Pause…").count() == 0
+    page.get_by_role("button", name="Forget token").click()
+    page.get_by_label("Token", exact=True).fill("operator-of-the-shop-1")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Pause…").click()
+    page.get_by_label("Reason").fill("maintenance")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Resume…").wait_for()
+    page.get_by_role("link", name="Log").click()
+    assert "ada" in page.get_by_role("row").filter(has_text="maintenance").inner_text()

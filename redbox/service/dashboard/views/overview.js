@@ -48,7 +48,7 @@ function linksOf(box, { stats, groups }) {
   const links = [];
   const dead = stats?.phases.DEAD;
   const errors = (groups || []).filter((group) => group.state === 'DEAD').length;
-  if (dead) links.push(h('a', { class: 'bad', href: href(box, 'incidents') }, h('span', { 'aria-hidden': 'true' }, '✕ '), `${counted(dead, 'dead event')}${errors ? ` with ${errors >= 5 ? '5 or more errors' : counted(errors, 'error')}` : ''}`));
+  if (dead) links.push(h('a', { class: 'bad', href: href(box, 'incidents') }, h('span', { 'aria-hidden': 'true' }, '✕ '), `${counted(dead, 'dead event')}${errors ? ` ${errors === 1 ? 'with the same error' : `with ${errors >= 5 ? '5 or more' : errors} different errors`}` : ''}`));
   if (stats?.blocked) links.push(h('a', { class: 'warn', href: href(box, 'keys') }, h('span', { 'aria-hidden': 'true' }, '⋯ '), counted(stats.blocked, 'blocked key')));
   return links;
 }
