@@ -188,6 +188,10 @@ def test_charts_have_samples_after_some_seconds(open_page: Open, up: Up):
     page = open_page(f"{up.url}/")
     page.get_by_role("img", name=re.compile(r"Published: now .*since \d\d:\d\d")).wait_for(timeout=20_000)
     assert page.locator(".chart path.line").count() >= 3
+    up.put("order.placed")
+    page.get_by_text("Events are flowing").wait_for(timeout=20_000)
+    page.get_by_role("img", name="OK", exact=True).wait_for()  # though there are dead events, which are named beside it
+    page.get_by_role("link", name=re.compile(r"\d+ dead events? with")).wait_for()
 
 
 def test_a_store_that_stops_is_reported_until_it_is_back(open_page: Open, up: Up):

@@ -37,7 +37,13 @@ function sentence(box, live, connection, problem) {
   const actions = [];
   if (mayOperate() && live.stats?.paused) actions.push(h('button', { type: 'button', class: 'primary', onclick: () => resume(box) }, 'Resume…'));
   else if (mayOperate() && live.stats) actions.push(h('button', { type: 'button', onclick: () => pause(box) }, 'Pause…'));
-  return explanation(live.why, box, { tone: toneOf(live.why), actions, links: linksOf(box, live) });
+  return explanation(inWords(live), box, { tone: toneOf(live.why), actions, links: linksOf(box, live) });
+}
+
+/** The explanation of the box; while events are published, it begins with their rate. */
+function inWords({ why, rates_last: last }) {
+  if (why.situation !== 'flowing' || !(last?.published > 0)) return why;
+  return { ...why, sentences: [`Events are flowing: ${perSecond(last.published)} published.`, ...why.sentences] };
 }
 
 /** A blocked key holds back its own events only: the others flow, so the box needs attention and is not stopped. */
