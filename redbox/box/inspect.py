@@ -9,9 +9,10 @@ import msgspec
 
 from redbox.arguments import whole_number
 from redbox.box.reports import Page
-from redbox.box.selection import INDEXES, INDEXES_OF, Selection, decode_cursor, encode_cursor
+from redbox.box.selection import Selection, decode_cursor, encode_cursor
 from redbox.events import Record, State, from_ms, to_ms
 from redbox.fingerprints import in_group
+from redbox.keys import INDEXES, INDEXES_OF
 from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES
 from redbox.store.items import SeenClaim
 from redbox.store.replies import START, ClaimPage, EventSummary, Position, RecordPage, SummaryPage
