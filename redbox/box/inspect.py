@@ -10,8 +10,9 @@ import msgspec
 from redbox.arguments import whole_number
 from redbox.box.reports import Page
 from redbox.box.selection import Selection, decode_cursor, encode_cursor
-from redbox.events import Record, from_ms, to_ms
+from redbox.events import Record, State, from_ms, to_ms
 from redbox.fingerprints import in_group
+from redbox.keys import INDEXES, INDEXES_OF
 from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES
 from redbox.store.items import SeenClaim
 from redbox.store.replies import START, ClaimPage, EventSummary, Position, RecordPage, SummaryPage
@@ -19,6 +20,7 @@ from redbox.store.steps import batches
 from redbox.store.store import Store
 
 SUMMARY_LOOK: Final = 250  # events that one step of a listing without bodies reads: each is returned, too
+MOST_NEWEST: Final = 200  # events of a list of the newest
 GET_COUNT: Final = 10  # events of one read by id, which is not bounded in bytes
 Item = TypeVar("Item")
 SomePage = TypeVar("SomePage", ClaimPage, SummaryPage)
@@ -48,6 +50,20 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
                 return Page(records, None if last else encode_cursor(current, after), looked)
         after = START
     return Page(records, None, looked)
+
+
+async def newest(store: Store, state: State | None, limit: int) -> list[Record]:
+    """The events that entered a state last, the newest first; of all states, those that were put last of these."""
+    whole_number("limit", limit, 1, MOST_NEWEST)
+    found: list[Record] = []
+    for index in INDEXES if state is None else INDEXES_OF[state]:
+        for batch in batches(await store.newest(index, limit), GET_COUNT):
+            read = await store.get([each.event_id for each in batch])
+            found += [record for record in read if record is not None and state in (None, record.state)]
+    once = {record.event_id: record for record in found}  # one that changed its state meanwhile is in two indexes
+    if state in (State.DEAD, State.PUBLISHED):
+        return list(once.values())
+    return sorted(once.values(), key=lambda record: record.created_at, reverse=True)[:limit]
 
 
 async def _step(store: Store, selection: Selection, index: str, limit: int, after: Position) -> RecordPage:

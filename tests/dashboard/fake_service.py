@@ -210,8 +210,8 @@ class Scene:
         steps: list[dict[str, str]] = []
         dead = self.phases()["DEAD"]
         sentences = [
-            "Events are flowing: 42 per second were published in the last minute.",
-            "2 relays are alive; the oldest due event has waited 0.3 s.",
+            "Nothing is stuck: 3 events are due, the oldest for 300 ms, and 18 in flight.",
+            "2 relays are alive, 42 events/s before the last heartbeat; 98,412 events were published so far.",
         ]
         situation = "flowing"
         if self.box == "empty":

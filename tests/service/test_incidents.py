@@ -31,6 +31,7 @@ async def test_groups_of_dead_and_of_retried_events(redis_url: str):
             ("DEAD", 3, "HTTP 422 amount 12"), ("PENDING", 1, "connect timeout"),
         ]  # fmt: skip
         assert not found["sampled"]
+        assert [(len(each["histogram"]), sum(each["histogram"])) for each in found["groups"]] == [(24, 3), (24, 1)]
         only = await service.get("error-groups?state=PENDING")
         assert [each["error"] for each in only["groups"]] == ["connect timeout"]
         assert only["groups"][0]["last_seen"] <= (await service.box.stats()).at.isoformat()
@@ -74,6 +75,7 @@ async def test_counts_are_estimated_from_a_sample_until_a_census_has_counted(red
             ("new error", 60, False), ("old error", 40, False),
         ]  # fmt: skip
         assert whole.counted_at == counted.at
+        assert [sum(each.histogram) for each in whole.groups] == [20, 0], "of the sample alone"
         old = await box.incident(group=whole.groups[1].group, sample=20, counted=counted)
         assert old is not None
         assert old.failed is not None

@@ -230,3 +230,18 @@ async def test_a_store_that_is_down_is_503(redbox_runner):
                 assert answer.headers["retry-after"]
             server.start()
             assert isinstance(service.box, Box)
+
+
+async def test_the_newest_events_come_first_if_asked(service: Service):
+    box = service.box
+    for number in range(4):
+        await box.put(Event("order.placed", {"n": number}))
+        if number < 2:
+            await box.ack(await box.claim("relay-1"))
+    found = await service.get("events", order="newest", limit=3, payload=True)
+    assert [each["payload"]["n"] for each in found["events"]] == [3, 2, 1]
+    assert found["cursor"] is None
+    published = await service.get("events", order="newest", state="PUBLISHED", payload=True)
+    assert [each["payload"]["n"] for each in published["events"]] == [1, 0]
+    for wrong in ({"type": "order.*"}, {"cursor": "x"}, {"phase": "AVAILABLE"}):
+        assert "order" in (await service.get("events", 422, order="newest", **wrong))["detail"]

@@ -146,6 +146,7 @@ def test_box():
         "list",
         "name",
         "names",
+        "newest",
         "open",
         "page",
         "put",

@@ -39,7 +39,7 @@ class OrderService:
                 status, text = self._answer(headers[b"ce-id"].decode(), json.loads(body))
                 writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode())
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):  # the demo has ended
             pass
         finally:
             writer.close()

@@ -106,6 +106,17 @@ const MARKS = {
 };
 export const markOf = (kind) => MARKS[kind] || { shape: '■', word: String(kind).replaceAll('_', ' ') };
 
+/** A small drawing of counts in equal parts of a time, which `words` describes. */
+export function spark(counts, words) {
+  const most = Math.max(...counts, 1);
+  const bars = counts.map((number, index) => {
+    const height = number ? Math.max(2, Math.round((number / most) * 20)) : 0;
+    return height > 0 && s('rect', { x: index * 4, y: 20 - height, width: 3, height });
+  });
+  return s('svg', { class: 'spark', viewBox: `0 0 ${counts.length * 4} 21`, width: counts.length * 4, height: 21, role: 'img', 'aria-label': words },
+    s('title', {}, words), s('line', { class: 'axis', x1: 0, x2: counts.length * 4 - 1, y1: 20.5, y2: 20.5 }), bars);
+}
+
 /** Entries {at, kind, text, count} along a line of time; larger circles are more failures. */
 export function timeline(entries) {
   const moments = entries.map((entry) => Date.parse(entry.at));

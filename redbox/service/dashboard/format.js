@@ -36,7 +36,9 @@ export const milliseconds = (number) => (number === null || number === undefined
 export function ago(moment, now = Date.now()) {
   const seconds = (now - new Date(moment)) / 1000;
   if (Math.abs(seconds) < 1) return 'now';
-  return seconds > 0 ? `${duration(Math.floor(seconds))} ago` : `in ${duration(Math.ceil(-seconds))}`;
+  const whole = seconds > 0 ? Math.floor(seconds) : Math.ceil(-seconds);
+  const text = whole < 10 ? `${whole} s` : duration(whole);
+  return seconds > 0 ? `${text} ago` : `in ${text}`;
 }
 
 /** The local time: `03:12:01`, with the date if it is another day; with `exact` to milliseconds. */

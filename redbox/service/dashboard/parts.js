@@ -77,11 +77,15 @@ export function section(title, aside, ...children) {
   return h('section', { class: 'section' }, h('div', { class: 'section-head' }, h('h2', {}, title), aside), children);
 }
 
-/** A sentence as the service wrote it: with a capital, and what is between backticks as code. */
-export function prose(text, { capital = true } = {}) {
+const ID = /([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})/;
+
+/** A sentence as the service wrote it: with a capital, what is between backticks as code, and with a box the ids of its events as links. */
+export function prose(text, { capital = true, box = null } = {}) {
   const parts = (capital ? text.charAt(0).toUpperCase() + text.slice(1) : text).split(/`([^`]+)`/);
-  return parts.map((part, index) => (index % 2 ? h('code', {}, part) : part));
+  return parts.map((part, index) => (index % 2 ? h('code', {}, part) : box === null ? part : linked(part, box)));
 }
+
+const linked = (text, box) => text.split(ID).map((part, index) => (index % 2 ? h('a', { href: href(box, 'event', part), title: part }, format.shortId(part)) : part));
 
 /** What would be here, and how to get it. */
 export const empty = (title, ...children) => h('div', { class: 'empty' }, h('p', { class: 'empty-title' }, title), children);
@@ -131,16 +135,21 @@ const FAIR = ['backlog', 'ramping', 'retry_scheduled', 'waiting', 'superseded', 
 export const mood = (situation) => (GOOD.includes(situation) ? 'ok' : FAIR.includes(situation) ? 'warn' : 'bad');
 export const MOODS = { ok: { symbol: '✓', word: 'OK' }, warn: { symbol: '!', word: 'Attention' }, bad: { symbol: '✕', word: 'Problem' } };
 
-/** An explanation of `why`: the first sentence large, the others, and the next steps. */
-export function explanation(why, actions = []) {
-  const tone = why.situation === 'flowing' && (why.evidence?.phases?.DEAD || 0) > 0 ? 'warn' : mood(why.situation);
+/**
+ * An explanation of `why`: the first sentence large, the others, and the next steps as commands. They are folded, since the page can do the
+ * same; only what it cannot do, to start a relay, is open.
+ */
+export function explanation(why, box, { tone = mood(why.situation), actions = [], links = [] } = {}) {
   const [first, ...others] = why.sentences;
+  const steps = why.next_steps;
   return h('div', { class: `why why-${tone}` },
     h('span', { class: 'why-mark', role: 'img', 'aria-label': MOODS[tone].word }, MOODS[tone].symbol),
     h('div', { class: 'why-text' },
-      h('p', { class: 'why-first' }, prose(first)),
-      others.length > 0 && h('p', {}, prose(others.join(' '))),
-      why.next_steps.length > 0 && h('ul', { class: 'steps' }, why.next_steps.map((step) => h('li', {}, `To ${step.purpose}: `, command(step.command))))),
+      h('p', { class: 'why-first' }, prose(first, { box })),
+      others.length > 0 && h('p', {}, prose(others.join(' '), { box })),
+      links.length > 0 && h('p', { class: 'why-links' }, links),
+      steps.length > 0 && h('details', { open: steps.some((step) => / relay /.test(step.command)) }, h('summary', {}, 'On the command line'),
+        h('ul', { class: 'steps' }, steps.map((step) => h('li', {}, `To ${step.purpose}: `, command(step.command)))))),
     actions.length > 0 && h('div', { class: 'why-actions' }, actions));
 }
 

@@ -204,11 +204,13 @@ class RelayList(Struct, kw_only=True):
 
 class GroupDocument(ErrorGroup, kw_only=True, frozen=True):
     """Events of one state whose last errors are alike. `error` is the text of the last one. `estimated`: the count is
-    estimated from a sample."""
+    estimated from a sample. `histogram`: how many events of the sample failed in each of 24 equal parts of the time
+    between the first and the last of them; empty if the events were selected by more than their state."""
 
     error: str
     state: State
     estimated: bool = False
+    histogram: tuple[int, ...] = ()
 
 
 class GroupList(Struct, kw_only=True):

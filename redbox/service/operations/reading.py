@@ -10,6 +10,8 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import QueryParameter
 
 from redbox import __version__
+from redbox.arguments import invalid
+from redbox.box.inspect import MOST_NEWEST
 from redbox.box.rates import reported_rates
 from redbox.box.record_json import as_json
 from redbox.box.stats_json import as_json as stats_as_json
@@ -100,11 +102,21 @@ async def list_events(
     limit: Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of events.")] = PAGE,
     cursor: Annotated[str | None, QueryParameter(max_length=2000, description="Cursor of the page before.")] = None,
     payload: Annotated[bool, QueryParameter(description="Whether to include the payloads.")] = False,
+    order: Annotated[
+        Literal["oldest", "newest"],
+        QueryParameter(description="What comes first; `newest` is for all events, or those of one state."),
+    ] = "oldest",
 ) -> EventPage:
     """Events by state and in order of time. A page reads a bounded number of events, so a search for something rare
-    takes several pages."""
+    takes several pages. The newest events are one page of at most 200."""
     where = await boxes.get(box)
     filters = await event_filter.resolved(where)
+    if order == "newest":
+        given = {name for name, value in filters.items() if value is not None}
+        if given - {"state"} or cursor is not None:
+            raise invalid("order", "cannot be newest with a cursor or a filter other than state")
+        found = await where.newest(state=filters.get("state"), limit=min(limit, MOST_NEWEST))
+        return EventPage(events=[_event(record, payload) for record in found], cursor=None, looked=len(found))
     page = await where.page(limit=limit, cursor=cursor, look=options.look, **filters)
     return EventPage(
         events=[_event(record, payload) for record in page.records], cursor=page.cursor, looked=page.looked

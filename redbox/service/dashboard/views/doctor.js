@@ -6,7 +6,12 @@ import { command, empty, load, prose } from '../parts.js';
 
 const SEVERITIES = { error: ['✕', 'Error', 'bad'], warning: ['!', 'Warning', 'warn'], info: ['i', 'Information', 'accent'], ok: ['✓', 'Fine', 'good'] };
 const ORDER = Object.keys(SEVERITIES);
-const isCommand = (text) => /^(redbox|redis-cli) /.test(text);
+
+/** A remedy: a command, with the words that follow it, or words alone. */
+function remedy(text) {
+  const [, line, rest] = /^((?:redbox|redis-cli) [^,;]+)(.*)$/s.exec(text) || [];
+  return line ? [command(line), prose(rest, { capital: false })] : prose(text, { capital: false });
+}
 
 export function doctor(root, { box }, signal) {
   const list = h('div', {});
@@ -23,6 +28,6 @@ function findings(found) {
     return h('li', { class: `finding finding-${tone}` },
       h('span', { class: `finding-mark ${tone}` }, h('span', { 'aria-hidden': 'true' }, `${symbol} `), word),
       h('div', {}, h('p', { class: 'finding-sentence' }, prose(finding.sentence)), finding.meaning && h('p', { class: 'muted' }, prose(finding.meaning)),
-        finding.remedy && h('p', {}, '→ ', isCommand(finding.remedy) ? command(finding.remedy) : prose(finding.remedy, { capital: false }))));
+        finding.remedy && h('p', {}, '→ ', remedy(finding.remedy))));
   }));
 }

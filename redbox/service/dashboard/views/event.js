@@ -36,7 +36,7 @@ function eventOf(box, record, why, again) {
     h('p', { class: 'crumbs' }, h('a', { href: href(box, 'events') }, 'Events')),
     h('div', { class: 'view-head' }, h('h1', {}, record.event_type), phase(record)),
     h('p', { class: 'id whole' }, h('code', {}, record.event_id), copyButton(record.event_id, 'event id')),
-    why && explanation(why),
+    why && explanation(why, box),
     mayOperate() && possible.length > 0 && h('div', { class: 'actions' }, possible.map((action) =>
       h('button', { type: 'button', class: action.danger ? 'danger' : action.name === 'replay' ? 'primary' : null, 'data-shortcut': action.shortcut, onclick: act(action) }, `${action.verb}…`))),
     section('Steps', null, diagram(record)),
@@ -60,7 +60,7 @@ function eventOf(box, record, why, again) {
 
 /** An event that the box does not hold: removed, or never put. */
 function gone(box, name, why) {
-  return h('div', { class: 'stack' }, h('p', { class: 'crumbs' }, h('a', { href: href(box, 'events') }, 'Events')), h('h1', { class: 'wrap' }, name), explanation(why));
+  return h('div', { class: 'stack' }, h('p', { class: 'crumbs' }, h('a', { href: href(box, 'events') }, 'Events')), h('h1', { class: 'wrap' }, name), explanation(why, box));
 }
 
 function attemptsInWords(record) {

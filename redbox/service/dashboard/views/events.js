@@ -14,15 +14,17 @@ const FIELDS = ['state', 'phase', 'type', 'key', 'error', 'group', 'text', 'sinc
 /** Actions on all that match, by what is selected; without a state it would not be clear what they mean. */
 const ACTIONS = { DEAD: ['replay', 'export', 'drop'], PUBLISHED: ['replay', 'export'], SCHEDULED: ['reschedule', 'kill'], AVAILABLE: ['reschedule', 'kill'], RETRY_SCHEDULED: ['reschedule', 'kill'], PENDING: ['reschedule', 'kill'] };
 const TIMES = { DEAD: ['Died', 'died_at'], PUBLISHED: ['Published', 'published_at'], IN_FLIGHT: ['Lease ends', 'lease_until'] };
+const MOST_NEWEST = 200; // events that the service lists with the newest first
 const TOTALS = { DEAD: 'dead', PUBLISHED: 'published' };
 
 export function events(root, { box, query: asked }, signal) {
   const filter = Object.fromEntries(FIELDS.filter((name) => asked.get(name)).map((name) => [name, asked.get(name)]));
   const selected = filter.state || filter.phase || '';
+  const newest = Object.keys(filter).every((name) => name === 'state') && asked.get('order') !== 'oldest'; // other filters are applied from the oldest on
   const parts = { fresh: h('div', {}), list: h('div', {}, loading()), more: h('div', { class: 'buttons' }) };
   root.append(h('div', { class: 'view-head' }, h('h1', {}, 'Events'), tabs(box, filter, selected)),
-    filterField(box, filter, (next) => go(href(box, 'events', null, next))), bulk(box, filter, selected), parts.fresh, parts.list, parts.more);
-  new List(box, filter, selected, parts, signal).read();
+    filterField(box, filter, (next) => go(href(box, 'events', null, next))), h('div', { class: 'list-head' }, bulk(box, filter, selected), ordering(box, filter, newest)), parts.fresh, parts.list, parts.more);
+  new List(box, filter, selected, newest, parts, signal).read();
 }
 
 function tabs(box, filter, selected) {
@@ -30,6 +32,13 @@ function tabs(box, filter, selected) {
   const tab = (label, chosen, values) => h('a', { href: href(box, 'events', null, { ...others, ...values }), 'aria-current': chosen ? 'true' : null }, label);
   return h('div', { class: 'tabs', role: 'group', 'aria-label': 'Phase' }, tab('All', !selected, {}),
     PHASES.map(({ label, query: values }) => tab(label, Object.values(values)[0] === selected, values)));
+}
+
+/** What comes first, and a link to the other end of the list. */
+function ordering(box, filter, newest) {
+  if (newest) return h('p', { class: 'muted' }, 'Newest first. ', h('a', { href: href(box, 'events', null, { ...filter, order: 'oldest' }) }, 'Oldest first'));
+  const both = Object.keys(filter).every((name) => name === 'state');
+  return h('p', { class: 'muted' }, 'Oldest first. ', both && h('a', { href: href(box, 'events', null, filter) }, 'Newest first'));
 }
 
 /** What can be done with all events that match. */
@@ -45,8 +54,9 @@ function bulk(box, filter, selected) {
 
 /** The pages that were read so far. They stay as they are while someone reads; a bar says how many events are new. */
 class List {
-  constructor(box, filter, selected, parts, signal) {
-    Object.assign(this, { box, filter, selected, parts, signal });
+  constructor(box, filter, selected, newest, parts, signal) {
+    Object.assign(this, { box, filter, selected, newest, parts, signal });
+    this.limit = LIMIT;
     this.records = [];
     this.cursor = null;
     this.total = null; // events of this kind when the first page was read
@@ -66,6 +76,7 @@ class List {
   again() {
     this.records = [];
     this.cursor = null;
+    this.limit = LIMIT;
     this.total = this.known;
     this.countNew();
     this.read();
@@ -73,16 +84,31 @@ class List {
 
   async read() {
     try {
-      const found = await get(this.box, `events${query({ ...this.filter, limit: LIMIT, cursor: this.cursor })}`, { signal: this.signal });
-      this.records = [...this.records, ...found.events];
+      const how = this.newest ? { limit: this.limit, order: 'newest' } : { limit: LIMIT, cursor: this.cursor };
+      const found = await get(this.box, `events${query({ ...this.filter, ...how })}`, { signal: this.signal });
+      this.records = this.newest ? found.events : [...this.records, ...found.events];
       this.cursor = found.cursor;
       update(this.parts.list, this.records.length ? this.rows() : this.cursor ? this.searching() : this.none());
-      update(this.parts.more, this.cursor !== null && h('button', { type: 'button', onclick: () => this.read() }, this.records.length ? 'Show more' : 'Search further'));
+      update(this.parts.more, this.newest ? this.older() : this.cursor !== null && h('button', { type: 'button', onclick: () => this.read() }, this.records.length ? 'Show more' : 'Search further'));
     } catch (error) {
       if (error.name === 'AbortError') return;
       if (this.records.length) update(this.parts.more, failure(error, () => this.read()));
       else update(this.parts.list, failure(error, () => this.read()));
     }
+  }
+
+  /** How to see more than the newest. */
+  older() {
+    if (this.records.length < this.limit) return null;
+    if (this.limit >= MOST_NEWEST) return h('p', { class: 'muted' }, `These are the newest ${MOST_NEWEST}. A filter finds others.`);
+    return h('button', { type: 'button', onclick: () => this.more() }, 'Show more');
+  }
+
+  more() {
+    this.limit = Math.min(this.limit * 2, MOST_NEWEST);
+    this.total = this.known;
+    this.countNew();
+    return this.read();
   }
 
   searching() {

@@ -2,7 +2,8 @@
 
 import { h } from '../dom.js';
 import { get, query } from '../api.js';
-import { compact, counted } from '../format.js';
+import { spark } from '../chart.js';
+import { compact, counted, time } from '../format.js';
 import { href } from '../router.js';
 import { empty, load, moment, table } from '../parts.js';
 
@@ -26,12 +27,20 @@ export function incidents(root, { box, query: asked }, signal) {
 /** Error groups as a table. */
 export function incidentRows(box, groups) {
   if (!groups.length) return empty('No incidents.', h('p', {}, 'Events that fail appear here, grouped by their error.'));
+  const drawn = groups.some((group) => group.histogram?.length);
   return table('Incidents', [
     { title: 'Error', class: 'error', cell: (group) => h('a', { href: href(box, 'incident', group.group || group.fingerprint, { state: group.state }), 'data-row': true }, group.error || group.example || group.fingerprint) },
     { title: 'Events', class: 'nowrap', cell: (group) => countOf(box, group) },
     { title: 'Types', cell: (group) => h('span', { class: 'types' }, typesOf(group)) },
+    drawn && { title: 'When', class: 'nowrap', cell: when },
     { title: 'Last', class: 'nowrap', cell: (group) => moment(group.last_seen) },
-  ], groups, (group) => `${group.fingerprint}${group.state}`);
+  ].filter(Boolean), groups, (group) => `${group.fingerprint}${group.state}`);
+}
+
+/** When the events of a group failed, as a drawing. */
+function when(group) {
+  if (!group.histogram?.length) return '–';
+  return h('span', { class: (WORDS[group.state] || [])[2] }, spark(group.histogram, `Failures from ${time(group.first_seen)} to ${time(group.last_seen)}`));
 }
 
 function countOf(box, group) {

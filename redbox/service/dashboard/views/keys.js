@@ -28,7 +28,7 @@ function keyOf(box, key, why) {
   const actions = [h('a', { class: 'button', href: href(box, 'events', null, { key }) }, 'Its events')];
   const paused = why.situation === 'key_paused';
   if (mayOperate()) actions.push(h('button', { type: 'button', onclick: () => (paused ? resume(box, key) : pause(box, key)) }, paused ? 'Resume…' : 'Pause…'));
-  return section(`Key ${key}`, null, explanation(why, actions));
+  return section(`Key ${key}`, null, explanation(why, box, { actions }));
 }
 
 /** Columns of blocked keys; the overview shows them too. */

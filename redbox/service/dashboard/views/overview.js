@@ -6,7 +6,7 @@ import { Chart } from '../chart.js';
 import { compact, counted, duration, milliseconds, rate } from '../format.js';
 import { href } from '../router.js';
 import { mayOperate, state, watch } from '../store.js';
-import { PHASES, command, empty, explanation, failure, loading, moment, section, table } from '../parts.js';
+import { PHASES, command, empty, explanation, failure, loading, moment, mood, section, table } from '../parts.js';
 import { pause, resume } from '../actions.js';
 import { incidentRows } from './incidents.js';
 import { breaker, relayName } from './relays.js';
@@ -37,7 +37,26 @@ function sentence(box, live, connection, problem) {
   const actions = [];
   if (mayOperate() && live.stats?.paused) actions.push(h('button', { type: 'button', class: 'primary', onclick: () => resume(box) }, 'Resume…'));
   else if (mayOperate() && live.stats) actions.push(h('button', { type: 'button', onclick: () => pause(box) }, 'Pause…'));
-  return explanation(live.why, actions);
+  return explanation(inWords(live), box, { tone: toneOf(live.why), actions, links: linksOf(box, live) });
+}
+
+/** The explanation of the box; while events are published, it begins with their rate. */
+function inWords({ why, rates_last: last }) {
+  if (why.situation !== 'flowing' || !(last?.published > 0)) return why;
+  return { ...why, sentences: [`Events are flowing: ${perSecond(last.published)} published.`, ...why.sentences] };
+}
+
+/** A blocked key holds back its own events only: the others flow, so the box needs attention and is not stopped. */
+const toneOf = (why) => (why.situation === 'blocked' ? 'warn' : mood(why.situation));
+
+/** Dead events do not keep others from flowing, so they do not change the mark; but they did not arrive, and are named beside it. */
+function linksOf(box, { stats, groups }) {
+  const links = [];
+  const dead = stats?.phases.DEAD;
+  const errors = (groups || []).filter((group) => group.state === 'DEAD').length;
+  if (dead) links.push(h('a', { class: 'bad', href: href(box, 'incidents') }, h('span', { 'aria-hidden': 'true' }, '✕ '), `${counted(dead, 'dead event')}${errors ? ` ${errors === 1 ? 'with the same error' : `with ${errors >= 5 ? '5 or more' : errors} different errors`}` : ''}`));
+  if (stats?.blocked) links.push(h('a', { class: 'warn', href: href(box, 'keys') }, h('span', { 'aria-hidden': 'true' }, '⋯ '), counted(stats.blocked, 'blocked key')));
+  return links;
 }
 
 const isEmpty = (stats) => !(stats.totals.put > 0) && Object.values(stats.phases).every((number) => !number);
@@ -53,7 +72,7 @@ function phases(box, stats) {
   const numbers = { ...stats.phases, WAITING: stats.waiting }; // those that wait count in their phase too
   const tiles = PHASES.map(({ name, label, symbol, query }) => {
     const [words, age] = ages[name] || [];
-    const remark = name === 'WAITING' ? (stats.blocked ? counted(stats.blocked, 'blocked key') : 'behind others') : age ? `${words} ${duration(Math.abs(age))}` : '';
+    const remark = name === 'WAITING' ? (stats.blocked ? counted(stats.blocked, 'blocked key') : 'behind others') : name === 'AVAILABLE' && stats.waiting_due ? `${compact(stats.waiting_due)} of them wait` : age ? `${words} ${duration(Math.abs(age))}` : '';
     return tile(name, label, symbol, numbers[name], href(box, 'events', null, query), remark);
   });
   return h('div', { class: 'tiles', role: 'group', 'aria-label': 'Events by phase' }, tiles);
