@@ -329,7 +329,7 @@ PYTHON_MUTANTS = [
     Mutant("everyone may read the token file", "redbox/service/tokens.py", "if mode & (stat.S_IRWXG | stat.S_IRWXO):", "if mode & stat.S_IWOTH:", SERVICE_TOKENS),
     Mutant("a broken token file ends all tokens", "redbox/service/tokens.py", "except UsageError as error:\n            logger", "except UsageError as error:\n            self._tokens = []\n            logger", SERVICE_TOKENS),
     Mutant("a token has every scope", "redbox/service/access.py", "if scope not in token.scopes:", "if not token.scopes:", SERVICE_ACCESS),
-    Mutant("ingest needs no token", "redbox/service/ingest/handlers.py", "    \"guards\": [require(Scope.INGEST)],\n", "", SERVICE_ACCESS),
+    Mutant("ingest needs no token", "redbox/service/ingest/handlers.py", "    _may_put(request, request.route_handler)\n", "", SERVICE_ACCESS),
     Mutant("any name reaches the service", "redbox/service/headers.py", "return name in self._names or (", "return True or (", SERVICE_GATE),
     Mutant("a page of the same machine may post", "redbox/service/headers.py", 'if site not in (b"", b"same-origin", b"none"):', 'if site not in (b"", b"same-origin", b"none", b"same-site"):', SERVICE_GATE),
     Mutant("a form of another page is a link", "redbox/service/headers.py", 'scope["method"] in ("GET", "HEAD") and mode', "mode", SERVICE_GATE),
