@@ -40,7 +40,7 @@ async def bare(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 class Service(Contender):
     libraries = ("redbox-outbox", "litestar", "uvicorn", "msgspec", "uvloop")
-    patience = 110.0
+    patience = 280.0
 
     async def open(self) -> None:
         if shutil.which("wrk") is None:

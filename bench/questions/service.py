@@ -23,6 +23,7 @@ def _growth(answers: Answers) -> float:
 
 QUESTION = Question(
     name="service",
+    patience=300,
     title="ingest over HTTP",
     contenders=(
         Contender(BARE, "redbox_service", 1000, "floor", environment="", variant="bare"),
