@@ -17,6 +17,14 @@ pytestmark = [pytest.mark.req("SF-5"), pytest.mark.timeout(30), QUIET]
 PUBLIC = ("/livez", "/readyz", "/healthz", "/schema", "/static", "/favicon.ico")
 
 
+#: They check the scope themselves: test_ingest_checks_the_scope_on_every_path.
+INGEST_PATHS = {
+    f"{below}/events{kind}": f"{below.replace('{box:str}', 'unknown')}/events{kind}"
+    for below in ("/v1", "/v1/boxes/{box:str}")
+    for kind in ("", ":batch")
+}
+
+
 async def test_every_other_route_has_a_guard(redbox_box: Box):
     app = create_app(Boxes(redbox_box, lambda _: redbox_box), ServiceOptions())
     unguarded = {
@@ -26,7 +34,14 @@ async def test_every_other_route_has_a_guard(redbox_box: Box):
         for handler in route.route_handlers
         if not handler.resolve_guards() and handler.http_methods != {"OPTIONS"}
     }
-    assert {path for path in unguarded if not path.startswith(PUBLIC)} <= {"/"}
+    assert {path for path in unguarded if not path.startswith(PUBLIC)} <= {"/", *INGEST_PATHS}
+
+
+async def test_ingest_checks_the_scope_on_every_path(redbox_box: Box):
+    async with serving(redbox_box, tokens=tokens()) as server:
+        for path in INGEST_PATHS.values():
+            assert (await request(server, "POST", path, EVENT)).status == 401
+            assert (await request(server, "POST", path, EVENT, authorization=f"Bearer {READ}")).status == 403
 
 
 @pytest.mark.parametrize(
