@@ -1,4 +1,4 @@
-"""`redbox up` as a process of its own, and a target that can be told to fail."""
+"""`redbox up` as a process of its own, and a target that can be switched to fail."""
 
 from __future__ import annotations
 

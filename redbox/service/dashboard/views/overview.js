@@ -37,17 +37,24 @@ function sentence(box, live, connection, problem) {
   const actions = [];
   if (mayOperate() && live.stats?.paused) actions.push(h('button', { type: 'button', class: 'primary', onclick: () => resume(box) }, 'Resume…'));
   else if (mayOperate() && live.stats) actions.push(h('button', { type: 'button', onclick: () => pause(box) }, 'Pause…'));
-  return explanation(inWords(live), box, { tone: toneOf(live.why), actions, links: linksOf(box, live) });
+  return explanation(inWords(live), box, { tone: toneOf(live), actions, links: linksOf(box, live) });
 }
+
+/** Situations in which other events may flow. From one moment to the next they take turns with `flowing`. */
+const PARTIAL = ['flowing', 'scheduled', 'retry_scheduled', 'waiting', 'blocked'];
+const flows = ({ why, rates_last: last }) => PARTIAL.includes(why.situation) && last?.published > 0;
 
 /** The explanation of the box; while events are published, it begins with their rate. */
-function inWords({ why, rates_last: last }) {
-  if (why.situation !== 'flowing' || !(last?.published > 0)) return why;
-  return { ...why, sentences: [`Events are flowing: ${perSecond(last.published)} published.`, ...why.sentences] };
+function inWords(live) {
+  const { why, rates_last: last } = live;
+  return flows(live) ? { ...why, sentences: [`Events are flowing: ${perSecond(last.published)} published.`, ...why.sentences] } : why;
 }
 
-/** A blocked key holds back its own events only: the others flow, so the box needs attention and is not stopped. */
-const toneOf = (why) => (why.situation === 'blocked' ? 'warn' : mood(why.situation));
+/** A blocked key holds back its own events only: the box needs attention, and is not stopped. */
+function toneOf(live) {
+  if (live.why.situation === 'blocked') return 'warn';
+  return flows(live) ? 'ok' : mood(live.why.situation);
+}
 
 /** Dead events do not keep others from flowing, so they do not change the mark; but they did not arrive, and are named beside it. */
 function linksOf(box, { stats, groups }) {
