@@ -471,11 +471,11 @@ PYTHON_MUTANTS = [
     Mutant("a page that comes back gets everything again", "redbox/service/live.py", "if self.versions[name] > seen}", "if True}", ("tests/service/test_live.py",)),
     Mutant("a census never rests", "redbox/box/incidents.py", "self._not_before = ended + max(self.SOONEST, 20 * (ended - began))", "self._not_before = 0.0", ("tests/service/test_incidents.py",)),
     # alerts and traces
-    Mutant("every relay sends the alerts of its box", "redbox/relay/alerts/service.py", "        if not leads:\n", "        if False:\n", ALERTS),
+    Mutant("every relay sends the alerts of its box", "redbox/relay/alerts/service.py", 'if await self._marks.set("alerts", self._token, LEAD_SECONDS) != self._token:', "if False:", ALERTS),
     Mutant("the next leader sends what was sent", "redbox/relay/alerts/service.py", "_Note(await self._marks.read(mark))", '_Note("")', ALERTS),
     Mutant("an alert that was not taken is noted", "redbox/relay/alerts/service.py", "            if await self._send(condition.begun):\n", "            await self._send(condition.begun)\n            if True:\n", ALERTS),
     Mutant("a target that takes no alert is tried all the time", "redbox/relay/alerts/service.py", "        self._quiet_until = time.monotonic() + COOL_OFF\n", "", ALERTS),
-    Mutant("each relay reports a new error group", "redbox/relay/alerts/service.py", "        if await self._prolong_group(known):\n            return True\n        if await self._marks.set(sending", "        if await self._marks.set(sending", ALERTS),
+    Mutant("each relay reports a new error group", "redbox/relay/alerts/service.py", '        await self._marks.set(known, "known", GROUP_SECONDS)\n', "", ALERTS),
     Mutant("an alert is about an alert", "redbox/relay/alerts/service.py", "claim.event.event_type.startswith(OWN_TYPES) or ", "", ALERTS),
     Mutant("each relay reports an outage", "redbox/relay/alerts/service.py", "outage.failures >= OUTAGE and outage.led and", "outage.failures >= OUTAGE and", ALERTS),
     Mutant("error groups without limit", "redbox/relay/alerts/service.py", "if len(self._group_alerts) >= GROUPS_PER_HOUR:", "if False:", ALERTS),
