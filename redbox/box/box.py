@@ -278,7 +278,7 @@ class Box:
         """The events that died or were published last, the newest first; without a state, those that were put last,
         of the newest of each state. `limit` is at most 200."""
         self._store.ensure_open()
-        return await inspect.newest(self._store, None if state is None else State(state), limit)
+        return await inspect.newest(self._store, select(state=state).state, limit)
 
     async def error_groups(self, *, look: int | None = None, **filters: Any) -> Groups:
         """The errors of DEAD events, or of those that the filters of `list` select, grouped by their fingerprints; the
@@ -383,7 +383,7 @@ class Box:
         upper bound in ms.
         """
         self._store.ensure_open()
-        return await record_rates(self._store, latencies or {})
+        return await record_rates(self._store, {} if latencies is None else latencies)
 
     async def settings(self) -> Settings:
         self._store.ensure_open()

@@ -12,17 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-from redbox.arguments import text, whole_number
+from redbox.arguments import shown, text, whole_number
 from redbox.box.blocked_keys import BlockedKey, blocked_keys
 from redbox.box.error_groups import Grouping
 from redbox.box.inspect import summaries, up_to_now
 from redbox.box.reports import ErrorGroup, Stats, decode_stats
-from redbox.box.selection import Selection
-from redbox.errors import RedboxError
+from redbox.box.selection import Selection, select
+from redbox.errors import RedboxError, UsageError
 from redbox.events import Record, State, from_ms
 from redbox.fingerprints import fingerprint, in_group
 from redbox.store.replies import EventSummary
@@ -96,9 +96,11 @@ async def sampled_groups(
     """The groups of the newest events of these states that failed. If there are more, counts are those of `counted`
     where it has the group, and else estimated from the share in the sample."""
     whole_number("sample", sample, 1, MOST_SAMPLED)
+    if counted is not None and not isinstance(counted, Counted):
+        raise UsageError("counted must be the result of a census")
     groups: list[SampledGroup] = []
     sampled = False
-    for state in states:
+    for state in _failed_states(states):
         index = FAILED_INDEXES[state]
         (total,) = await store.index_sizes([index])
         found = await _newest(store, state, sample)
@@ -112,6 +114,16 @@ async def sampled_groups(
         ]
     groups.sort(key=lambda each: (-each.count, each.fingerprint))
     return SampledGroups(groups=groups, sampled=sampled, counted_at=None if counted is None else counted.at)
+
+
+def _failed_states(states: Any) -> list[State]:
+    if isinstance(states, str | bytes) or not isinstance(states, Iterable):
+        raise UsageError(f"states must be a list of states, not {shown(states)}")
+    found = [select(state=each).state for each in states]
+    for state in found:
+        if state not in FAILED_INDEXES:
+            raise UsageError(f"state {shown(state)}: use {' or '.join(FAILED_INDEXES)}")
+    return [state for state in found if state is not None]
 
 
 async def _newest(store: Store, state: State, count: int) -> list[EventSummary]:

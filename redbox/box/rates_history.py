@@ -13,7 +13,7 @@ from typing import Final, Self
 
 import msgspec
 
-from redbox.arguments import shown, whole_number
+from redbox.arguments import number, shown, whole_number
 from redbox.box.rates import FAILURES
 from redbox.errors import UsageError
 from redbox.events import from_ms
@@ -75,13 +75,16 @@ class _Stored(msgspec.Struct, frozen=True):
 
 async def record_rates(store: Store, latencies: Mapping[float, int]) -> bool:
     """Samples the totals now. `latencies`: how many events to add to each bucket, by its upper bound in ms."""
+    if not isinstance(latencies, Mapping):
+        raise UsageError(f"latencies must be a mapping of upper bounds to counts, not {shown(latencies)}")
     whole_number("the number of latencies", len(latencies), 0, MOST_BUCKETS)
-    return await store.record_rates([(f"{bound:g}", count) for bound, count in latencies.items() if count > 0])
+    buckets = [(f"{number('latencies', bound):g}", whole_number("latencies", n, 0)) for bound, n in latencies.items()]
+    return await store.record_rates([(bound, count) for bound, count in buckets if count > 0])
 
 
 async def rates_history(store: Store, window: str) -> RatesHistory:
     """The rates of the last hour ("1h") or day ("24h"). One read of at most about 200 KB."""
-    step = STEPS.get(window)
+    step = STEPS.get(window) if isinstance(window, str) else None
     if step is None:
         raise UsageError(f"window {shown(window)}: use {' or '.join(STEPS)}")
     now, slots = await store.rates(step)

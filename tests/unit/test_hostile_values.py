@@ -146,7 +146,7 @@ async def test_open(kind: Any):
 GOOD: dict[str, Any] = {
     "event": Event("a"), "events": [Event("a")], "event_id": "x", "relay": "relay-1", "ids": ["x"], "who": "ada",
     "why": "test", "instance": "i", "about": {"host": "h"}, "fresh": 1.0, "field": "type", "action": "kill",
-    "detail": "d",
+    "detail": "d", "group": "g",
 }  # fmt: skip
 #: What relays use among themselves, what takes no arguments, and `list`, which is asked below.
 OTHERS = {
