@@ -16,7 +16,8 @@ from redbox.store.server_facts import QUESTIONS, ServerFacts
 from redbox.store.wire.base import BlockingWait, Command
 
 LOG_COUNT: Final = 200  # entries that are read at once
-#: What tells whether a server refuses writes. Sent one by one: servers before Redis 7 take one section.
+#: By type, the command that a key of another type refuses. Scripts call these too: they need no further permission.
+_LENGTH: Final = {"hash": "HLEN", "list": "LLEN", "stream": "XLEN", "string": "STRLEN", "zset": "ZCARD"}
 
 
 class Reads:
@@ -147,9 +148,8 @@ class Reads:
         return created_at, body
 
     async def foreign_keys(self) -> list[str]:
-        """Those keys that belong to the whole box, and are not read with each event, that have a foreign type."""
-        of_type = {"HLEN": ("pauses", "limits"), "XLEN": ("log",), "LLEN": ("wake",), "ZCARD": ("paused", "relays")}
-        named = [(command, f"{keys.prefix(self.box)}:{kind}") for command, kinds in of_type.items() for kind in kinds]
+        """Those keys that a box has once that have a foreign type."""
+        named = [(_LENGTH[kind], f"{keys.prefix(self.box)}:{name}") for name, kind in keys.TYPES.items()]
         replies = await self.exchanges.send(named, repeat=True)
         return [name for (_, name), reply in zip(named, replies, strict=True) if "WRONGTYPE" in str(reply)]
 

@@ -90,6 +90,7 @@ BROKEN: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
     ([("SET", ":limits", "x")], {("foreign", None)}),
     ([("DEL", ":log"), ("SET", ":log", "x")], {("foreign", None)}),
     ([("SET", ":relays", "x")], {("foreign", None)}),
+    ([("DEL", ":alone"), ("RPUSH", ":alone", "x")], {("foreign", None)}),
     (
         [("SET", ":paused", "x")],
         {("foreign", each) for each in (None, "blocking", "behind", "suspect", "claimed", "waiting")},
