@@ -211,7 +211,7 @@ class Auditor:
         bodies: dict[bytes, bytes | None] = {}
         wanted = [event for event in examined.events if event.fields and event.size] if self._bodies else []
         for group in _by_size(wanted):
-            found = await self._store.bodies([as_text(event.event_id) for event in group])
+            found = await self._store.bodies([event.event_id for event in group])
             bodies.update(zip((event.event_id for event in group), found, strict=True))
         return ReadBatch(names, examined, bodies)
 
@@ -237,18 +237,18 @@ class Auditor:
         """Checks bodies. They never change, so they need not be read with the event; but the event may have been
         dropped and put again since, so a problem counts only if it was not."""
         problems = {
-            event.event_id: found
+            _raw_id(event): found
             for event, body in zip(events, bodies, strict=True)
             if body is not None and (found := check_body(event, body))
         }
         if not problems:
             return []
-        created = {event.event_id: event.fields.get("created_at") for event in events}
+        created = {_raw_id(event): event.fields.get("created_at") for event in events}
         return [
             problem
             for event in read_events(await self._store.examine(problems))
-            if event.fields.get("created_at") == created[event.event_id]
-            for problem in problems[event.event_id]
+            if event.fields.get("created_at") == created[_raw_id(event)]
+            for problem in problems[_raw_id(event)]
         ]
 
     async def _check_keys(self, names: Sequence[Name]) -> list[Problem]:
@@ -272,6 +272,10 @@ class Auditor:
                     following.append((name, page.after))
             left = following
         return problems
+
+
+def _raw_id(event: EventSnapshot) -> bytes:
+    return event.event_id.encode() if event.raw_id is None else event.raw_id
 
 
 def _foreign_event(raw: bytes, foreign: Foreign) -> Problem:

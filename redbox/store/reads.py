@@ -104,11 +104,10 @@ class Reads:
         (reply,) = await self.exchange([("ZCARD", keys.batch(self.box, stream, batch))], repeat=True)
         return int(reply)
 
-    async def bodies(self, ids: Sequence[str]) -> list[bytes | None]:
+    async def bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
         """The body of each event, which never changes; None when it is gone."""
-        if not ids:
-            return []
-        (reply,) = await self.exchange([("MGET", *[keys.body(self.box, event_id) for event_id in ids])], repeat=True)
+        prefix = f"{keys.prefix(self.box)}:b:".encode()
+        (reply,) = await self.exchange([("MGET", *[prefix + raw for raw in ids])], repeat=True)
         return list(reply)
 
     async def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:

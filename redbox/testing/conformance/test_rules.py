@@ -10,7 +10,7 @@ import pytest
 from redbox import Box, Event, ForeignKey, keys
 from redbox.audit import all_problems, audit_box, repair
 from redbox.testing import check_invariants
-from redbox.testing.conformance.steps import contents, expire, make_dead, publish
+from redbox.testing.conformance.steps import contents, expire, fields_of, make_dead, publish
 
 
 async def one_of_each(box: Box) -> None:
@@ -156,6 +156,21 @@ async def test_a_repair_rebuilds_an_index_after_the_foreign_key_was_renamed(box:
     assert (await repair(box, who="test", why="")).left == []
     assert await check_invariants(box) == []
     assert sum((await box.stats()).phases.values()) == 10
+
+
+@pytest.mark.req("SP-9")
+async def test_the_body_of_an_id_that_is_not_utf_8_is_not_mistaken_for_another(box: Box):
+    await box.put_many([Event("one", event_id="\\xff"), Event("two", event_id="raw")])
+    for kind in (b":e:", b":b:"):
+        old, new = (keys.prefix(box.name).encode() + kind + raw for raw in (b"raw", b"\xff"))
+        await write_directly(box, "RENAME", old, new)
+    available_at = (await fields_of(box, "\\xff"))["created_at"]
+    await write_directly(box, "ZREM", ":pending", "raw")
+    await write_directly(box, "ZADD", ":pending", available_at, b"\xff")
+    assert await check_invariants(box) == []
+    await write_directly(box, "SET", keys.prefix(box.name).encode() + b":b:\xff", b"\xc1")
+    (problem,) = [problem async for problem in all_problems(box._store)]
+    assert (problem.rule, problem.raw_id) == ("damaged", b"\xff")
 
 
 @pytest.mark.req("SP-9")
