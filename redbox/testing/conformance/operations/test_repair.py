@@ -41,6 +41,13 @@ DAMAGE: dict[str, tuple[list[tuple[Any, ...]], str, str]] = {
     "no state": ([("HDEL", ":e:published", "state")], "published", "PUBLISHED"),
     "no state in two indexes": ([("HDEL", ":e:dead", "state"), ("ZADD", ":published", 5, "dead")], "dead", "PENDING"),
     "no state while claimed": ([("HDEL", ":e:claimed", "state")], "claimed", "CLAIMED"),
+    "no state while claimed, and pending": (
+        [("HDEL", ":e:claimed", "state"), ("ZADD", ":pending", 5, "claimed")], "claimed", "CLAIMED",
+    ),
+    "no state, pending, and an ended lease": (
+        [("HDEL", ":e:claimed", "state"), ("ZADD", ":pending", 5, "claimed"), ("ZADD", ":claimed", 5, "claimed")],
+        "claimed", "PENDING",
+    ),
     "no created_at": ([("HDEL", ":e:later", "created_at")], "later", "PENDING"),
     "created_at after the year 9999": ([("HSET", ":e:pending", "created_at", "9" * 15)], "pending", "PENDING"),
     "available_at after the year 9999": (
