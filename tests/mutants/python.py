@@ -308,7 +308,9 @@ PYTHON_MUTANTS = [
     Mutant("a rate that is not known is 0", "redbox/box/rates.py", "return None if grown < 0 else grown / seconds", "return max(0, grown) / seconds", CONDITIONS),
     Mutant("every scrape reads the store", "redbox/relay/exporter.py", ">= FRESH_SECONDS", ">= 0", EXPORTER),
     Mutant("a store that is away is up", "redbox/relay/exporter.py", "int(not all(away) if away else answers)", "1", EXPORTER),
-    Mutant("a box that was removed is served", "redbox/relay/exporter.py", "elif stats.layout or not self._all:", "else:", EXPORTER),
+    Mutant("a box that was removed is served", "redbox/relay/exporter.py", "if self._all:  # a box", "if False:  # a box", EXPORTER),
+    Mutant("a rate that is no number is shown", "redbox/box/reports.py", "if 0 <= reported <= HIGHEST_RATE else None", "if True else None", ("tests/contract/test_damage.py",)),
+    Mutant("a heartbeat of the far future shows a living relay", "redbox/box/reports.py", "beat.fields is None or timedelta(milliseconds=beat.seen - now) > AHEAD", "beat.fields is None", ("tests/contract/test_damage.py",)),
     Mutant("one box that cannot be read fails the exporter", "redbox/relay/exporter.py", "if failed and len(failed) == len(found):", "if failed:", EXPORTER),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
