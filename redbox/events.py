@@ -231,7 +231,8 @@ class Receipt(msgspec.Struct, frozen=True):
     """The result of `put`: the id, whether this call created the event, and how durably it is stored.
 
     `created` is False if the event was already stored with the same content: the caller repeated the put, or redbox
-    repeated it after its reply was lost. It is also False if the put was refused and the caller asked not to raise.
+    repeated it after its reply was lost. The event keeps its state; if it had lost its body, the put stores the body
+    again. `created` is also False if the put was refused and the caller asked not to raise.
     Then `refused` is "conflict" (`holder` is the id of the event that holds the unique_key), "id_reused" or "box_full",
     and `reason` explains it in a sentence.
     """

@@ -35,6 +35,13 @@ KINDS: Final = (
     "unique:x", "stream:x", "stream:x:1", "lock:x", "rates:x",
 )  # fmt: skip
 
+#: The type, as TYPE names it, of every key that a box has once; a test compares their names with KINDS.
+TYPES: Final = {
+    "meta": "hash", "counters": "hash", "pauses": "hash", "limits": "hash", "log": "stream", "wake": "list",
+    "alone": "string",
+    **dict.fromkeys((*INDEXES, "retries", "blocked", "paused", "lost", "relays"), "zset"),
+}  # fmt: skip
+
 
 def check_box_name(name: str) -> str:
     return _check_name("box", name)

@@ -7,8 +7,9 @@
 -- becomes DEAD because its body is missing. An event that a relay holds is left to the relay: it has the body.
 local function mend_state(item, now)
   local fields, scores, attempts = item.fields, item.scores, as_number(item.fields.attempts)
-  local state = decide_state(fields, item.only_index)
-  local held = state == "CLAIMED" and (not scores.claimed or tonumber(scores.claimed) > now)
+  local leased = scores.claimed and tonumber(scores.claimed) > now
+  local state = decide_state(fields, item.only_index, leased)
+  local held = state == "CLAIMED" and (leased or not scores.claimed)
   local dies = item.body == 0 and not PROOF[state] and not held
   if dies then
     state = "DEAD"

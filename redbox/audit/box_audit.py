@@ -74,14 +74,19 @@ class BoxAudit:
 
     async def __aiter__(self) -> AsyncIterator[Problem]:
         self._store.ensure_open()
+        of_box = await self._auditor.check_box()
         if self._progress is not None:
-            self._total = sum(await self._store.index_sizes(keys.INDEXES))
+            sizes = await self._store.index_sizes(self._auditor.name_kinds().keys() & set(keys.INDEXES))
+            self._total = sum(sizes)
         batches_of_names = self._everything() if self._sample is None else self._sampled(self._sample)
         steps = _Steps(IN_FLIGHT)
         try:
-            for problem in self._fresh(await self._auditor.check_box()):
+            for problem in self._fresh(of_box):
                 yield problem
-            async for names in batches_of_names:
+            async for found in batches_of_names:
+                names = self._auditor.checkable(found)
+                if not names:
+                    continue
                 batch = await steps.add(self._auditor.read_batch(names))
                 self._count(names)
                 if batch is not None:

@@ -11,11 +11,11 @@ from redbox.arguments import counted
 from redbox.audit.box_audit import SAMPLE, Progress, audit_box, store_of
 from redbox.audit.box_checks import SHOWN, check_bodies, check_box
 from redbox.audit.findings import Finding, Severity, error, info, ok, warning
-from redbox.audit.rules import RULES
+from redbox.audit.rules import BY_HAND, RULES
 from redbox.audit.server_checks import KNOWN_BUGS_CHECK, Clock, check_beats, check_clock, check_room, check_server
 from redbox.audit.snapshots import as_text
 from redbox.box import Box
-from redbox.box.reports import Stats, decode_stats
+from redbox.box.reports import decode_stats
 from redbox.errors import ForeignKey, NewerLayout, NotPermitted, RedboxError, StoreError
 from redbox.store.permissions import all_needed
 from redbox.store.store import Store
@@ -68,7 +68,9 @@ async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIte
         yield error("permissions", str(refusal), "doctor can check nothing more", "docs/permissions.md")
         return
     except ForeignKey as refusal:
-        yield error("keys", str(refusal), "the box cannot be read", "rename or delete the key of the other program")
+        yield error("keys", str(refusal), "the box cannot be read", "rename the key of the other program")
+        for finding in await _audit(box, None, whole=full, progress=progress):
+            yield finding
         return
     stats = decode_stats(box.name, reply)
     for finding in check_beats(reply.now, [beat.seen for beat in reply.relays]):
@@ -78,7 +80,7 @@ async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIte
     for finding in check_box(stats, blocked, paused):
         yield finding
     whole = full or (sum(stats.phases.values()) <= WHOLE_EVENTS and (facts.keys or 0) <= WHOLE_KEYS)
-    for finding in await _audit(box, stats, whole, progress):
+    for finding in await _audit(box, sum(stats.phases.values()), whole=whole, progress=progress):
         yield finding
     for finding in check_clock(_compare(first, await _read_clock(store))):
         yield finding
@@ -113,7 +115,8 @@ async def _event_bytes(store: Store) -> int | None:
     return sum(sizes) // len(sizes) + INDEX_BYTES if sizes else None
 
 
-async def _audit(box: Box, stats: Stats, whole: bool, progress: Progress | None) -> list[Finding]:
+async def _audit(box: Box, total: int | None, *, whole: bool, progress: Progress | None) -> list[Finding]:
+    """The findings of an audit. `total` is how many events the box has; None if they cannot be counted."""
     audit = audit_box(box, sample=None if whole else SAMPLE, progress=progress)
     first: dict[str, str] = {}
     try:
@@ -124,16 +127,17 @@ async def _audit(box: Box, stats: Stats, whole: bool, progress: Progress | None)
     findings = [
         error(
             f"audit: {rule}", f"{counted(count, 'problem')}, such as {first[rule]}", f"the rule: {RULES[rule]}",
-            "redbox audit lists them, redbox doctor --repair mends them",
+            "redbox audit lists them" + ("" if rule in BY_HAND else ", redbox doctor --repair mends them"),
         )
         for rule, count in audit.by_rule.most_common()
     ]  # fmt: skip
     findings += check_bodies(sorted(audit.without_body))
     if not whole:
         result = "other problems may be hidden" if audit.problems else "no problem found"
+        of = "" if total is None else f" of {total:,}"
         findings.append(
             info(
-                "audit", f"a sample was audited, {audit.events:,} of {sum(stats.phases.values()):,} events; {result}",
+                "audit", f"a sample was audited, {audit.events:,}{of} events; {result}",
                 "a sample does not show events that are in no index", "redbox doctor --full, or redbox audit",
             )
         )  # fmt: skip

@@ -48,6 +48,8 @@ RULES: Final = {
     "lost": "no claim has found an id without a matching event",
     "foreign": "every key of the box has the type that redbox gives it",
 }
+#: The rules whose problems only a person can mend.
+BY_HAND: Final = ("damaged", "newer", "foreign")
 
 _CLAIM_FIELDS: Final = ("claim", "claimed_at", "claimed_by")
 _KEY_FIELDS: Final = {"line": "ordering_key", "head": "ordering_key", "unique": "unique_key"}

@@ -16,6 +16,7 @@ from redbox.audit.rules import Problem, check_body, check_event, check_line, che
 from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyPage, as_text, raw_if_escaped, read_events, read_keys
 from redbox.errors import ForeignKey
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
+from redbox.store.foreign import Foreign
 from redbox.store.replies import START, Examined, ExaminedEvent, Position
 from redbox.store.steps import batches
 from redbox.store.store import Store
@@ -43,6 +44,13 @@ _KEY_KINDS: Final[dict[bytes, Kind]] = {
     b"line": "line",
     b"unique": "unique",
 }
+#: The keys that a box has once with which names of each kind are read.
+_READ_WITH: Final[dict[Kind, frozenset[str]]] = {
+    "event": frozenset((*SORTED_SETS, "counters", "meta")),
+    "line": frozenset(("blocked", "paused", "meta")),
+    "unique": frozenset(("paused", "meta")),
+}
+_PLURALS: Final[dict[Kind, str]] = {"event": "events", "line": "lines", "unique": "unique keys"}
 
 
 class IndexRange(msgspec.Struct, frozen=True):
@@ -95,14 +103,16 @@ class Auditor:
     def __init__(self, store: Store, *, bodies: bool = True) -> None:
         self._store = store
         self.without_body: set[str] = set()  # DEAD events that a repair has marked
-        self.foreign: set[str] = set()  # keys of the whole box, as far as `check_box` found them
+        self._foreign: set[str] = set()  # names of the keys that a box has once, as far as `check_box` found them
         self._bodies = bodies
         self._prefix = f"{keys.prefix(store.box)}:".encode()
 
     # --- names ---------------------------------------------------------------------------------------------------
 
     async def split(self, index: str, size: int) -> list[IndexRange]:
-        """Splits a sorted set into ranges of `size` members."""
+        """Splits a sorted set into ranges of `size` members; into none if `check_box` found that it cannot be read."""
+        if not self._foreign.isdisjoint(("meta", "counters")):
+            return []
         ranges: list[IndexRange] = []
         after, full = START, True
         while full:
@@ -162,17 +172,21 @@ class Auditor:
     # --- checks --------------------------------------------------------------------------------------------------
 
     async def check_box(self) -> list[Problem]:
-        """Checks the keys that belong to the whole box, and are not read with each event."""
-        self.foreign.update(await self._store.foreign_keys())
+        """Checks the keys that a box has once. A foreign one among them may hide the rules of events or lines."""
+        found = {each.key.removeprefix(self._prefix).decode(): each for each in await self._store.foreign_keys()}
+        self._foreign.update(found)
         return [
-            Problem("foreign", None, None, f"the key {key} has a type that redbox does not use")
-            for key in sorted(self.foreign)
+            Problem("foreign", None, None, f"{each}{_hidden_by(name)}; rename it, then repair the box")
+            for name, each in sorted(found.items())
         ]
 
     def name_kinds(self) -> dict[str, Kind]:
         """NAME_KINDS, without a key that has a foreign type."""
-        prefix = keys.prefix(self._store.box)
-        return {index: kind for index, kind in NAME_KINDS.items() if f"{prefix}:{index}" not in self.foreign}
+        return {index: kind for index, kind in NAME_KINDS.items() if index not in self._foreign}
+
+    def checkable(self, names: Iterable[Name]) -> list[Name]:
+        """Those of the names that can be read in spite of the foreign keys that `check_box` found."""
+        return [name for name in names if self._foreign.isdisjoint(_READ_WITH[name.kind])]
 
     async def check(self, names: Iterable[Name]) -> list[Problem]:
         """Checks these names."""
@@ -197,7 +211,7 @@ class Auditor:
         bodies: dict[bytes, bytes | None] = {}
         wanted = [event for event in examined.events if event.fields and event.size] if self._bodies else []
         for group in _by_size(wanted):
-            found = await self._store.bodies([as_text(event.event_id) for event in group])
+            found = await self._store.bodies([event.event_id for event in group])
             bodies.update(zip((event.event_id for event in group), found, strict=True))
         return ReadBatch(names, examined, bodies)
 
@@ -217,24 +231,24 @@ class Auditor:
             return await self.check_batch(batch)
         if len(ids) > 1:
             return [problem for each in ids for problem in await self._check_events([each])]
-        return [_foreign_event(ids[0])]
+        return [_foreign_event(ids[0], each) for each in await self._store.foreign_keys_of(ids[0])]
 
     async def _check_bodies(self, events: Sequence[EventSnapshot], bodies: Sequence[bytes | None]) -> list[Problem]:
         """Checks bodies. They never change, so they need not be read with the event; but the event may have been
         dropped and put again since, so a problem counts only if it was not."""
         problems = {
-            event.event_id: found
+            _raw_id(event): found
             for event, body in zip(events, bodies, strict=True)
             if body is not None and (found := check_body(event, body))
         }
         if not problems:
             return []
-        created = {event.event_id: event.fields.get("created_at") for event in events}
+        created = {_raw_id(event): event.fields.get("created_at") for event in events}
         return [
             problem
             for event in read_events(await self._store.examine(problems))
-            if event.fields.get("created_at") == created[event.event_id]
-            for problem in problems[event.event_id]
+            if event.fields.get("created_at") == created[_raw_id(event)]
+            for problem in problems[_raw_id(event)]
         ]
 
     async def _check_keys(self, names: Sequence[Name]) -> list[Problem]:
@@ -248,7 +262,9 @@ class Auditor:
             except ForeignKey:
                 if len(names) > 1:
                     return [problem for each in names for problem in await self._check_keys([each])]
-                return [_foreign_key(names[0])]
+                # None if an event in it has the foreign type: that is a problem of the event.
+                found = await self._store.foreign_sets(*names[0])
+                return [Problem("foreign", None, as_text(names[0].raw), str(each)) for each in found]
             following = []
             for (name, after), page in zip(left, read_keys(reply), strict=True):
                 problems += _check_page(name, page, first=after == START)
@@ -258,14 +274,18 @@ class Auditor:
         return problems
 
 
-def _foreign_event(raw: bytes) -> Problem:
-    sentence = "one of its keys has a type that redbox does not use"
-    return Problem("foreign", as_text(raw), None, sentence, raw_if_escaped(raw))
+def _raw_id(event: EventSnapshot) -> bytes:
+    return event.event_id.encode() if event.raw_id is None else event.raw_id
 
 
-def _foreign_key(name: Name) -> Problem:
-    field = "line" if name.kind == "line" else "unique_key"
-    return Problem("foreign", None, as_text(name.raw), f"the key of this {field} has a type that redbox does not use")
+def _foreign_event(raw: bytes, foreign: Foreign) -> Problem:
+    return Problem("foreign", as_text(raw), None, str(foreign), raw_if_escaped(raw))
+
+
+def _hidden_by(name: str) -> str:
+    """What cannot be checked while this key of the box has a foreign type, in words."""
+    hidden = [_PLURALS[kind] for kind, read in _READ_WITH.items() if name in read]
+    return f"; {' and '.join(hidden)} cannot be checked" if hidden else ""
 
 
 def _check_page(name: Name, page: KeyPage, *, first: bool) -> list[Problem]:

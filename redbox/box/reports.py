@@ -155,6 +155,9 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 #: Three heartbeats: a relay that was not seen for longer counts as dead.
 SILENT: Final = timedelta(seconds=15)
+#: A heartbeat that is further in the future is none; one that is nearer may be from before the clock was set back.
+AHEAD: Final = timedelta(days=1)
+HIGHEST_RATE: Final = 1e9  # events per second: a relay that reports more is damaged
 
 
 class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -305,7 +308,7 @@ def _pause(meta: dict[str, str], now: int) -> Pause | None:
 
 def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
     """The report of a relay; None for a heartbeat that cannot be read."""
-    if beat.fields is None:
+    if beat.fields is None or timedelta(milliseconds=beat.seen - now) > AHEAD:
         return None
     about: dict[str, Any] = {name: text for name, text in beat.fields.items() if name in RelayReport.__struct_fields__}
     ago = timedelta(milliseconds=max(0, now - beat.seen))
@@ -317,6 +320,12 @@ def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
     if is_moment(wait):
         about["next_probe"] = max(timedelta(0), timedelta(milliseconds=int(wait)) - ago)
     try:
-        return msgspec.convert(about, RelayReport, strict=False)
+        report = msgspec.convert(about, RelayReport, strict=False)
     except msgspec.ValidationError:
         return None
+    return report if report.rate is None else msgspec.structs.replace(report, rate=_rate(report.rate))
+
+
+def _rate(reported: float) -> float | None:
+    """The rate of a relay, without digits that overflow a duration; None for one that cannot be, such as NaN."""
+    return round(reported, 3) if 0 <= reported <= HIGHEST_RATE else None

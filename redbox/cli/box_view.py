@@ -38,6 +38,7 @@ def show(session: Session, stats: Stats, rates: Rates, keys: Sequence[PausedKey]
     if stats.waiting:
         verb = "waits" if stats.waiting == 1 else "wait"
         text = f"of which {stats.waiting:,} {verb} behind another event of the same ordering key"
+        text += ", or because the key is paused" if stats.paused_keys else ""
         if stats.oldest_waiting is not None and stats.oldest_waiting > timedelta(0):
             text += f"; oldest {format_duration(stats.oldest_waiting)}"
         output.text(text)

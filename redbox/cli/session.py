@@ -73,7 +73,7 @@ class Session:
         """The box, for reading. Raises UnknownBox if it does not exist, and never creates it."""
         self.require_directory()
         async with self.open() as box:
-            if not await box.exists():
+            if not await _exists(box):
                 names = await box.names()
                 hint = (
                     f"existing boxes: {', '.join(names)}" if names else "it has no boxes yet; `redbox put` creates one"
@@ -100,6 +100,15 @@ class Session:
         from redbox.store.connect import describe
 
         return describe(url)
+
+
+async def _exists(box: Box) -> bool:
+    from redbox import ForeignKey
+
+    try:
+        return await box.exists()
+    except ForeignKey:  # the command reports it, and may do something about it
+        return True
 
 
 def _check_local_directory() -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from redbox.arguments import counted
+
 if TYPE_CHECKING:
     from redbox.events import Claim
     from redbox.relay.held import Held
@@ -77,7 +79,9 @@ class Undelivered:
             return ""
         count, named = len(self._ids), sorted(self._ids)[:UNDELIVERED_NAMED]
         others = f" and {count - len(named):,} more" if count > len(named) else ""
-        events = "1 event" if count == 1 else f"{count:,} {'or more ' if count == MOST_UNDELIVERED else ''}events"
+        events = counted(count, "event")
+        if count == MOST_UNDELIVERED:  # there may be others, which are not remembered
+            events, others = f"{count:,} or more events", " and others"
         return f"{events} could not be delivered: {', '.join(named)}{others}; the last error was: {self._last_error}"
 
 

@@ -62,17 +62,16 @@ class BoxHealth(Health):
         found = dict(
             zip(self._boxes, await asyncio.gather(*(self._stats(box) for box in self._boxes.values())), strict=True)
         )
+        away = [isinstance(each, StoreUnavailable | TimeoutError) for each in found.values()]
+        if self._all:  # a box without a layout was removed
+            found = {name: each for name, each in found.items() if isinstance(each, Exception) or each.layout}
         for name, stats in found.items():
-            if isinstance(stats, Exception):
-                add_box(exposition, name, self._box.where, None)
-            elif stats.layout or not self._all:  # else the box was removed
-                add_box(exposition, name, self._box.where, stats)
+            add_box(exposition, name, self._box.where, None if isinstance(stats, Exception) else stats)
         failed = {name: _reason(each) for name, each in found.items() if isinstance(each, Exception)}
         if failed and len(failed) == len(found):
             self._problem = next(iter(failed.values()))
         else:
             self._unreadable = failed
-        away = [isinstance(each, StoreUnavailable | TimeoutError) for each in found.values()]
         exposition.add("redbox_up", int(not all(away) if away else answers), self._box.where)
         return exposition.text()
 

@@ -96,7 +96,9 @@ REPLIES: Final[dict[str, Meaning]] = {
     "OOM": Meaning(StoreFull, "{where} is out of memory", Effect.NOTHING_WRITTEN, " ({said})"),
     "MISCONF": Meaning(StoreFull, "{where} is out of disk", Effect.NOTHING_WRITTEN, " ({said})"),
     "WRONGTYPE": Meaning(
-        ForeignKey, "something else uses the key names of box {box!r} on {where}; choose another name"
+        ForeignKey,
+        "something else uses the key names of box {box!r} on {where}; choose another name, or run `redbox audit`: it "
+        "names the key",
     ),
 }
 _UNKNOWN: Final = Meaning(UnexpectedReply, "{where} answered: {said}")

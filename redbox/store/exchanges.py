@@ -22,9 +22,10 @@ from redis.exceptions import (
 )
 
 from redbox import keys
-from redbox.errors import RedboxError, UsageError
+from redbox.errors import ForeignKey, RedboxError, UsageError
 from redbox.store.connect import Endpoint
 from redbox.store.errors import translate
+from redbox.store.foreign import find_foreign, foreign_key_error, keys_of_box
 from redbox.store.wire.base import BlockingWait, Command, NotConnected, Talk, Wire
 from redbox.store.wire.multiplexer import WAIT_PATIENCE
 
@@ -128,7 +129,7 @@ class Exchanges:
         replies = await self.send(commands, repeat=repeat, wait=wait)
         for reply in replies:
             if isinstance(reply, Exception):
-                raise self.translate(reply, maybe=False) from reply
+                raise await self.explain(self.translate(reply, maybe=False)) from reply
         return replies
 
     async def send(
@@ -198,3 +199,13 @@ class Exchanges:
     def translate(self, error: Exception, *, maybe: bool) -> RedboxError:
         """A redis-py error as a RedboxError. `maybe`: the connection broke after something was sent."""
         return translate(error, where=self.endpoint.description, box=self.box, maybe=maybe)
+
+    async def explain(self, error: RedboxError) -> RedboxError:
+        """The error; a ForeignKey names the key, if it is one that the box has once."""
+        if not isinstance(error, ForeignKey):
+            return error
+        try:
+            found = await find_foreign(self.send, keys_of_box(self.box))
+        except RedboxError:
+            return error
+        return foreign_key_error(found, where=self.endpoint.description, box=self.box) if found else error

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from redbox import keys
 from redbox.arguments import shown
-from redbox.errors import StoreError
+from redbox.errors import ForeignKey, StoreError
 from redbox.store.codec import pairs
 from redbox.store.damage import is_count, is_moment, read_history, score_ms
 from redbox.store.exchanges import Exchanges
+from redbox.store.foreign import Foreign, find_foreign, keys_of_box
 from redbox.store.replies import BlockedLine, EventSummary, Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
 from redbox.store.server_facts import QUESTIONS, ServerFacts
 from redbox.store.steps import batches
@@ -19,7 +20,6 @@ from redbox.store.wire.base import BlockingWait, Command
 
 NEWEST_COUNT: Final = 250  # events that are read at once
 LOG_COUNT: Final = 200  # entries that are read at once
-#: What tells whether a server refuses writes. Sent one by one: servers before Redis 7 take one section.
 
 
 class Reads:
@@ -138,11 +138,10 @@ class Reads:
         (reply,) = await self.exchange([("ZCARD", keys.batch(self.box, stream, batch))], repeat=True)
         return int(reply)
 
-    async def bodies(self, ids: Sequence[str]) -> list[bytes | None]:
+    async def bodies(self, ids: Sequence[bytes]) -> list[bytes | None]:
         """The body of each event, which never changes; None when it is gone."""
-        if not ids:
-            return []
-        (reply,) = await self.exchange([("MGET", *[keys.body(self.box, event_id) for event_id in ids])], repeat=True)
+        prefix = f"{keys.prefix(self.box)}:b:".encode()
+        (reply,) = await self.exchange([("MGET", *[prefix + raw for raw in ids])], repeat=True)
         return list(reply)
 
     async def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
@@ -166,10 +165,17 @@ class Reads:
         return [raw for raw, exists in zip(ids, replies, strict=True) if not exists]
 
     async def event_keys(self, ids: Sequence[bytes]) -> list[tuple[bytes | None, bytes | None]]:
-        """The ordering_key and the unique_key of each event."""
+        """The ordering_key and the unique_key of each event; None for both if the key of the event is foreign."""
         prefix = f"{keys.prefix(self.box)}:e:".encode()
         commands: list[Command] = [("HMGET", prefix + raw, "ordering_key", "unique_key") for raw in ids]
-        return [(ordering, unique) for ordering, unique in await self.exchange(commands, repeat=True)]
+        replies = await self.exchanges.send(commands, repeat=True)
+        found: list[tuple[bytes | None, bytes | None]] = []
+        for reply in replies:
+            error = self.exchanges.translate(reply, maybe=False) if isinstance(reply, Exception) else None
+            if error is not None and not isinstance(error, ForeignKey):
+                raise error from reply
+            found.append((None, None) if error is not None else (reply[0], reply[1]))
+        return found
 
     async def created_and_body(self, event_id: bytes) -> tuple[bytes | None, bytes | None]:
         """The created_at of an event and its body; None for what is missing."""
@@ -180,16 +186,29 @@ class Reads:
         (created_at,), (body,) = await self.exchange(commands, repeat=True)
         return created_at, body
 
-    async def foreign_keys(self) -> list[str]:
-        """Those keys that belong to the whole box, and are not read with each event, that have a foreign type."""
-        of_type = {"HLEN": ("pauses", "limits"), "XLEN": ("log",), "LLEN": ("wake",), "ZCARD": ("paused", "relays")}
-        named = [(command, f"{keys.prefix(self.box)}:{kind}") for command, kinds in of_type.items() for kind in kinds]
-        replies = await self.exchanges.send(named, repeat=True)
-        return [name for (_, name), reply in zip(named, replies, strict=True) if "WRONGTYPE" in str(reply)]
+    async def foreign_keys(self) -> list[Foreign]:
+        """Those keys that a box has once that have a foreign type."""
+        return await find_foreign(self.exchanges.send, keys_of_box(self.box))
+
+    async def foreign_keys_of(self, event_id: bytes) -> list[Foreign]:
+        """Those keys of an event that have a foreign type, its line and its unique key included."""
+        prefix = keys.prefix(self.box).encode()
+        own = {prefix + b":e:" + event_id: "hash", prefix + b":b:" + event_id: "string"}
+        own[prefix + b":h:" + event_id] = "list"
+        ((ordering, unique),) = await self.event_keys([event_id])
+        own |= {prefix + b":line:" + ordering: "zset"} if ordering is not None else {}
+        own |= {prefix + b":unique:" + unique: "zset"} if unique is not None else {}
+        return await find_foreign(self.exchanges.send, own)
+
+    async def foreign_sets(self, kind: str, name: bytes) -> list[Foreign]:
+        """The key of a line (`kind` "line") or of a unique key ("unique"), if it has a foreign type."""
+        key = f"{keys.prefix(self.box)}:{kind}:".encode() + name
+        return await find_foreign(self.exchanges.send, {key: "zset"})
 
     async def index_sizes(self, indexes: Iterable[str]) -> list[int]:
         """How many members each of these sorted sets has."""
-        return await self.exchange([("ZCARD", f"{keys.prefix(self.box)}:{index}") for index in indexes], repeat=True)
+        commands = [("ZCARD", f"{keys.prefix(self.box)}:{index}") for index in indexes]
+        return await self.exchange(commands, repeat=True) if commands else []
 
     async def index_ends(self, index: str, count: int) -> list[bytes]:
         """The first and the last `count` members of a sorted set, each once: the ends of a small set overlap."""

@@ -69,7 +69,7 @@ class ScriptRunner:
             if not isinstance(replies[0], NoScriptError):
                 break
         if isinstance(replies[0], Exception):
-            raise self.error(replies[0]) from replies[0]
+            raise await self.error(replies[0]) from replies[0]
         shortfall = await self.confirmations.shortfall(confirmation, replies[1:])
         if shortfall:
             raise DurabilityNotReached(
@@ -105,7 +105,7 @@ class ScriptRunner:
             raise missed
         return replies
 
-    def error(self, reply: Exception) -> RedboxError:
+    async def error(self, reply: Exception) -> RedboxError:
         """The error reply of a script as a RedboxError.
 
         A script that was refused shows that permissions have changed, so they are checked again before the next one.
@@ -114,7 +114,7 @@ class ScriptRunner:
         error = self._exchanges.translate(reply, maybe=False)
         if isinstance(error, NotPermitted):
             self._permissions = Permissions()
-        return error
+        return await self._exchanges.explain(error)
 
 
 def flat(items: Iterable[tuple[Any, ...]]) -> list[Any]:

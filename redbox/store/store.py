@@ -135,7 +135,7 @@ class Store(Reads):
         failed = next((each for each in (reply, waited) if isinstance(each, Exception)), None)
         if failed is not None and (isinstance(reply, Exception) or len(reply) == CLAIM_HEAD):
             of_script = failed is reply
-            error = self.scripts.error(failed) if of_script else self.exchanges.translate(failed, maybe=False)
+            error = await self.scripts.error(failed) if of_script else self.exchanges.translate(failed, maybe=False)
             raise error from failed
         return Packed.read(request["relay"], request["lease"], reply)
 

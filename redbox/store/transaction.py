@@ -76,7 +76,7 @@ async def transact(
                     raise store.exchanges.translate(watching, maybe=False) from watching
                 if isinstance(checked, Exception):
                     await talk([("UNWATCH",)])
-                    raise store.scripts.error(checked) from checked
+                    raise await store.scripts.error(checked) from checked
                 if any(reply not in (CREATED, EXISTS) for reply in checked):
                     await talk([("UNWATCH",)])
                     return NotCommitted(read_put_replies(checked))
@@ -91,7 +91,7 @@ async def transact(
             cause = next((reply for reply in replies if isinstance(reply, Exception)), outcome)
             raise _why_not_committed(store, replies, cause) from cause
         if events and isinstance(outcome[-1], Exception):
-            failure = store.scripts.error(outcome[-1])
+            failure = await store.scripts.error(outcome[-1])
             if not commands:
                 raise failure from outcome[-1]
             raise PartlyCommitted(f"your own commands are committed, the events are not: {failure}") from outcome[-1]

@@ -195,6 +195,16 @@ def test_once_reports_events_left_behind_a_blocked_key(redbox: Redbox, target: C
     assert left(result.stderr) == expected
 
 
+def test_once_reports_events_left_by_a_paused_key(redbox: Redbox, target: Callable[[str], str]):
+    redbox.put(Event("a", ordering_key="k"))
+    redbox.within(lambda box: box.operate.pause(key="k", who="me", why="test"))
+    result = redbox("relay", "--to", target(NOTE), "--once")
+    assert left(result.stderr) == (
+        "1 event is left: 1 behind the head of its ordering key, or of a paused key (1 key is paused: "
+        "`redbox resume --key KEY` resumes it)"
+    )
+
+
 def test_once_reports_events_left_by_a_paused_box_and_an_open_breaker(redbox: Redbox, target: Callable[[str], str]):
     redbox.put(*(Event("a") for _ in range(40)))
     down = target("raise Unavailable('refused')")

@@ -51,6 +51,13 @@ def test_stats_as_text(redbox: Redbox):
     assert "█" not in text
 
 
+def test_an_event_of_a_paused_key_is_not_said_to_wait_behind_another(redbox: Redbox):
+    redbox.put(Event("a", ordering_key="k"))
+    redbox.within(lambda box: box.operate.pause(key="k", who="me", why="test"))
+    text = redbox("stats").stdout
+    assert "of which 1 waits behind another event of the same ordering key, or because the key is paused" in text
+
+
 def test_stats_as_json(redbox: Redbox):
     redbox.within(fill)
     stats = redbox.json("stats")

@@ -424,6 +424,7 @@ MUTANTS = [
     Mutant("a repair takes a state from one of two indexes", "include/examine_id.lua", "  if item.indexed ~= 1 then\n", "  if false then\n", REPAIR),
     Mutant("a repair believes a claim without a relay", "include/decide_state.lua", " and fields.claimed_by\n", "\n", REPAIR),
     Mutant("a repair forgets an event that can be restored", "repair.lua", "  if item.body == 0 then\n", "  if true then\n", REPAIR),
+    Mutant("a repair takes a claim whose state is lost", "include/decide_state.lua", 'leased and "CLAIMED" or ', "", REPAIR),
     Mutant("a repair restores an event as PENDING only", "include/decide_state.lua", "only_index and string.upper(only_index)", "false", REPAIR),
     Mutant("a repair takes the body of another event", "repair.lua", ' and item.body == size and (fields.created_at or "") == seen\n', "\n", REPAIR),
     Mutant("a repair leaves what the body says", "repair.lua", "mend_fields(item, known, now)", "mend_fields(item, nil, now)", REPAIR),

@@ -322,7 +322,7 @@ PYTHON_MUTANTS = [
     Mutant("a rate that is not known is 0", "redbox/box/rates.py", "return None if grown < 0 else grown / seconds", "return max(0, grown) / seconds", CONDITIONS),
     Mutant("every scrape reads the store", "redbox/service/exporter.py", ">= FRESH_SECONDS", ">= 0", EXPORTER),
     Mutant("a store that is away is up", "redbox/service/exporter.py", "int(not all(away) if away else answers)", "1", EXPORTER),
-    Mutant("a box that was removed is served", "redbox/service/exporter.py", "elif stats.layout or not self._all:", "else:", EXPORTER),
+    Mutant("a box that was removed is served", "redbox/service/exporter.py", "if self._all:  # a box", "if False:  # a box", EXPORTER),
     Mutant("one box that cannot be read fails the exporter", "redbox/service/exporter.py", "if failed and len(failed) == len(found):", "if failed:", EXPORTER),
     # the service
     Mutant("a token may be guessed part by part", "redbox/service/tokens.py", "                found = token\n        return found", "                return token\n        return found", SERVICE_TOKENS),
@@ -343,6 +343,8 @@ PYTHON_MUTANTS = [
     Mutant("a connection that is answered gives way", "redbox/service/connections.py", "found = self.pool.evict(Phase.IDLE, Phase.HEAD, Phase.BODY)", "found = self.pool.evict(*Phase)", SERVICE_LIMITS),
     Mutant("an address inside an IPv6 address passes", "redbox/publishers/addresses.py", "        if inner is not None:\n            return is_public(inner)", "        if inner is not None:\n            return True", ADDRESSES),
     Mutant("any address passes", "redbox/publishers/addresses.py", "    if not is_public(address):\n        raise", "    if False:\n        raise", ADDRESSES),
+    Mutant("a rate that is no number is shown", "redbox/box/reports.py", "if 0 <= reported <= HIGHEST_RATE else None", "if True else None", ("tests/contract/test_damage.py",)),
+    Mutant("a heartbeat of the far future shows a living relay", "redbox/box/reports.py", "beat.fields is None or timedelta(milliseconds=beat.seen - now) > AHEAD", "beat.fields is None", ("tests/contract/test_damage.py",)),
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
     Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),

@@ -163,6 +163,24 @@ async def test_a_box_of_a_newer_layout_does_not_fail_the_others():
         assert (await BoxHealth(boxes("default"), all_boxes=True).health())[0] is False
 
 
+async def test_a_removed_box_does_not_hide_that_no_box_can_be_read(monkeypatch: pytest.MonkeyPatch):
+    async with opener() as boxes:
+        now = 100.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: now)
+        for name in ("orders", "users"):
+            await boxes(name).put(Event("a"))
+        exporter = Exporter(boxes("default"), 0, all_boxes=True)
+        await exporter.metrics()
+        removed = await boxes("default")._store.exchanges.scan("{redbox:users:*")
+        await boxes("default")._store.exchange([("DEL", *removed)])
+        await boxes("orders")._store.exchange([("HSET", keys.meta("orders"), "layout", 99)])
+        now += 1
+        ready, report = await exporter.health()
+        assert not ready
+        assert "upgrade redbox" in report["problem"]
+        assert parse(await exporter.metrics())["redbox_up", 'store="' + boxes("default").where + '"'] == 1
+
+
 async def test_all_boxes_of_a_store_that_is_away(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(redbox_box, "names", failing(StoreUnavailable("it is away")))
     exporter = BoxHealth(redbox_box, all_boxes=True)

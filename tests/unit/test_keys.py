@@ -54,6 +54,10 @@ def test_the_keys_of_an_event_are_the_same(lua: dict[str, Any]):
     assert lua["rates"] + "10" == keys.rates(BOX, 10)
 
 
+def test_every_key_that_a_box_has_once_has_a_type():
+    assert sorted(keys.TYPES) == sorted(kind for kind in keys.KINDS if ":" not in kind)
+
+
 def test_every_kind_of_key_is_known():
     made = [
         function(BOX, *("x", 1)[: len(inspect.signature(function).parameters) - 1]).removeprefix(f"{keys.prefix(BOX)}:")

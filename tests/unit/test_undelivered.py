@@ -23,7 +23,7 @@ def test_memory_is_bounded_and_the_text_says_so():
     for number in range(5000):
         events.add(f"{number:04}", "no")
     assert len(events) == MOST_UNDELIVERED == 1000
-    assert events.in_words().startswith("1,000 or more events could not be delivered: 0000, 0001, 0002 and 997 more;")
+    assert events.in_words().startswith("1,000 or more events could not be delivered: 0000, 0001, 0002 and others;")
     events.remove("0000")
     events.add("4999", "no")
     assert len(events) == 1000

@@ -32,7 +32,11 @@ def relay_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command("relay")
 @relay_options
-@click.option("--once", is_flag=True, help="Publish the available events, then exit; exit code 1 if some fail.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Publish the available events, then exit; with code 1 if some fail and stay PENDING, or the box is paused.",
+)
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="Run the relays of this redbox.toml, instead of --to.",

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     """Events that are not settled; each is counted once.
 
-    `behind`: due, but another event of their ordering key comes first. Events that are not due yet are `scheduled` or
-    `in_back_off`. `blocked`: ordering keys that a dead event blocks.
+    `behind`: due, but another event of their ordering key comes first, or the key is paused. Events that are not due
+    yet are `scheduled` or `in_back_off`. `blocked`: ordering keys that a dead event blocks; `paused_keys`: ordering
+    keys that are paused.
     """
 
     available: int
@@ -27,6 +28,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     blocked: int
     next_due: float | None
     paused: bool
+    paused_keys: int = 0
 
     @property
     def count(self) -> int:
@@ -37,7 +39,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
         parts = [
             f"{self.in_back_off:,} in back-off" if self.in_back_off else "",
             f"{self.scheduled:,} scheduled" if self.scheduled else "",
-            f"{self.behind:,} behind the head of their ordering key{self._blocked()}" if self.behind else "",
+            self._behind() if self.behind else "",
             f"{self.available:,} available ({self._why(problem)})" if self.available else "",
             f"{self.in_flight:,} held by other relays" if self.in_flight else "",
         ]
@@ -45,12 +47,18 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
         are = "event is" if self.count == 1 else "events are"
         return f"{self.count:,} {are} left: {', '.join(part for part in parts if part)}{due}"
 
-    def _blocked(self) -> str:
-        if not self.blocked:
-            return ""
+    def _behind(self) -> str:
+        reasons = []
         if self.blocked == 1:
-            return " (1 key is blocked by a dead event: replay or drop it)"
-        return f" ({self.blocked:,} keys are blocked by dead events: replay or drop them)"
+            reasons.append("1 key is blocked by a dead event: replay or drop it")
+        elif self.blocked:
+            reasons.append(f"{self.blocked:,} keys are blocked by dead events: replay or drop them")
+        if self.paused_keys:
+            are, it = ("key is", "it") if self.paused_keys == 1 else ("keys are", "one")
+            reasons.append(f"{self.paused_keys:,} {are} paused: `redbox resume --key KEY` resumes {it}")
+        head = f"{self.behind:,} behind the head of {'its' if self.behind == 1 else 'their'} ordering key"
+        paused = ", or of a paused key" if self.paused_keys else ""
+        return head + paused + (f" ({'; '.join(reasons)})" if reasons else "")
 
     def _why(self, problem: str) -> str:
         return "the box is paused" if self.paused else problem or "added or returned meanwhile"
@@ -68,4 +76,5 @@ def leftovers(stats: Stats) -> Leftovers:
         blocked=stats.blocked,
         next_due=None if stats.next_due is None else stats.next_due.total_seconds(),
         paused=stats.paused,
+        paused_keys=stats.paused_keys,
     )

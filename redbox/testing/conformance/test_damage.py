@@ -8,6 +8,7 @@ import pytest
 
 from redbox import Box, Event, Phase, RedboxError, State, keys
 from redbox.audit import repair
+from redbox.box.rates import reported_rates
 from redbox.errors import StoreError
 from redbox.store.items import MarkItem
 from redbox.testing import advance, check_invariants
@@ -54,6 +55,32 @@ async def test_an_unreadable_heartbeat_is_reported_and_the_others_are_read(box: 
     assert [relay.name for relay in stats.relays if relay.name == "good"] == ["good"]
     assert stats.unreadable == ([] if harmless else ["the heartbeat of relay bad"])
     assert stats.phases[Phase.AVAILABLE] == 1
+
+
+@pytest.mark.req("RO-1")
+@pytest.mark.parametrize(
+    ("rate", "known"),
+    [("nan", None), ("inf", None), ("-inf", None), ("-1", None), ("1e308", None), ("1e-300", 0.0), ("2.5", 2.5)],
+)
+async def test_a_rate_that_cannot_be_is_unknown(box: Box, rate: str, known: float | None):
+    await box.put(Event("n"))
+    await box.beat("relay", "one", {"pid": "7", "rate": rate}, fresh=15)
+    stats = await box.stats()
+    assert [(relay.rate, relay.alive) for relay in stats.relays] == [(known, True)]
+    assert reported_rates(stats).published == known
+    assert stats.unreadable == []
+    await box.why()
+
+
+@pytest.mark.req("RO-1")
+@pytest.mark.parametrize("ahead", ["+inf", 9e15, 2 * 86_400_000])
+async def test_a_heartbeat_of_the_far_future_shows_no_living_relay(box: Box, ahead: Any):
+    await box.put(Event("n"))
+    await box.beat("relay", "one", {"pid": "7"}, fresh=15)
+    seen = ahead if isinstance(ahead, str) else await box._store.time() + ahead
+    await write(box, ("ZADD", keys.relays(box.name), seen, "relay"))
+    stats = await box.stats()
+    assert (stats.relays, stats.unreadable) == ([], ["the heartbeat of relay relay"])
 
 
 @pytest.mark.req("RO-1")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from redbox import Box, Event, keys
-from redbox.audit import all_problems
+from redbox import Box, Event, ForeignKey, keys
+from redbox.audit import all_problems, audit_box, repair
 from redbox.testing import check_invariants
-from redbox.testing.conformance.steps import contents, expire, make_dead, publish
+from redbox.testing.conformance.steps import contents, expire, fields_of, make_dead, publish
 
 
 async def one_of_each(box: Box) -> None:
@@ -90,9 +91,12 @@ BROKEN: list[tuple[list[tuple[Any, ...]], set[tuple[str, str | None]]]] = [
     ([("SET", ":limits", "x")], {("foreign", None)}),
     ([("DEL", ":log"), ("SET", ":log", "x")], {("foreign", None)}),
     ([("SET", ":relays", "x")], {("foreign", None)}),
+    ([("DEL", ":alone"), ("RPUSH", ":alone", "x")], {("foreign", None)}),
+    ([("SET", ":paused", "x")], {("foreign", None)}),
+    ([("DEL", ":e:claimed"), ("SET", ":e:claimed", "x")], {("foreign", "claimed")}),
     (
-        [("SET", ":paused", "x")],
-        {("foreign", each) for each in (None, "blocking", "behind", "suspect", "claimed", "waiting")},
+        [("DEL", ":line:k"), ("SET", ":line:k", "x")],
+        {("foreign", None), ("foreign", "claimed"), ("foreign", "waiting")},
     ),
     ([("SET", ":unique:\xff", "x"), ("ZADD", ":dead", 1, b"\xff\xfe")], {("foreign", None), ("orphan", "\\xff\\xfe")}),
 ]
@@ -115,6 +119,58 @@ async def test_each_broken_rule_is_reported_with_its_id(
     for command in commands:
         await write_directly(box, *command)
     assert {(problem.rule, problem.event_id) async for problem in all_problems(box._store)} == expected
+
+
+#: The keys of a box with which its events are read.
+READ_WITH_EVENTS = (*keys.INDEXES, "retries", "lost", "counters", "meta")
+
+
+@pytest.mark.req("SP-9", "RO-4")
+@pytest.mark.parametrize("sample", [None, 10])
+@pytest.mark.parametrize("name", [*READ_WITH_EVENTS, "blocked"])
+async def test_a_foreign_key_of_the_box_is_reported_by_name(box: Box, name: str, sample: int | None):
+    await one_of_each(box)
+    await write_directly(box, "ZADD", ":line:k", 99, "nobody")
+    await write_directly(box, "ZADD", ":dead", 1, "absent")
+    await write_directly(box, "DEL", f":{name}")
+    await write_directly(box, "RPUSH", f":{name}", "x")
+    key, expected = f"{keys.prefix(box.name)}:{name}", "a hash" if name in ("meta", "counters") else "a sorted set"
+    found = [problem async for problem in audit_box(box, sample=sample, progress=lambda done, total: None)]
+    (foreign,) = (problem for problem in found if problem.rule == "foreign")
+    assert foreign.sentence.startswith(f"{key} is a list, but redbox expects {expected}; ")
+    others = {"blocked": {"absent"}, "meta": set[str]()}  # what can still be read
+    assert {problem.event_id for problem in found if problem.rule == "orphan"} == others.get(name, {"nobody"})
+    assert (await repair(box, who="test", why="")).left[0] == foreign
+    for read in (box.stats, box.why):
+        with pytest.raises(ForeignKey, match=f"{re.escape(key)} is a list, but .* `RENAME .* `redbox doctor --repair`"):
+            await read()
+
+
+@pytest.mark.req("SP-9", "RO-4")
+@pytest.mark.parametrize("name", ["pending", "waiting", "suspect", "claimed", "published", "dead", "retries", "lost"])
+async def test_a_repair_rebuilds_an_index_after_the_foreign_key_was_renamed(box: Box, name: str):
+    await one_of_each(box)
+    await write_directly(box, "DEL", f":{name}")
+    await write_directly(box, "SET", f":{name}", "x")
+    await write_directly(box, "RENAME", f":{name}", f":{name}.foreign")
+    assert (await repair(box, who="test", why="")).left == []
+    assert await check_invariants(box) == []
+    assert sum((await box.stats()).phases.values()) == 10
+
+
+@pytest.mark.req("SP-9")
+async def test_the_body_of_an_id_that_is_not_utf_8_is_not_mistaken_for_another(box: Box):
+    await box.put_many([Event("one", event_id="\\xff"), Event("two", event_id="raw")])
+    for kind in (b":e:", b":b:"):
+        old, new = (keys.prefix(box.name).encode() + kind + raw for raw in (b"raw", b"\xff"))
+        await write_directly(box, "RENAME", old, new)
+    available_at = (await fields_of(box, "\\xff"))["created_at"]
+    await write_directly(box, "ZREM", ":pending", "raw")
+    await write_directly(box, "ZADD", ":pending", available_at, b"\xff")
+    assert await check_invariants(box) == []
+    await write_directly(box, "SET", keys.prefix(box.name).encode() + b":b:\xff", b"\xc1")
+    (problem,) = [problem async for problem in all_problems(box._store)]
+    assert (problem.rule, problem.raw_id) == ("damaged", b"\xff")
 
 
 @pytest.mark.req("SP-9")

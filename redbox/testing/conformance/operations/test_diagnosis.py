@@ -234,3 +234,15 @@ async def test_a_newer_layout_ends_the_diagnosis(box: Box):
     (finding,) = await found(box, "layout")
     assert finding.severity is Severity.ERROR
     assert await quick_errors(box) == []
+
+
+@pytest.mark.parametrize("name", ["pending", "counters", "meta"])
+@pytest.mark.parametrize("full", [False, True])
+async def test_a_foreign_key_of_the_box_is_named_and_audited(box: Box, name: str, full: bool):
+    await box.put(Event("n"))
+    where = f"{keys.prefix(box.name)}:{name}"
+    await box._store.exchange([("DEL", where), ("RPUSH", where, "x")])
+    findings = {finding.check: finding for finding in await diagnose(box, full=full)}
+    assert f"{where} is a list, but redbox expects" in findings["keys"].sentence
+    assert f"{where} is a list, but redbox expects" in findings["audit: foreign"].sentence
+    assert "--repair" not in findings["audit: foreign"].remedy

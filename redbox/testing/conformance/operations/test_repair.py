@@ -13,6 +13,7 @@ import pytest
 from redbox import Backoff, Box, Event, RedboxError, Relay, State, keys
 from redbox.audit import all_problems, repair
 from redbox.audit.repair import read_body
+from redbox.audit.rules import BY_HAND
 from redbox.store.codec import encode_event
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import contents, fields_of, known
@@ -21,8 +22,6 @@ from redbox.testing.conformance.test_rules import BROKEN, one_of_each, write_dir
 pytestmark = pytest.mark.req("RO-4", "SC-4")
 
 ALL = {"published", "dead", "retried", "blocking", "behind", "suspect", "claimed", "waiting", "later", "pending"}
-#: Only a person can mend these.
-BY_HAND = {"damaged", "newer", "foreign"}
 #: Damage that the rules' own table does not have: the commands, and the state that the event has afterwards.
 DAMAGE: dict[str, tuple[list[tuple[Any, ...]], str, str]] = {
     "claimed without its claim": ([("HDEL", ":e:claimed", "claimed_by")], "claimed", "PENDING"),
@@ -42,6 +41,13 @@ DAMAGE: dict[str, tuple[list[tuple[Any, ...]], str, str]] = {
     "no state": ([("HDEL", ":e:published", "state")], "published", "PUBLISHED"),
     "no state in two indexes": ([("HDEL", ":e:dead", "state"), ("ZADD", ":published", 5, "dead")], "dead", "PENDING"),
     "no state while claimed": ([("HDEL", ":e:claimed", "state")], "claimed", "CLAIMED"),
+    "no state while claimed, and pending": (
+        [("HDEL", ":e:claimed", "state"), ("ZADD", ":pending", 5, "claimed")], "claimed", "CLAIMED",
+    ),
+    "no state, pending, and an ended lease": (
+        [("HDEL", ":e:claimed", "state"), ("ZADD", ":pending", 5, "claimed"), ("ZADD", ":claimed", 5, "claimed")],
+        "claimed", "PENDING",
+    ),
     "no created_at": ([("HDEL", ":e:later", "created_at")], "later", "PENDING"),
     "created_at after the year 9999": ([("HSET", ":e:pending", "created_at", "9" * 15)], "pending", "PENDING"),
     "available_at after the year 9999": (
@@ -121,7 +127,7 @@ async def mend(box: Box) -> set[str]:
     [
         commands
         for commands, found in BROKEN
-        if not {rule for rule, _ in found} & BY_HAND and commands != [("SET", ":b:nobody", b"x")]
+        if not {rule for rule, _ in found} & set(BY_HAND) and commands != [("SET", ":b:nobody", b"x")]
     ],
 )
 async def test_each_broken_rule_is_mended(box: Box, commands: list[tuple[Any, ...]]):
