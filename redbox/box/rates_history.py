@@ -6,6 +6,7 @@ a total between two samples: however many processes sample, it is counted once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -78,7 +79,10 @@ async def record_rates(store: Store, latencies: Mapping[float, int]) -> bool:
     if not isinstance(latencies, Mapping):
         raise UsageError(f"latencies must be a mapping of upper bounds to counts, not {shown(latencies)}")
     whole_number("the number of latencies", len(latencies), 0, MOST_BUCKETS)
-    buckets = [(f"{number('latencies', bound):g}", whole_number("latencies", n, 0)) for bound, n in latencies.items()]
+    for bound in latencies:
+        if bound != math.inf:
+            number("latencies", bound)
+    buckets = [(f"{bound:g}", whole_number("latencies", count, 0)) for bound, count in latencies.items()]
     return await store.record_rates([(bound, count) for bound, count in buckets if count > 0])
 
 

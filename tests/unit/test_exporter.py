@@ -169,7 +169,7 @@ async def test_a_removed_box_does_not_hide_that_no_box_can_be_read(monkeypatch: 
         monkeypatch.setattr(module.time, "monotonic", lambda: now)
         for name in ("orders", "users"):
             await boxes(name).put(Event("a"))
-        exporter = Exporter(boxes("default"), 0, all_boxes=True)
+        exporter = BoxHealth(boxes("default"), all_boxes=True)
         await exporter.metrics()
         removed = await boxes("default")._store.exchanges.scan("{redbox:users:*")
         await boxes("default")._store.exchange([("DEL", *removed)])
