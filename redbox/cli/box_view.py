@@ -200,8 +200,8 @@ def alarms(stats: Stats) -> list[str]:
 
 
 def _lost_ids(stats: Stats) -> str:
-    """The first ids, and the remedy."""
+    """The first ids, and the remedies in their order."""
     more = ", ..." if stats.lost > len(stats.lost_ids) else ""
     named = ", ".join(printable(event_id) for event_id in stats.lost_ids)
-    them = "it" if stats.lost == 1 else "them"
-    return f"{named}{more}; `redbox show ID` shows the remains; put {them} again from the source or the archive"
+    repair = "`redbox doctor --repair` restores what can be restored"
+    return f"{named}{more}; {repair}; put the rest again from the source or the archive"

@@ -14,7 +14,7 @@ from redbox.box.why.box import explain_box
 from redbox.box.why.event import explain_event
 from redbox.box.why.explanation import Step
 from redbox.box.why.key import explain_line
-from redbox.box.why.snapshot import Snapshot
+from redbox.box.why.snapshot import Snapshot, Unindexed
 from redbox.box.why.words import Clock, because, many, quoted, sentence
 from redbox.events import to_ms
 from redbox.relay.report import PublishRate
@@ -302,6 +302,19 @@ def test_the_order_of_causes():
         found = explain_box(snapshot(stats=stats(**{**of_stats, "phases": dict(of_stats.get("phases", {}))}), **others))
         assert found.situation is situation, text(found)
         assert ("1 event is lost, and never delivered: x." in text(found)) is ("lost" in of_stats)
+
+
+def test_a_box_too_large_to_look_at_is_said_to_miss_events_by_its_totals():
+    unseen = Unindexed(missing=7, found=0, complete=False)
+    found = explain_box(snapshot(unindexed=unseen))
+    assert found.situation is Situation.FLOWING
+    assert "By the totals, 7 events were put, but are neither in an index nor removed" in text(found)
+    assert [step.command() for step in found.next_steps] == ["redbox doctor --full"]
+    assert "By the totals" not in text(explain_box(snapshot(unindexed=Unindexed(7, 0, complete=True))))
+    torn = snapshot(unindexed=unseen, stats=stats(relays=[relay()], unreadable=["the total swept"]))
+    assert "By the totals" not in text(explain_box(torn))
+    some = text(explain_box(snapshot(unindexed=Unindexed(7, 1, complete=False))))
+    assert "At least 1 event is stored, but in no index: no relay finds it, and it is not delivered." in some
 
 
 def test_dead_events_alone_are_a_second_sentence():

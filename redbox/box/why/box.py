@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from redbox.arguments import counted
 from redbox.box.reports import SILENT
-from redbox.box.why.event import DOCTOR, REAP, SUSPECT_FROM, cause_of
+from redbox.box.why.event import DOCTOR, REAP, REPAIR, SUSPECT_FROM, cause_of
 from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
 from redbox.box.why.obstacles import (
     SEE_RELAYS,
@@ -313,9 +313,8 @@ def _full(snapshot: Snapshot) -> Cause | None:
 
 
 def _lost(snapshot: Snapshot) -> Cause | None:
-    if not snapshot.stats.lost:
-        return None
-    return Cause(Situation.LOST, (_lost_sentence(snapshot), "All other events flow."), (DOCTOR,))
+    sentences = _lost_sentences(snapshot)
+    return Cause(Situation.LOST, sentences, (DOCTOR, REPAIR)) if sentences else None
 
 
 CAUSES: Final[tuple[Callable[[Snapshot], Cause | None], ...]] = (
@@ -383,16 +382,30 @@ def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[St
     if crashing is not None:
         sentences += crashing.sentences
         steps += crashing.steps
-    if stats.lost and cause.situation is not Situation.LOST:
-        sentences.append(_lost_sentence(snapshot))
-        steps.append(DOCTOR)
+    if cause.situation is not Situation.LOST and (found := _lost_sentences(snapshot)):
+        sentences += found
+        steps += [DOCTOR, REPAIR]
+    unseen = snapshot.unindexed
+    if unseen is not None and not unseen.found and not unseen.complete and not stats.unreadable:
+        stored = f"{many(unseen.missing, 'event', 'was', 'were')} put, but {'is' if unseen.missing == 1 else 'are'}"
+        sentences.append(f"By the totals, {stored} neither in an index nor removed: the box may be damaged.")
+        steps.append(Step("look for events that are in no index", ("doctor", "--full")))
     return tuple(sentences), tuple(step for step in steps if step not in cause.steps)
 
 
-def _lost_sentence(snapshot: Snapshot) -> str:
+def _lost_sentences(snapshot: Snapshot) -> tuple[str, ...]:
+    """Events in no index, and ids without a complete event."""
+    sentences: list[str] = []
+    unseen = snapshot.unindexed
+    if unseen is not None and unseen.found:
+        least = "" if unseen.complete else "At least "
+        them = "it, and it is" if unseen.found == 1 else "them, and they are"
+        sentences.append(f"{least}{are(unseen.found)} stored, but in no index: no relay finds {them} not delivered.")
     lost, ids = snapshot.stats.lost, snapshot.stats.lost_ids
-    named = ", ".join(quoted(each) for each in ids[:3]) + (", ..." if lost > 3 else "")
-    return f"{are(lost)} lost, and never delivered: {named}."
+    if lost:
+        named = ", ".join(quoted(each) for each in ids[:3]) + (", ..." if lost > 3 else "")
+        sentences.append(f"{are(lost)} lost, and never delivered: {named}.")
+    return tuple(sentences)
 
 
 def _facts(snapshot: Snapshot) -> dict[str, Any]:
