@@ -17,6 +17,7 @@ from redbox.box.why.key import explain_line
 from redbox.box.why.snapshot import Snapshot, Unindexed
 from redbox.box.why.words import Clock, because, many, quoted, sentence
 from redbox.events import to_ms
+from redbox.relay import breaker
 from redbox.relay.report import PublishRate
 from redbox.store.replies import EventLine, Located, Sighting
 from redbox.store.server_facts import ServerFacts
@@ -192,7 +193,19 @@ def test_an_open_breaker_says_when_it_is_tried_next():
 def test_an_open_breaker_says_what_to_do(reason: str, words: str):
     found = explain_event(snapshot(pending(), stats=stats(relays=[relay(breaker="open", reason=reason)])), "e")
     assert words in text(found)
-    assert [step.arguments for step in found.next_steps] == [("stats",)]
+    overloaded = [("pause",)] if "503" in reason else []
+    assert [step.arguments for step in found.next_steps] == [("stats",), *overloaded]
+
+
+@pytest.mark.parametrize(
+    ("reason", "dies"),
+    [("HTTP 400", True), ("HTTP 422: no amount", True), ("HTTP 401", False), ("HTTP 404", False), ("HTTP 429", False)],
+)
+def test_an_open_breaker_says_what_its_probes_cost(reason: str, dies: bool):
+    found = explain_event(snapshot(pending(), stats=stats(relays=[relay(breaker="open", reason=reason)])), "e")
+    assert f"8 events, and up to {breaker.MOST_PROBED} if the target answers." in text(found)
+    assert f"at most {breaker.LONGEST_PAUSE:g} s apart" in text(found)
+    assert ("each failed try makes one DEAD" in text(found)) is dies
 
 
 def test_an_open_breaker_beside_a_healthy_relay():
@@ -235,11 +248,17 @@ def server_facts(known: dict[str, str]) -> ServerFacts:
 
 
 def test_a_full_server():
-    found = explain_box(snapshot(server=server_facts(FULL)))
+    full = stats(relays=[relay()], phases={Phase.COMPLETED: 7})
+    found = explain_box(snapshot(server=server_facts(FULL), stats=full))
     assert found.situation is Situation.STORE_REFUSES_WRITES
     assert "it uses 120.0 MiB of maxmemory 100.0 MiB, with the policy noeviction." in text(found)
     assert "Puts and replays that need more than is left are refused. Relays go on" in text(found)
-    assert [step.command() for step in found.next_steps] == ["redbox sweep --keep-published 10m --dry-run"]
+    assert "This box holds 7 delivered events, which a sweep can remove" in text(found)
+    commands = ["redbox sweep --keep-published 0s --dry-run", "redbox boxes"]
+    assert [step.command() for step in found.next_steps] == commands
+    found = explain_box(snapshot(server=server_facts(FULL)))
+    assert "This box holds no delivered event, so a sweep makes no room." in text(found)
+    assert [step.command() for step in found.next_steps] == ["redbox boxes"]
 
 
 def test_a_full_server_without_a_relay():

@@ -26,6 +26,7 @@ from redbox.store.replies import Sighting
 
 #: An event that is due for longer than this is late: relays that can keep up claim it within a second.
 LATE: Final = timedelta(seconds=5)
+SEE_BOXES: Final = Step("see what the other boxes hold", ("boxes",))
 #: Failures in a row, without a success, after which a relay counts as failing.
 FAILURES: Final = 3
 
@@ -83,10 +84,19 @@ def _server_refuses(snapshot: Snapshot) -> Cause | None:
         after = "Puts and replays that need more than is left are refused."
         if snapshot.alive:
             after += " Relays go on: they claim and settle the events that are stored."
-        step = Step(
-            "see how many PUBLISHED events a sweep would remove", ("sweep", "--keep-published", "10m", "--dry-run")
+        delivered = snapshot.stats.phases[Phase.COMPLETED]
+        room = (
+            f"This box holds {counted(delivered, 'delivered event')}, which a sweep can remove; a plain sweep removes "
+            "only those past their retention."
         )
-        return Cause(Situation.STORE_REFUSES_WRITES, (text, after), (step,))
+        if not delivered:
+            room = "This box holds no delivered event, so a sweep makes no room."
+        more = "Otherwise raise maxmemory, or look for other boxes and other data on the server."
+        sweep = Step(
+            "see how many delivered events a sweep would remove", ("sweep", "--keep-published", "0s", "--dry-run")
+        )
+        steps = (sweep, SEE_BOXES) if delivered else (SEE_BOXES,)
+        return Cause(Situation.STORE_REFUSES_WRITES, (text, after, room, more), steps)
     if server.refusal:
         text = f"The server refuses all writes: {server.refusal}."
         after = "No event can be put, claimed or settled before that is repaired."
