@@ -61,7 +61,8 @@ def relay_command(
     Runs until SIGTERM or SIGINT. Each event is published at least once. A failed event is retried after the delay of
     --retry, and marked DEAD when --attempts are used up. While the target is down, the circuit breaker is open: no
     attempts are used up, and the relay claims only samples, at most 30 s apart: 8 events, and up to 512 if the target
-    answers. Any number of relays may serve one box. After the first signal, events being published have --grace to finish; a second signal exits at once.
+    answers. Any number of relays may serve one box. After the first signal, events being published have --grace to
+    finish; a second signal exits at once.
 
     \b
     Examples:
