@@ -336,6 +336,34 @@ def test_a_box_too_large_to_look_at_is_said_to_miss_events_by_its_totals():
     assert "At least 1 event is stored, but in no index: no relay finds it, and it is not delivered." in some
 
 
+def test_relays_that_claim_nothing_may_have_died():
+    """In the first seconds after a kill, the last heartbeat is still recent."""
+    due: dict[str, Any] = {"phases": {Phase.AVAILABLE: 3}, "oldest_available": MINUTE}
+    found = explain_box(snapshot(stats=stats(relays=[relay(rate=0.0)], **due)))
+    assert "1 relay is alive, but claims nothing: its log says why." in text(found)
+    found = explain_box(snapshot(stats=stats(relays=[relay(rate=0.0), relay("b", rate=0.0)], **due)))
+    assert "2 relays are alive, but claim nothing: their logs say why." in text(found)
+    silent = relay(rate=0.0, in_flight=2, seen=timedelta(seconds=12))
+    gone = stats(relays=[silent], overdue=2, first_lease_ends=-timedelta(seconds=3), **due)
+    found = explain_box(snapshot(stats=gone))
+    assert "2 claims have expired" in text(found)
+    assert "The last heartbeat of a relay came 12 s ago: it may have died." in text(found)
+    assert "is slow, or hangs" not in text(found)
+
+
+def test_a_crash_loop_comes_before_the_relays_that_it_ended():
+    poison = pending(index="suspect", expiries=3)
+    found = explain_box(snapshot(poison, stats=stats(phases={Phase.AVAILABLE: 1}, suspects=1)))
+    assert found.situation is Situation.SUSPECT
+    assert found.sentences[0].startswith("Event e was held by 3 relays that died")
+    assert "No relay is running" in text(found)
+    commands = [step.command() for step in found.next_steps]
+    assert commands[0] == "redbox kill e"
+    assert commands.index("redbox relay --to URL") > 0
+    paused = stats(phases={Phase.AVAILABLE: 1}, suspects=1, paused=True)
+    assert explain_box(snapshot(poison, stats=paused)).situation is Situation.PAUSED
+
+
 def test_dead_events_alone_are_a_second_sentence():
     found = explain_box(snapshot(stats=stats(phases={Phase.DEAD: 2}, oldest_dead=3 * MINUTE, relays=[relay()])))
     assert found.situation is Situation.FLOWING

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from redbox.arguments import counted
 from redbox.box.reports import SILENT
-from redbox.box.why.event import DOCTOR, REAP, REPAIR, SUSPECT_FROM, cause_of
+from redbox.box.why.event import DOCTOR, MISSED_BEAT, REAP, REPAIR, SUSPECT_FROM, cause_of
 from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
 from redbox.box.why.obstacles import (
     SEE_RELAYS,
@@ -26,6 +26,7 @@ from redbox.store.replies import Sighting
 
 #: An event that is due for longer than this is late: relays that can keep up claim it within a second.
 LATE: Final = timedelta(seconds=5)
+SEE_CLAIMED: Final = Step("see which events are in flight, and for how long", ("list", "--state", "claimed"))
 SEE_BOXES: Final = Step("see what the other boxes hold", ("boxes",))
 #: Failures in a row, without a success, after which a relay counts as failing.
 FAILURES: Final = 3
@@ -139,6 +140,15 @@ def _first_holder(snapshot: Snapshot) -> str:
         return ""
     which = "held by" if snapshot.stats.overdue == 1 else "the first one held by"
     return f", {which} relay {quoted(first.record.claimed_by)}"
+
+
+def _crash_loop(snapshot: Snapshot) -> Cause | None:
+    """No relay is alive, and an event has probably crashed them: a relay that is started would die as well."""
+    crashing = None if snapshot.alive else _crashing(snapshot)
+    if crashing is None:
+        return None
+    after = _due_and_obstructed(snapshot) or Cause(Situation.NO_RELAY, (no_relay_sentence(snapshot),), (START_RELAY,))
+    return Cause(Situation.SUSPECT, (*crashing.sentences, *after.sentences), (*crashing.steps, *after.steps))
 
 
 def _retrying_behind_breakers(snapshot: Snapshot) -> Cause | None:
@@ -307,10 +317,27 @@ def _late(snapshot: Snapshot) -> Cause | None:
     if any(relay.rate is None for relay in alive):
         after = f"{relays}, with {holding}; an older relay does not report its rate."
         return Cause(Situation.BACKLOG, (f"{text}.", after), (SEE_RELAYS,))
+    died = _may_have_died(snapshot)
+    if died:
+        return Cause(Situation.STALLED, (f"{text}.", *died), (SEE_RELAYS, more))
     after = f"{relays}, with {holding}, but published none before the last heartbeat: the target is slow, or hangs."
-    if not held:
-        after = f"{relays}, but claim nothing: their log says why."
+    if held:
+        limit = "A relay gives up a publish that lasts longer than its --time-limit, and tries the event again later."
+        return Cause(Situation.STALLED, (f"{text}.", after, limit), (SEE_RELAYS, SEE_CLAIMED))
+    one = len(alive) == 1
+    after = f"{relays}, but {'claims nothing: its log says why' if one else 'claim nothing: their logs say why'}."
     return Cause(Situation.STALLED, (f"{text}.", after), (SEE_RELAYS, DOCTOR))
+
+
+def _may_have_died(snapshot: Snapshot) -> tuple[str, ...]:
+    """Signs that the relays, whose last heartbeats are recent, have just died."""
+    stats, seen = snapshot.stats, min((relay.seen for relay in snapshot.alive), default=timedelta(0))
+    found: list[str] = []
+    if stats.overdue:
+        found.append(f"{many(stats.overdue, 'claim', 'has', 'have')} expired{_first_holder(snapshot)}.")
+    if seen > MISSED_BEAT:
+        found.append(f"The last heartbeat of a relay came {format_duration(seen)} ago: it may have died.")
+    return tuple(found)
 
 
 def _full(snapshot: Snapshot) -> Cause | None:
@@ -330,6 +357,7 @@ def _lost(snapshot: Snapshot) -> Cause | None:
 CAUSES: Final[tuple[Callable[[Snapshot], Cause | None], ...]] = (
     _store_refuses,
     _paused,
+    _crash_loop,
     _due_and_obstructed,
     _retrying_behind_breakers,
     _leases_expired,

@@ -269,4 +269,4 @@ async def box_whose_suspects_are_mostly_innocent(box: Box, _: AsyncExitStack) ->
 async def box_with_a_suspect_and_no_relay(box: Box, _: AsyncExitStack) -> Expected:
     await make_suspect(box)
     await advance(box, minutes=1)
-    return of_box(Situation.NO_RELAY, "Event e was held by 2 relays that died", commands=("redbox kill e",))
+    return of_box(Situation.SUSPECT, "Event e was held by 2 relays that died", commands=("redbox kill e",))
