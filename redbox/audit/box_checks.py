@@ -104,8 +104,9 @@ def _breakers(alive: Sequence[RelayReport]) -> Iterator[Finding]:
         if relay.breaker != "closed":
             yield warning(
                 "breaker", f"the breaker of relay {relay.name} is {relay.breaker}: {relay.reason or 'no reason given'}",
-                f"its target {relay.target} is down or rejects everything; events wait, and keep their attempts",
-                "repair the target; the relay tries it again by itself",
+                f"its target {relay.target} is down or rejects everything; events wait, and keep their attempts, but "
+                "if it rejects events for a reason of their own (HTTP 400, 422), each probe makes one DEAD",
+                "repair the target; the relay tries it again by itself. redbox pause spares it until then",
             )  # fmt: skip
 
 

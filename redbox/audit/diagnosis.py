@@ -17,7 +17,8 @@ from redbox.audit.snapshots import as_text
 from redbox.box import Box
 from redbox.box.reports import decode_stats
 from redbox.errors import ForeignKey, NewerLayout, NotPermitted, RedboxError, StoreError
-from redbox.store.permissions import all_needed
+from redbox.store.permissions import ARGUMENTS
+from redbox.store.scripts import REGISTRY, commands
 from redbox.store.store import Store
 
 MEASURED: Final = 10  # events at each end of an index, whose memory is measured
@@ -52,20 +53,29 @@ async def quick_errors(box: Box) -> list[Finding]:
 async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIterator[Finding]:
     store = store_of(box)
     store.ensure_open()
-    first = await _read_clock(store)
+    try:
+        first = await _read_clock(store)
+    except NotPermitted:
+        first = None
+        yield info(
+            "clock", "the store's clock could not be read, so doctor could not check it",
+            "the user of this connection may not run TIME", "grant +time",
+        )  # fmt: skip
     facts = await store.server_facts()
     for finding in check_server(facts):
         yield finding
     for finding in check_room(facts, await _event_bytes(store)):
         yield finding
-    yield await _check_permissions(store)
+    permissions = await _check_permissions(store)
+    yield permissions
     try:
         reply = await store.stats()
     except NewerLayout as refusal:
         yield error("layout", str(refusal), "this redbox cannot read the box", "pip install --upgrade redbox-outbox")
         return
     except NotPermitted as refusal:
-        yield error("permissions", str(refusal), "doctor can check nothing more", "docs/permissions.md")
+        remedy = permissions.remedy or str(refusal)
+        yield error("permissions", "the box cannot be read by this user", "doctor can check nothing more", remedy)
         return
     except ForeignKey as refusal:
         yield error("keys", str(refusal), "the box cannot be read", "rename the key of the other program")
@@ -82,8 +92,15 @@ async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIte
     whole = full or (sum(stats.phases.values()) <= WHOLE_EVENTS and (facts.keys or 0) <= WHOLE_KEYS)
     for finding in await _audit(box, sum(stats.phases.values()), whole=whole, progress=progress):
         yield finding
-    for finding in check_clock(_compare(first, await _read_clock(store))):
-        yield finding
+    if first is not None:
+        for finding in check_clock(_compare(first, await _read_clock(store))):
+            yield finding
+
+
+def _every_command() -> list[tuple[str, int]]:
+    """The commands of all scripts, those that only read too."""
+    names = {command for script in REGISTRY for command in commands(script)}
+    return [(command, ARGUMENTS[command]) for command in sorted(names)]
 
 
 async def _check_permissions(store: Store) -> Finding:
@@ -91,17 +108,17 @@ async def _check_permissions(store: Store) -> Finding:
     if not (await store.exchanges.wire()).shebang:
         return ok("permissions", "a store in memory has no users")
     try:
-        missing = await store.check_permissions(all_needed())
+        missing = await store.check_permissions(_every_command())
     except StoreError as refusal:
         return error("permissions", str(refusal), "the scripts of redbox cannot run", "docs/permissions.md")
     if not missing:
         return ok("permissions", "the user of this connection may run every script")
-    commands = [f"+{each.lower()}" for each in sorted(missing) if not each.startswith(":")]
-    pattern = [f"~{keys.prefix(store.box)}:*"] if len(commands) < len(missing) else []
+    granted = [f"+{each.lower()}" for each in sorted(missing) if not each.startswith(":")]
+    pattern = [f"~{keys.prefix(store.box)}:*"] if len(granted) < len(missing) else []
     return warning(
         "permissions", "the user of this connection may not run every script",
         "a user that only puts, or only relays, needs less: docs/permissions.md",
-        f"redis-cli ACL SETUSER NAME {' '.join(commands + pattern)}",
+        f"redis-cli ACL SETUSER NAME {' '.join(granted + pattern)}",
     )  # fmt: skip
 
 

@@ -14,6 +14,10 @@ OLDEST: Final = {"Redis": (7, 0), "Valkey": (7, 2)}
 FEW_EVENTS: Final = 10_000
 FULL: Final = 0.9  # of maxmemory
 LARGEST_SKEW: Final = 1.0  # seconds
+MAKE_ROOM: Final = (
+    "redbox sweep removes events past their retention, and with --keep-published 0s all delivered ones; raise "
+    "maxmemory; redbox boxes shows what else is stored; max_pending limits a box"
+)
 KNOWN_BUGS_CHECK: Final = "known bugs"  # that redbox avoids
 
 
@@ -213,11 +217,12 @@ def check_room(facts: ServerFacts, event_bytes: int | None) -> Iterator[Finding]
     room = None if not event_bytes else left // event_bytes
     if room is not None:
         sentence += f"; room for about {counted(room, 'event')} of {event_bytes:,} bytes, as in this box"
-    if (room is not None and room < FEW_EVENTS) or used > FULL * limit or facts.full:
-        yield warning(
-            "memory", sentence, "a full server refuses puts; claims and settlements go on",
-            "redbox sweep, raise maxmemory, or set max_pending",
-        )  # fmt: skip
+    if facts.full:
+        yield error(
+            "memory", f"the server is full: {sentence}", "puts are refused; claims and settlements go on", MAKE_ROOM
+        )
+    elif (room is not None and room < FEW_EVENTS) or used > FULL * limit:
+        yield warning("memory", sentence, "a full server refuses puts; claims and settlements go on", MAKE_ROOM)
     else:
         yield ok("memory", sentence)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from redbox.arguments import counted
 from redbox.cli.changes import change_options, confirm, operator, require_answer
+from redbox.cli.failures import FAILED
 from redbox.cli.filters import resolved
 from redbox.cli.output import printable
 from redbox.cli.parameters import DURATION, MOMENT, name_value_pairs
@@ -87,7 +90,8 @@ def resume_command(
 ) -> None:
     """End a pause: relays claim events again.
 
-    With --ramp the rate grows slowly, so that a target that has just recovered is not flooded.
+    With --ramp the rate grows slowly, so that a target that has just recovered is not flooded. A box that is not paused
+    is left as it is; if ordering keys of it are paused, they are named, and the exit code is 1.
 
     \b
     Examples:
@@ -101,29 +105,44 @@ def resume_command(
     require_answer(yes=yes, dry_run=dry_run)
 
     what, verb = _what(session, key), "would resume" if dry_run else "resumed"
-    unneeded = f"{what} is not paused"
+    unneeded = ("nothing to resume", f"{what} is not paused", 0)
 
-    async def resume() -> tuple[str, str]:
+    async def resume() -> tuple[str, str, int]:
         async with session.existing() as box:
             slowly = "" if ramp is None else f", slowly at first, and at full rate after {format_duration(ramp)}"
             stats = await box.stats()
             pending = next(count for phase, count in stats.phases.items() if phase.value == "AVAILABLE")
             paused = stats.paused if key is None else bool(await box.operate.paused_keys(key=key))
-            ends_ramp = key is None and not paused and ramp is None and stats.ramp_ends is not None
+            ramping = key is None and not paused and stats.ramp_ends is not None
+            ends_ramp = ramping and ramp is None
+            if key is None and not (paused or ramping):  # a ramp would slow down a box that nobody stopped
+                return unneeded if not stats.paused_keys else await _name_paused_keys(box, unneeded, stats.paused_keys)
             words = f"relays claim events of {what} again{slowly}"
             if ends_ramp:
                 words = f"the ramp is ended, and relays claim events of {what} at full rate"
-            elif not paused and (ramp is not None or not (yes or dry_run)):  # else it is the result
-                session.output.note(unneeded)
+            elif key is not None and not (paused or yes or dry_run):  # else it is the result
+                session.output.note(unneeded[1])
             if not dry_run:
                 due = "" if key is not None else f" {pending:,} {'is' if pending == 1 else 'are'} available."
                 confirm(f"Resume {what}? Then {words}.{due}", yes=yes)
                 paused = await box.operate.resume(who=operator(who), why=why, **_given(ramp=ramp, key=key))
-            return (verb, words) if paused or ends_ramp or ramp is not None else ("nothing to resume", unneeded)
+            return (verb, words, 0) if paused or ramping or ramp is not None else unneeded
 
-    done, words = session.run(resume())
+    done, words, code = session.run(resume())
     data = {"action": "resume", "dry_run": dry_run, "key": key, "effect": words}
     session.output.document(data, printable(f"{done}: {words}"))
+    click.get_current_context().exit(code)
+
+
+async def _name_paused_keys(box: Box, unneeded: tuple[str, str, int], count: int) -> tuple[str, str, int]:
+    """The result for a box that is not paused, while ordering keys are: the commands that resume the first ones."""
+    from redbox.cli.box_view import NAMED_KEYS
+
+    named = await box.operate.paused_keys(limit=NAMED_KEYS)
+    commands = [shlex.join(("redbox", "resume", f"--key={each.key}")) for each in named]
+    more = ["..."] if count > len(named) else []
+    keys = f"{counted(count, 'ordering key')} {'is' if count == 1 else 'are'}"
+    return unneeded[0], f"{unneeded[1]}, but {keys}: {', '.join(commands + more)}", FAILED
 
 
 @click.command("configure")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -28,7 +27,7 @@ def show(session: Session, stats: Stats, rates: Rates, keys: Sequence[PausedKey]
     output = session.output
     output.text(f"box {stats.box} on {session.where} at {records.iso(stats.at)}", "bold")
     for text in pauses(stats, keys):
-        _text(session, text, "bold red")
+        output.paragraph(text, "bold red")
     counts = {phase.value: count for phase, count in stats.phases.items()}
     counts = {"AVAILABLE": counts.pop("AVAILABLE"), **counts}
     remarks = phase_remarks(stats)
@@ -47,24 +46,16 @@ def show(session: Session, stats: Stats, rates: Rates, keys: Sequence[PausedKey]
     if text := rates_in_words(rates):
         output.text(text)
     for text in no_relay(stats) + alarms(stats):
-        _text(session, text, "red")
+        output.paragraph(text, "red")
     if stats.totals:
-        _text(session, "totals  " + ", ".join(f"{name} {count:,}" for name, count in sorted(stats.totals.items())))
+        output.paragraph("totals  " + ", ".join(f"{name} {count:,}" for name, count in sorted(stats.totals.items())))
     if stats.relays:
         output.text("")
         relays = relay_view.view_relays(stats.relays, output.console.width if output.terminal else None)
         for line, style in relays.table:
             output.text(line, style)
         for text in relays.texts:
-            _text(session, text)
-
-
-def _text(session: Session, text: str, style: str = "") -> None:
-    """Prints a text; on a terminal in lines that end between words."""
-    if session.output.terminal:
-        width = session.output.console.width
-        text = "\n".join(textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False))
-    session.output.text(text, style)
+            output.paragraph(text)
 
 
 def pauses(stats: Stats, keys: Sequence[PausedKey] = ()) -> list[str]:
@@ -172,8 +163,8 @@ def alarms(stats: Stats) -> list[str]:
 
 
 def _lost_ids(stats: Stats) -> str:
-    """The first ids, and the remedy."""
+    """The first ids, and the remedies in their order."""
     more = ", ..." if stats.lost > len(stats.lost_ids) else ""
     named = ", ".join(printable(event_id) for event_id in stats.lost_ids)
-    them = "it" if stats.lost == 1 else "them"
-    return f"{named}{more}; `redbox show ID` shows the remains; put {them} again from the source or the archive"
+    repair = "`redbox doctor --repair` restores what can be restored"
+    return f"{named}{more}; {repair}; put the rest again from the source or the archive"

@@ -91,10 +91,11 @@ def _show(session: Session, finding: Finding) -> None:
     if output.as_json:
         output.json(finding)
         return
-    output.text(f"{finding.severity.upper():8}{printable(finding.sentence)}", STYLES[finding.severity])
+    indent = " " * 8
+    output.paragraph(f"{finding.severity.upper():8}{printable(finding.sentence)}", STYLES[finding.severity], indent)
     for words in (finding.meaning, f"→ {finding.remedy}" if finding.remedy else ""):
         if words:
-            output.text(f"{'':8}{printable(words)}")
+            output.paragraph(f"{indent}{printable(words)}", indent=indent)
 
 
 def _show_repair(session: Session, done: Repaired) -> None:
@@ -110,7 +111,7 @@ def _show_repair(session: Session, done: Repaired) -> None:
             }
         )
         return
-    rows = [(each.event_id or "", each.key or "", each.rule, "; ".join(each.actions)) for each in done.mended]
+    rows = _by_event(done)
     if rows:
         output.table(("ID", "KEY", "RULE", "WOULD BE DONE" if done.dry_run else "DONE"), rows[:SHOWN])
     if len(rows) > SHOWN:
@@ -120,5 +121,16 @@ def _show_repair(session: Session, done: Repaired) -> None:
         output.text("")
         output.table(("LEFT", "KEY", "RULE", "PROBLEM"), left[:SHOWN])
     verb = "would be mended" if done.dry_run else "mended"
-    mended = f"{counted(len(rows), 'problem')} {verb}" if rows else "nothing to mend"
+    mended = f"{counted(len(done.mended), 'problem')} {verb}" if rows else "nothing to mend"
     output.note(f"{mended}, {len(done.left):,} left; {counted(done.events, 'event')} audited")
+
+
+def _by_event(done: Repaired) -> list[tuple[str, str, str, str]]:
+    """One row for each event or key: the rules that it broke, and each action once."""
+    rules: dict[tuple[str, str], dict[str, None]] = {}
+    actions: dict[tuple[str, str], dict[str, None]] = {}
+    for each in done.mended:
+        name = (each.event_id or "", "" if each.event_id else each.key or "")
+        rules.setdefault(name, {})[each.rule] = None
+        actions.setdefault(name, {}).update(dict.fromkeys(each.actions))
+    return [(*name, ", ".join(found), "; ".join(actions[name])) for name, found in rules.items()]

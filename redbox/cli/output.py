@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -82,6 +83,16 @@ class Output:
             self.console.print(Text(text, style=style), soft_wrap=True)
         else:
             click.echo(text)
+
+    def paragraph(self, text: str, style: str = "", indent: str = "") -> None:
+        """Prints a text; on a terminal in lines that end between words, all but the first with `indent`."""
+        if self.terminal:
+            width = self.console.width
+            wrapped = textwrap.wrap(
+                text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            )
+            text = "\n".join(wrapped)
+        self.text(text, style)
 
     def field(self, name: str, value: str) -> None:
         """Prints a name and its value; a phase or state at the beginning of the value gets its colour."""

@@ -82,7 +82,7 @@ def _show(session: Session, explanation: Explanation, options: tuple[str, ...]) 
     output = session.output
     output.text(f"{explanation.subject}: {explanation.situation.value.replace('_', ' ')}", "bold")
     for sentence in explanation.sentences:
-        output.text(printable(sentence))
+        output.paragraph(printable(sentence))
     for step in explanation.next_steps:
         output.text(f"To {step.purpose}:")
         output.text(f"  {printable(step.command(options))}", "cyan")

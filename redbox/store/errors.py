@@ -89,8 +89,9 @@ REPLIES: Final[dict[str, Meaning]] = {
     ),
     INTERRUPTED: Meaning(
         NotPermitted,
-        "{where} ended a script of box {box!r} in the middle, because a permission was revoked: grant it and repeat "
-        "the call; a repeated put completes the missing writes ({said})",
+        "{where} ended a script of box {box!r}, because the user of this connection may not run one of its commands "
+        "({said}); `redbox doctor` names it. Grant it and repeat the call: a reading has changed nothing, and a "
+        "repeated put completes the missing writes",
     ),
     "DENIED": Meaning(StoreUnavailable, "{where} accepts no connection from this machine ({said})"),
     "OOM": Meaning(StoreFull, "{where} is out of memory", Effect.NOTHING_WRITTEN, " ({said})"),

@@ -97,3 +97,17 @@ def test_a_relay_logs_errors_at_its_start(redbox: Redbox):
     log = redbox("relay", "--to", "null:", "--once").stderr
     assert log.count("1 lost event: 'gone'") == 1
     assert "redbox doctor --repair" in log
+
+
+def test_a_repair_names_an_event_that_breaks_several_rules_once(redbox: Redbox):
+    redbox.put(Event("a", event_id="e", ordering_key="k"))
+    redbox.within(
+        lambda box: box._store.exchange(
+            [("ZREM", keys.pending(box.name), "e"), ("UNLINK", keys.line(box.name, "k"), keys.body(box.name, "e"))]
+        )
+    )
+    assert (
+        len([each for each in redbox.json("doctor", "--repair", "--dry-run")["mended"] if each["event_id"] == "e"]) > 1
+    )
+    rows = [line for line in redbox("doctor", "--repair", "--dry-run").stdout.splitlines() if line.startswith("e ")]
+    assert len(rows) == 1

@@ -66,7 +66,8 @@ def test_resume_says_that_a_key_is_not_paused(redbox: Redbox):
 @pytest.mark.req("RO-3", "LM-3")
 def test_resume_says_that_it_ends_a_ramp(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
     redbox.put(Event("a"))
-    assert redbox("resume", "--ramp", "1h", "--yes").stderr.endswith("box 'default' is not paused\n")
+    redbox("pause", "--yes")
+    redbox("resume", "--ramp", "1h", "--yes")
     words = "the ramp is ended, and relays claim events of box 'default' at full rate"
     assert redbox("resume", "--dry-run").stdout == f"would resume: {words}\n"
     monkeypatch.setattr(changes, "can_ask", lambda: True)
@@ -75,12 +76,34 @@ def test_resume_says_that_it_ends_a_ramp(redbox: Redbox, monkeypatch: pytest.Mon
     assert asked.stdout.endswith(f"resumed: {words}\n")
     assert redbox.within(lambda box: box.stats()).ramp_ends is None
     assert redbox("resume", "--yes").stdout == "nothing to resume: box 'default' is not paused\n"
-    assert "box 'default' is not paused\nResume box 'default'?" in redbox("resume", input="n\n", code=1).stderr
+    assert redbox("resume").stdout == "nothing to resume: box 'default' is not paused\n"
+
+
+@pytest.mark.req("RO-3", "LM-3")
+def test_resume_of_a_box_with_paused_keys_alone_names_them(redbox: Redbox):
+    """The box was never paused: no ramp begins, and the command that is needed is printed."""
+    redbox.put(Event("a"))
+    ramp = ("resume", "--ramp", "5m", "--yes")
+    assert redbox(*ramp).stdout == "nothing to resume: box 'default' is not paused\n"
+    redbox("pause", "--key", "order 7", "--yes")
+    words = "box 'default' is not paused, but 1 ordering key is: redbox resume '--key=order 7'"
+    for command in (ramp, ("resume", "--yes"), ("resume", "--dry-run")):
+        done = redbox(*command, code=1)
+        assert done.stdout == f"nothing to resume: {words}\n"
+        assert "paused" not in done.stderr
+    for number in range(4):
+        redbox("pause", "--key", f"k{number}", "--yes")
+    many = redbox("resume", "--yes", code=1).stdout
+    assert "5 ordering keys are: redbox resume " in many
+    assert many.endswith(", ...\n")
+    stats = redbox.within(lambda box: box.stats())
+    assert (stats.ramp_ends, stats.paused_keys) == (None, 5)
 
 
 @pytest.mark.req("RO-3", "LM-3")
 def test_the_end_the_key_and_the_ramp_are_passed_on(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
     redbox.put(Event("a"))
+    redbox("pause", "--yes")
     calls: list[dict[str, Any]] = []
 
     async def record(_: Operate, **options: Any) -> None:

@@ -17,6 +17,7 @@ from redbox.box import drop as drop_events
 from redbox.box.operate import operator_name
 from redbox.cli import changes
 from redbox.cli.dead import drop as drop_command
+from redbox.cli.dead import replay as replay_command
 from redbox.fingerprints import group_id
 from redbox.store.store import Store
 from tests.cli.conftest import Redbox
@@ -359,8 +360,9 @@ def test_a_canary_that_fails_counts_the_others(
 
 
 @pytest.mark.req("RO-2")
-def test_a_ramp_needs_a_rate(dead_events: Redbox):
+def test_a_ramp_needs_a_rate(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
     assert "--ramp needs --rate" in dead_events.error("dead", "replay", "--all", "--yes", "--ramp", "5m", code=2)
+    monkeypatch.setattr(replay_command, "LONG_SECONDS", 0)
     done = dead_events("dead", "replay", "--all", "--yes", "--rate", "1000", "--ramp", "100ms")
     assert done.stdout == "3 events replayed\n"
     assert "if this is interrupted, continue with --until 20" in done.stderr
@@ -578,3 +580,16 @@ def test_an_event_that_changed_before_the_export_is_neither_exported_nor_dropped
     ]  # fmt: skip
     assert [json.loads(line)["event_id"] for line in Path("x").read_text().splitlines()] == ["d2"]
     assert dead_events.json("show", "d1")["state"] == (settled or "pending").upper()
+
+
+@pytest.mark.parametrize("command", ["replay", "drop"])
+def test_an_empty_or_short_id(redbox: Redbox, command: str):
+    redbox.put(Event("a"))
+    assert "an ID must not be empty" in redbox("dead", command, "", "--yes", code=2).stderr
+    assert "give the whole ID" in redbox("dead", command, "01938a4e-5b1f", "--yes", code=1).stdout
+    group = redbox("dead", command, "55242f13", "--yes", code=1).stdout
+    assert "give the whole ID, or --group 55242f13 for a group of errors" in group
+
+
+def test_a_replay_of_a_handful_is_too_short_to_be_interrupted(dead_events: Redbox):
+    assert "interrupted" not in dead_events("dead", "replay", "--all", "--yes", "--rate", "100").stderr

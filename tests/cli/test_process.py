@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import select
 import shlex
 import subprocess
@@ -34,11 +35,11 @@ def pipe(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]
     return subprocess.run([*REDBOX, *arguments], capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload]
 
 
-def terminal(*arguments: str, typed: str = "") -> tuple[int, str]:
-    """Runs a command on a pseudo-terminal of 100 columns; returns the exit code and the output."""
+def terminal(*arguments: str, typed: str = "", columns: int = 100) -> tuple[int, str]:
+    """Runs a command on a pseudo-terminal; returns the exit code and the output."""
     pid, screen = pty.fork()
     if pid == 0:
-        os.environ |= {"TERM": "xterm-256color", "COLUMNS": "100"}
+        os.environ |= {"TERM": "xterm-256color", "COLUMNS": str(columns)}
         os.execv(sys.executable, [*REDBOX, *arguments])
     os.write(screen, typed.encode())
     shown, deadline = b"", time.monotonic() + 60
@@ -140,6 +141,22 @@ def test_on_a_terminal(url: str):
 
     code, shown = terminal("--url", url, "--json", "list")
     assert "\x1b" not in shown
+
+
+def test_on_a_terminal_of_80_columns(url: str):
+    """What is needed most is not cut off, and words are not broken."""
+    pipe("--url", url, "put", "order.placed", "{}")
+    event_id = pipe("--url", url, "put", "order.placed", "{}").stdout.strip()
+    assert pipe("--url", url, "kill", event_id, "--why", "x", "--yes").returncode == 0
+    shown = {}
+    for arguments in (("why",), ("doctor",), ("dead", "list", "--by-error")):
+        text = re.sub("\x1b\\[[0-9;]*m", "", terminal("--url", url, *arguments, columns=80)[1])
+        shown[arguments[0]] = text
+        lines = [line for line in text.splitlines() if not line.startswith("  redbox ")]
+        assert not [line for line in lines if len(line) > 80]
+    assert "No relay is running: none is registered; a relay that stops in order leaves no\r\n" in shown["why"]
+    assert event_id in shown["dead"]
+    assert "1 event: order.placed" in shown["dead"]
 
 
 #: Characters that a terminal obeys or reorders: ESC, DEL, C1, bidi, and beyond 16 bits.

@@ -167,12 +167,12 @@ def test_lost_events_are_listed_with_a_remedy(redbox: Redbox):
     redbox.within(lambda box: box.claim("relay-1"))
     (alarm,) = [line for line in redbox("stats").stdout.splitlines() if " lost events: " in line]
     assert alarm.startswith(
-        "2 lost events: incomplete, and never delivered: e0, e1; `redbox show ID` shows the remains"
+        "2 lost events: incomplete, and never delivered: e0, e1; `redbox doctor --repair` restores what can be restored"
     )
     assert redbox.json("stats")["lost_ids"] == ["e0", "e1"]
     more = [("ZADD", keys.lost("default"), number, f"x{number}") for number in range(20)]
     redbox.within(lambda box: box._store.exchange(more))
-    assert ", ...; `redbox show ID`" in redbox("stats").stdout
+    assert ", ...; `redbox doctor --repair`" in redbox("stats").stdout
 
 
 def test_an_unreadable_heartbeat_is_a_warning(redbox: Redbox):

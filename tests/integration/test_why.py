@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from redbox import Box, Event, Situation, StoreError, StoreFull
+from redbox import Box, Event, NotPermitted, Situation, StoreError, StoreFull
+from redbox.audit import diagnose
 from tests import servers
 
 pytestmark = [pytest.mark.req("RO-4"), pytest.mark.usefixtures("redbox_runner")]
@@ -47,3 +48,23 @@ async def test_a_user_who_may_not_ask_for_the_memory():
             found = await box.why()
         assert found.situation is Situation.NO_RELAY
         assert found.evidence["server"] == {}
+
+
+@pytest.mark.parametrize("command", ["time", "zcard", "zmscore"])
+async def test_a_user_who_may_not_run_a_command(command: str):
+    """A reading that is refused leaves nothing half done; doctor names the permission, and goes on where it can."""
+    with servers.redis_server() as server:
+        async with Box.open(server.url, name="orders") as box:
+            await box.put(Event("n", event_id="e"))
+        with server.client() as client:
+            client.acl_setuser("op", enabled=True, nopass=True, commands=["+@all", f"-{command}"], keys=["*"])
+        async with Box.open(server.url.replace("://", "://op:x@"), name="orders") as box:
+            if command != "zmscore":
+                with pytest.raises(NotPermitted, match=r"may not run one of its commands.*`redbox doctor` names it"):
+                    await box.why()
+            findings = await diagnose(box)
+        assert [each.remedy for each in findings if f"+{command}" in each.remedy]
+        checked = {each.check for each in findings}
+        assert {"server", "eviction", "persistence", "permissions"} <= checked
+        unread = {each.check for each in findings if "could not be read" in each.sentence}
+        assert unread == ({"clock"} if command == "time" else set())

@@ -457,6 +457,8 @@ PYTHON_MUTANTS = [
     Mutant("an id that looks like an option is not marked as an id", "redbox/box/why/explanation.py", '(("--",) if event_id.startswith("-") else ())', "()", WHY),
     Mutant("one open breaker counts as all", "redbox/box/why/obstacles.py", "if all(relay.breaker_open for relay in alive):", "if any(relay.breaker_open for relay in alive):", WHY),
     Mutant("a silent relay counts as alive", "redbox/box/reports.py", "return self.seen <= SILENT", "return True", WHY),
+    Mutant("events that the totals miss are not looked for", "redbox/box/why/snapshot.py", "    if missing <= 0:", "    if True:", WHY),
+    Mutant("an event that the totals miss is in no index by itself", "redbox/box/why/snapshot.py", "bool(each.fields) and all(score is None", "bool(each.fields) or all(score is None", WHY),
     Mutant("a lost event counts as damaged", "redbox/box/why/event.py", "    if homeless:\n", "    if False:\n", WHY),
     Mutant("a dead event behind the head of its line blocks it", "redbox/box/why/event.py", "if line is not None and line.rank == 0:", "if line is not None:", WHY),
     Mutant("crossed lines are explained without end", "redbox/box/why/event.py", "if head is None or as_head:", "if head is None:", WHY),

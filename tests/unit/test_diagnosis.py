@@ -155,8 +155,8 @@ def test_the_keys_of_a_server():
         (0, 1024, "ok", "room for about 1,048,576 events of 1,024 bytes"),
         (0, None, "ok", "0.0 MiB of maxmemory 1,024.0 MiB in use"),
         (1073741824 - 1024 * 5000, 1024, "warning", "room for about 5,000 events"),
-        (1073741824 * 2, 1024, "warning", "room for about 0 events"),
-        (1073741823, None, "warning", "1,024.0 MiB of maxmemory 1,024.0 MiB in use"),
+        (1073741824 * 2, 1024, "error", "room for about 0 events"),
+        (1073741823, None, "error", "the server is full: 1,024.0 MiB of maxmemory 1,024.0 MiB in use"),
     ],
 )
 def test_room_in_events(used: int, event_bytes: int | None, severity: str, words: str):

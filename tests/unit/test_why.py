@@ -14,9 +14,10 @@ from redbox.box.why.box import explain_box
 from redbox.box.why.event import explain_event
 from redbox.box.why.explanation import Step
 from redbox.box.why.key import explain_line
-from redbox.box.why.snapshot import Snapshot
+from redbox.box.why.snapshot import Snapshot, Unindexed
 from redbox.box.why.words import Clock, because, many, quoted, sentence
 from redbox.events import to_ms
+from redbox.relay import breaker
 from redbox.relay.report import PublishRate
 from redbox.store.replies import EventLine, Located, Sighting
 from redbox.store.server_facts import ServerFacts
@@ -192,7 +193,19 @@ def test_an_open_breaker_says_when_it_is_tried_next():
 def test_an_open_breaker_says_what_to_do(reason: str, words: str):
     found = explain_event(snapshot(pending(), stats=stats(relays=[relay(breaker="open", reason=reason)])), "e")
     assert words in text(found)
-    assert [step.arguments for step in found.next_steps] == [("stats",)]
+    overloaded = [("pause",)] if "503" in reason else []
+    assert [step.arguments for step in found.next_steps] == [("stats",), *overloaded]
+
+
+@pytest.mark.parametrize(
+    ("reason", "dies"),
+    [("HTTP 400", True), ("HTTP 422: no amount", True), ("HTTP 401", False), ("HTTP 404", False), ("HTTP 429", False)],
+)
+def test_an_open_breaker_says_what_its_probes_cost(reason: str, dies: bool):
+    found = explain_event(snapshot(pending(), stats=stats(relays=[relay(breaker="open", reason=reason)])), "e")
+    assert f"8 events, and up to {breaker.MOST_PROBED} if the target answers." in text(found)
+    assert f"at most {breaker.LONGEST_PAUSE:g} s apart" in text(found)
+    assert ("each failed try makes one DEAD" in text(found)) is dies
 
 
 def test_an_open_breaker_beside_a_healthy_relay():
@@ -235,11 +248,17 @@ def server_facts(known: dict[str, str]) -> ServerFacts:
 
 
 def test_a_full_server():
-    found = explain_box(snapshot(server=server_facts(FULL)))
+    full = stats(relays=[relay()], phases={Phase.COMPLETED: 7})
+    found = explain_box(snapshot(server=server_facts(FULL), stats=full))
     assert found.situation is Situation.STORE_REFUSES_WRITES
     assert "it uses 120.0 MiB of maxmemory 100.0 MiB, with the policy noeviction." in text(found)
     assert "Puts and replays that need more than is left are refused. Relays go on" in text(found)
-    assert [step.command() for step in found.next_steps] == ["redbox sweep --keep-published 10m --dry-run"]
+    assert "This box holds 7 delivered events, which a sweep can remove" in text(found)
+    commands = ["redbox sweep --keep-published 0s --dry-run", "redbox boxes"]
+    assert [step.command() for step in found.next_steps] == commands
+    found = explain_box(snapshot(server=server_facts(FULL)))
+    assert "This box holds no delivered event, so a sweep makes no room." in text(found)
+    assert [step.command() for step in found.next_steps] == ["redbox boxes"]
 
 
 def test_a_full_server_without_a_relay():
@@ -302,6 +321,47 @@ def test_the_order_of_causes():
         found = explain_box(snapshot(stats=stats(**{**of_stats, "phases": dict(of_stats.get("phases", {}))}), **others))
         assert found.situation is situation, text(found)
         assert ("1 event is lost, and never delivered: x." in text(found)) is ("lost" in of_stats)
+
+
+def test_a_box_too_large_to_look_at_is_said_to_miss_events_by_its_totals():
+    unseen = Unindexed(missing=7, found=0, complete=False)
+    found = explain_box(snapshot(unindexed=unseen))
+    assert found.situation is Situation.FLOWING
+    assert "By the totals, 7 events were put, but are neither in an index nor removed" in text(found)
+    assert [step.command() for step in found.next_steps] == ["redbox doctor --full"]
+    assert "By the totals" not in text(explain_box(snapshot(unindexed=Unindexed(7, 0, complete=True))))
+    torn = snapshot(unindexed=unseen, stats=stats(relays=[relay()], unreadable=["the total swept"]))
+    assert "By the totals" not in text(explain_box(torn))
+    some = text(explain_box(snapshot(unindexed=Unindexed(7, 1, complete=False))))
+    assert "At least 1 event is stored, but in no index: no relay finds it, and it is not delivered." in some
+
+
+def test_relays_that_claim_nothing_may_have_died():
+    """In the first seconds after a kill, the last heartbeat is still recent."""
+    due: dict[str, Any] = {"phases": {Phase.AVAILABLE: 3}, "oldest_available": MINUTE}
+    found = explain_box(snapshot(stats=stats(relays=[relay(rate=0.0)], **due)))
+    assert "1 relay is alive, but claims nothing: its log says why." in text(found)
+    found = explain_box(snapshot(stats=stats(relays=[relay(rate=0.0), relay("b", rate=0.0)], **due)))
+    assert "2 relays are alive, but claim nothing: their logs say why." in text(found)
+    silent = relay(rate=0.0, in_flight=2, seen=timedelta(seconds=12))
+    gone = stats(relays=[silent], overdue=2, first_lease_ends=-timedelta(seconds=3), **due)
+    found = explain_box(snapshot(stats=gone))
+    assert "2 claims have expired" in text(found)
+    assert "The last heartbeat of a relay came 12 s ago: it may have died." in text(found)
+    assert "is slow, or hangs" not in text(found)
+
+
+def test_a_crash_loop_comes_before_the_relays_that_it_ended():
+    poison = pending(index="suspect", expiries=3)
+    found = explain_box(snapshot(poison, stats=stats(phases={Phase.AVAILABLE: 1}, suspects=1)))
+    assert found.situation is Situation.SUSPECT
+    assert found.sentences[0].startswith("Event e was held by 3 relays that died")
+    assert "No relay is running" in text(found)
+    commands = [step.command() for step in found.next_steps]
+    assert commands[0] == "redbox kill e"
+    assert commands.index("redbox relay --to URL") > 0
+    paused = stats(phases={Phase.AVAILABLE: 1}, suspects=1, paused=True)
+    assert explain_box(snapshot(poison, stats=paused)).situation is Situation.PAUSED
 
 
 def test_dead_events_alone_are_a_second_sentence():

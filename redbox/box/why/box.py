@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from redbox.arguments import counted
 from redbox.box.reports import SILENT
-from redbox.box.why.event import DOCTOR, REAP, SUSPECT_FROM, cause_of
+from redbox.box.why.event import DOCTOR, MISSED_BEAT, REAP, REPAIR, SUSPECT_FROM, cause_of
 from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
 from redbox.box.why.obstacles import (
     SEE_RELAYS,
@@ -26,6 +26,8 @@ from redbox.store.replies import Sighting
 
 #: An event that is due for longer than this is late: relays that can keep up claim it within a second.
 LATE: Final = timedelta(seconds=5)
+SEE_CLAIMED: Final = Step("see which events are in flight, and for how long", ("list", "--state", "claimed"))
+SEE_BOXES: Final = Step("see what the other boxes hold", ("boxes",))
 #: Failures in a row, without a success, after which a relay counts as failing.
 FAILURES: Final = 3
 
@@ -83,10 +85,19 @@ def _server_refuses(snapshot: Snapshot) -> Cause | None:
         after = "Puts and replays that need more than is left are refused."
         if snapshot.alive:
             after += " Relays go on: they claim and settle the events that are stored."
-        step = Step(
-            "see how many PUBLISHED events a sweep would remove", ("sweep", "--keep-published", "10m", "--dry-run")
+        delivered = snapshot.stats.phases[Phase.COMPLETED]
+        room = (
+            f"This box holds {counted(delivered, 'delivered event')}, which a sweep can remove; a plain sweep removes "
+            "only those past their retention."
         )
-        return Cause(Situation.STORE_REFUSES_WRITES, (text, after), (step,))
+        if not delivered:
+            room = "This box holds no delivered event, so a sweep makes no room."
+        more = "Otherwise raise maxmemory, or look for other boxes and other data on the server."
+        sweep = Step(
+            "see how many delivered events a sweep would remove", ("sweep", "--keep-published", "0s", "--dry-run")
+        )
+        steps = (sweep, SEE_BOXES) if delivered else (SEE_BOXES,)
+        return Cause(Situation.STORE_REFUSES_WRITES, (text, after, room, more), steps)
     if server.refusal:
         text = f"The server refuses all writes: {server.refusal}."
         after = "No event can be put, claimed or settled before that is repaired."
@@ -129,6 +140,15 @@ def _first_holder(snapshot: Snapshot) -> str:
         return ""
     which = "held by" if snapshot.stats.overdue == 1 else "the first one held by"
     return f", {which} relay {quoted(first.record.claimed_by)}"
+
+
+def _crash_loop(snapshot: Snapshot) -> Cause | None:
+    """No relay is alive, and an event has probably crashed them: a relay that is started would die as well."""
+    crashing = None if snapshot.alive else _crashing(snapshot)
+    if crashing is None:
+        return None
+    after = _due_and_obstructed(snapshot) or Cause(Situation.NO_RELAY, (no_relay_sentence(snapshot),), (START_RELAY,))
+    return Cause(Situation.SUSPECT, (*crashing.sentences, *after.sentences), (*crashing.steps, *after.steps))
 
 
 def _retrying_behind_breakers(snapshot: Snapshot) -> Cause | None:
@@ -297,10 +317,27 @@ def _late(snapshot: Snapshot) -> Cause | None:
     if any(relay.rate is None for relay in alive):
         after = f"{relays}, with {holding}; an older relay does not report its rate."
         return Cause(Situation.BACKLOG, (f"{text}.", after), (SEE_RELAYS,))
+    died = _may_have_died(snapshot)
+    if died:
+        return Cause(Situation.STALLED, (f"{text}.", *died), (SEE_RELAYS, more))
     after = f"{relays}, with {holding}, but published none before the last heartbeat: the target is slow, or hangs."
-    if not held:
-        after = f"{relays}, but claim nothing: their log says why."
+    if held:
+        limit = "A relay gives up a publish that lasts longer than its --time-limit, and tries the event again later."
+        return Cause(Situation.STALLED, (f"{text}.", after, limit), (SEE_RELAYS, SEE_CLAIMED))
+    one = len(alive) == 1
+    after = f"{relays}, but {'claims nothing: its log says why' if one else 'claim nothing: their logs say why'}."
     return Cause(Situation.STALLED, (f"{text}.", after), (SEE_RELAYS, DOCTOR))
+
+
+def _may_have_died(snapshot: Snapshot) -> tuple[str, ...]:
+    """Signs that the relays, whose last heartbeats are recent, have just died."""
+    stats, seen = snapshot.stats, min((relay.seen for relay in snapshot.alive), default=timedelta(0))
+    found: list[str] = []
+    if stats.overdue:
+        found.append(f"{many(stats.overdue, 'claim', 'has', 'have')} expired{_first_holder(snapshot)}.")
+    if seen > MISSED_BEAT:
+        found.append(f"The last heartbeat of a relay came {format_duration(seen)} ago: it may have died.")
+    return tuple(found)
 
 
 def _full(snapshot: Snapshot) -> Cause | None:
@@ -313,14 +350,14 @@ def _full(snapshot: Snapshot) -> Cause | None:
 
 
 def _lost(snapshot: Snapshot) -> Cause | None:
-    if not snapshot.stats.lost:
-        return None
-    return Cause(Situation.LOST, (_lost_sentence(snapshot), "All other events flow."), (DOCTOR,))
+    sentences = _lost_sentences(snapshot)
+    return Cause(Situation.LOST, sentences, (DOCTOR, REPAIR)) if sentences else None
 
 
 CAUSES: Final[tuple[Callable[[Snapshot], Cause | None], ...]] = (
     _store_refuses,
     _paused,
+    _crash_loop,
     _due_and_obstructed,
     _retrying_behind_breakers,
     _leases_expired,
@@ -383,16 +420,30 @@ def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[St
     if crashing is not None:
         sentences += crashing.sentences
         steps += crashing.steps
-    if stats.lost and cause.situation is not Situation.LOST:
-        sentences.append(_lost_sentence(snapshot))
-        steps.append(DOCTOR)
+    if cause.situation is not Situation.LOST and (found := _lost_sentences(snapshot)):
+        sentences += found
+        steps += [DOCTOR, REPAIR]
+    unseen = snapshot.unindexed
+    if unseen is not None and not unseen.found and not unseen.complete and not stats.unreadable:
+        stored = f"{many(unseen.missing, 'event', 'was', 'were')} put, but {'is' if unseen.missing == 1 else 'are'}"
+        sentences.append(f"By the totals, {stored} neither in an index nor removed: the box may be damaged.")
+        steps.append(Step("look for events that are in no index", ("doctor", "--full")))
     return tuple(sentences), tuple(step for step in steps if step not in cause.steps)
 
 
-def _lost_sentence(snapshot: Snapshot) -> str:
+def _lost_sentences(snapshot: Snapshot) -> tuple[str, ...]:
+    """Events in no index, and ids without a complete event."""
+    sentences: list[str] = []
+    unseen = snapshot.unindexed
+    if unseen is not None and unseen.found:
+        least = "" if unseen.complete else "At least "
+        them = "it, and it is" if unseen.found == 1 else "them, and they are"
+        sentences.append(f"{least}{are(unseen.found)} stored, but in no index: no relay finds {them} not delivered.")
     lost, ids = snapshot.stats.lost, snapshot.stats.lost_ids
-    named = ", ".join(quoted(each) for each in ids[:3]) + (", ..." if lost > 3 else "")
-    return f"{are(lost)} lost, and never delivered: {named}."
+    if lost:
+        named = ", ".join(quoted(each) for each in ids[:3]) + (", ..." if lost > 3 else "")
+        sentences.append(f"{are(lost)} lost, and never delivered: {named}.")
+    return tuple(sentences)
 
 
 def _facts(snapshot: Snapshot) -> dict[str, Any]:

@@ -25,6 +25,8 @@ MISSED_BEAT: Final = timedelta(seconds=8)
 _HOMES: Final = ("pending", "waiting", "suspect", "claimed", "published", "dead")
 REAP: Final = Step("return expired claims to PENDING now", ("reap",))
 DOCTOR: Final = Step("check the whole box, and see how to repair it", ("doctor",))
+#: It asks first.
+REPAIR: Final = Step("repair the box, so that whole events are delivered", ("doctor", "--repair"))
 
 
 def explain_event(snapshot: Snapshot, event_id: str) -> Explanation:
@@ -347,17 +349,23 @@ def _logged(snapshot: Snapshot, entry: LoggedEntry) -> str:
 
 
 def _lost(snapshot: Snapshot, sighting: Sighting, name: str) -> Cause:
-    scores = sighting.scores
+    scores, record = sighting.scores, sighting.record
     subject = f"Event {quoted(sighting.event_id)}" if name == "It" else name
-    part = "only a part of it is stored" if sighting.record is not None else "its id is stored without an event"
+    if record is not None and not record.damaged and not scores:
+        text = f"{subject} is in no index: it is stored as a whole, but no relay finds it."
+        return Cause(Situation.LOST, (text, "It is not delivered before a repair puts it back."), (DOCTOR, REPAIR))
+    part = "only a part of it is stored" if record is not None else "its id is stored without an event"
     if "lost" in scores:
         found = f", found {snapshot.clock.ago(from_ms(scores['lost']))}"
         text = f"{subject} is lost: {part}{found}."
     else:
         where = next((index for index in scores if index in _HOMES), "")
         text = f"{subject} is lost: {part}" + (f", in the index {where!r}." if where else ", in no index.")
-    remedy = "It is never delivered: put it again from its source or the archive."
-    return Cause(Situation.LOST, (text, remedy), (DOCTOR,))
+    remedy = (
+        "It is not delivered: a repair restores what can be restored. If it does not, put it again from its source or "
+        "the archive."
+    )
+    return Cause(Situation.LOST, (text, remedy), (DOCTOR, REPAIR))
 
 
 # --- evidence ----------------------------------------------------------------------------------------------------

@@ -17,6 +17,14 @@ from redbox.events import Phase
 START_RELAY: Final = Step("start a relay, with the URL of the target", ("relay", "--to", "URL"))
 #: HTTP statuses of wrong or missing credentials.
 _REFUSED: Final = re.compile(r"\b40[13]\b")
+#: HTTP statuses that reject the event; 401, 403, 404, 405, 408 and 429 blame the target.
+_REJECTED: Final = re.compile(r"\bHTTP 4(?!0[13458]|29)[0-9]{2}\b")
+#: HTTP statuses of a target that answers, and may be overloaded.
+_OVERLOADED: Final = re.compile(r"\bHTTP (?:429|5[0-9]{2})\b")
+#: As in redbox/relay/breaker.py.
+LONGEST_PAUSE: Final = "30 s"
+MOST_PROBED: Final = 512
+HOLD_BACK: Final = Step("spare a target that is overloaded, until you resume with --ramp 5m", ("pause",))
 SEE_RELAYS: Final = Step("see each relay and its breaker", ("stats",))
 
 
@@ -95,15 +103,21 @@ def _breakers_open(alive: list[RelayReport]) -> Cause:
     if len(alive) == 1:
         whose = f"breaker of relay {quoted(latest.name)}, the only one alive, has"
     after = (
-        f"The target is {quoted(latest.target) or 'unknown'}; relays try a few events again and again, and publish the "
-        f"others as soon as the target acknowledges one.{_next_probe(alive)}"
+        f"The target is {quoted(latest.target) or 'unknown'}. Each relay tries a sample of the events at most "
+        f"{LONGEST_PAUSE} apart: 8 events, and up to {MOST_PROBED} if the target answers. When it acknowledges one, "
+        f"relays publish the others.{_next_probe(alive)}"
     )
     refused = any(_REFUSED.search(relay.reason) for relay in alive)
     repair = "Repair the target; the breaker then closes by itself."
     if refused:
         repair = "Repair the target: check its credentials. The breaker then closes by itself."
-    step = Step("see whether the target is repaired, by its breaker", ("stats",))
-    return Cause(Situation.BREAKER_OPEN, (f"The {whose} been open{since}: {reason}", after, repair), (step,))
+    sentences = [f"The {whose} been open{since}: {reason}", after, repair]
+    if any(_REJECTED.search(relay.reason) for relay in alive):
+        sentences.append("While the target rejects events for a reason of their own, each failed try makes one DEAD.")
+    steps = [Step("see whether the target is repaired, by its breaker", ("stats",))]
+    if any(_OVERLOADED.search(relay.reason) for relay in alive):
+        steps.append(HOLD_BACK)
+    return Cause(Situation.BREAKER_OPEN, tuple(sentences), tuple(steps))
 
 
 def _next_probe(relays: list[RelayReport]) -> str:

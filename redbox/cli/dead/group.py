@@ -113,6 +113,9 @@ def _print_groups(session: Session, limit: int | None, filters: dict[str, Any]) 
             session.output.json(group)
     elif not groups:
         note_nothing(session, filters)
+    elif session.output.terminal:
+        for group in shown:
+            _print_group(session, group)
     else:
         columns = ("GROUP", "COUNT", "TYPES", "FIRST", "LAST", "SAMPLE", "LAST ERROR")
         rows = [
@@ -130,6 +133,22 @@ def _print_groups(session: Session, limit: int | None, filters: dict[str, Any]) 
         session.output.table(columns, rows, right=("COUNT",))
     if len(shown) < len(groups):
         session.output.note(f"{counted(len(groups) - len(shown), 'smaller group')} not shown; add --limit to see more")
+
+
+def _print_group(session: Session, group: ErrorGroup) -> None:
+    """A group on a terminal, whatever its width: the error first, then one event as an example."""
+    from redbox.box.error_groups import OTHER
+    from redbox.cli.output import printable
+    from redbox.cli.records import iso
+
+    output, indent = session.output, " " * 10
+    types = printable(", ".join(group.event_types))
+    output.paragraph(f"{group.group:10}{counted(group.count, 'event')}: {types}", "bold", indent)
+    output.paragraph(
+        f"{indent}{printable(group.example if group.group != OTHER else group.fingerprint)}", "red", indent
+    )
+    output.text(f"{indent}from {iso(group.first_seen, brief=True)} to {iso(group.last_seen, brief=True)}")
+    output.text(f"{indent}last {printable(group.sample_id)}")
 
 
 @dead_command.command("show")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from redbox.box.reports import Replayed
 
 LONG = 1000  # events of a replay that may be interrupted
+LONG_SECONDS = 10  # of a replay with a rate
 
 
 @click.command("replay")
@@ -116,7 +117,8 @@ class _Replay:
                 return report, refused
             if not yes:
                 _ask(self._session, possible, report, refused)
-            if "until" in selection and (matched > LONG or self._options["rate"] is not None):
+            rate = self._options["rate"]
+            if "until" in selection and (matched > LONG or (rate is not None and matched > LONG_SECONDS * rate)):
                 self._note_start(selection["until"].isoformat())
             report = await self._replay(box, matched, selection)
             self.left = max(0, matched - report.matched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from redbox.cli.session import Session
 
 SHOWN = 10  # refused events of a table
+_BEGINNING = re.compile("[0-9a-f]{8}(-[0-9a-f-]{0,26})?")  # of a UUID, the default id
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,9 @@ class Choice:
 def take_choice(ids: tuple[str, ...], everything: bool, options: dict[str, Any]) -> Choice:
     """Takes the filters out of the options of a command, which must select events in exactly one way."""
     filters = {name: options.pop(name) for name in NAMES}
+    if "" in ids:
+        ctx = click.get_current_context()
+        raise click.UsageError("an ID must not be empty; is a variable of the shell not set?", ctx)
     ways = sum((bool(ids), everything, any(value is not None for value in filters.values())))
     if ways != 1:
         ctx = click.get_current_context()
@@ -69,13 +74,20 @@ async def split_dead(box: Box, ids: list[str]) -> tuple[list[Record], list[Refus
     for event_id in ids:
         record = await box.get(event_id)
         if record is None:
-            refused.append(Refusal(event_id, Outcome.UNKNOWN, Outcome.UNKNOWN.reason))
+            refused.append(Refusal(event_id, Outcome.UNKNOWN, Outcome.UNKNOWN.reason + _hint(event_id)))
         elif record.state is not State.DEAD:
             reason = f"the event is {record.state.value}, not DEAD"
             refused.append(Refusal(event_id, Outcome.NOTTERMINAL, reason))
         else:
             dead.append(record)
     return dead, refused
+
+
+def _hint(event_id: str) -> str:
+    """What an unknown id may be instead: the beginning of one, or a group of errors."""
+    if not _BEGINNING.fullmatch(event_id):
+        return ""
+    return f"; give the whole ID{'' if '-' in event_id else f', or --group {event_id} for a group of errors'}"
 
 
 async def split_unchanged(box: Box, dead: list[Record]) -> tuple[list[Record], list[Refusal]]:

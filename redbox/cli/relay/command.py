@@ -63,9 +63,10 @@ def relay_command(
     """Publish the events of a box to a target.
 
     Runs until SIGTERM or SIGINT. Each event is published at least once. A failed event is retried after the delay of
-    --retry, and marked DEAD when --attempts are used up. While the target is down, the circuit breaker is open: the
-    relay claims nothing, probes the target now and then, and no attempts are used up. Any number of relays may serve
-    one box. After the first signal, events being published have --grace to finish; a second signal exits at once.
+    --retry, and marked DEAD when --attempts are used up. While the target is down, the circuit breaker is open: no
+    attempts are used up, and the relay claims only samples, at most 30 s apart: 8 events, and up to 512 if the target
+    answers. Any number of relays may serve one box. After the first signal, events being published have --grace to
+    finish; a second signal exits at once.
 
     \b
     Examples:

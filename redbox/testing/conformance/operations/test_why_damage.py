@@ -49,10 +49,49 @@ async def test_crossed_lines(box: Box):
     await box.why()
 
 
-async def test_a_part_of_an_event_that_is_in_no_index_is_lost(box: Box):
+async def test_a_whole_event_that_is_in_no_index_is_put_back_by_a_repair(box: Box):
     await box.put(event())
     await box._store.exchange([("ZREM", keys.pending(box.name), "e")])
     found = await box.why("e")
     assert found.situation is Situation.LOST
-    assert found.sentences[0] == "Event e is lost: only a part of it is stored, in no index."
+    assert found.sentences == (
+        "Event e is in no index: it is stored as a whole, but no relay finds it.",
+        "It is not delivered before a repair puts it back.",
+    )
+    assert [step.command() for step in found.next_steps] == ["redbox doctor", "redbox doctor --repair"]
     assert found.found
+
+
+async def test_an_event_without_its_body_is_not_promised_a_delivery(box: Box):
+    await box.put(event())
+    await box._store.exchange([("ZREM", keys.pending(box.name), "e"), ("UNLINK", keys.body(box.name, "e"))])
+    found = await box.why("e")
+    assert found.sentences[0] == "Event e is lost: only a part of it is stored, in no index."
+    assert found.sentences[1].startswith("It is not delivered: a repair restores what can be restored.")
+    assert [step.command() for step in found.next_steps] == ["redbox doctor", "redbox doctor --repair"]
+
+
+async def test_a_box_with_events_in_no_index_does_not_flow(box: Box):
+    """The totals say that something is missing, and a look at the keys of the box shows what."""
+    await box.put_many([event(f"e-{number}") for number in range(200)])
+    await box._store.exchange([("ZREM", keys.pending(box.name), *(f"e-{number}" for number in range(150)))])
+    await box.ack(await box.claim("relay-1", limit=1000))
+    found = await box.why()
+    assert found.situation is Situation.LOST
+    assert (
+        found.sentences[0] == "150 events are stored, but in no index: no relay finds them, and they are not delivered."
+    )
+    assert [step.command() for step in found.next_steps][:2] == ["redbox doctor", "redbox doctor --repair"]
+    assert not any("flow" in sentence for sentence in found.sentences)
+
+
+async def test_totals_that_do_not_add_up_are_no_alarm_by_themselves(box: Box):
+    """An id without an event is forgotten by a repair, and totals may be lost: nothing is stored in no index."""
+    await box.put_many([event(f"e-{number}") for number in range(3)])
+    await box._store.exchange(
+        [("ZREM", keys.pending(box.name), "e-1"), ("UNLINK", keys.event(box.name, "e-1"), keys.body(box.name, "e-1"))]
+    )
+    await box.ack(await box.claim("relay-1"))
+    assert (await box.why()).situation is Situation.FLOWING
+    await box._store.exchange([("HDEL", keys.counters(box.name), "put")])
+    assert (await box.why()).situation is Situation.FLOWING

@@ -189,7 +189,7 @@ async def lost(box: Box, _: AsyncExitStack) -> Expected:
     await box._store.exchange([("UNLINK", keys.event(box.name, "e"), keys.body(box.name, "e"))])
     assert await box.claim("relay-1") == []
     await advance(box, milliseconds=1)
-    words = ("Event e is lost: its id is stored without an event, found", "It is never delivered")
+    words = ("Event e is lost: its id is stored without an event, found", "a repair restores what can be restored")
     return Expected(Situation.LOST, words, ("redbox doctor",))
 
 
