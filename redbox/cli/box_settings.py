@@ -136,7 +136,7 @@ def resume_command(
 
 async def _name_paused_keys(box: Box, unneeded: tuple[str, str, int], count: int) -> tuple[str, str, int]:
     """The result for a box that is not paused, while ordering keys are: the commands that resume the first ones."""
-    from redbox.cli.box_view import NAMED_KEYS
+    from redbox.box.stats_json import NAMED_KEYS
 
     named = await box.operate.paused_keys(limit=NAMED_KEYS)
     commands = [shlex.join(("redbox", "resume", f"--key={each.key}")) for each in named]
