@@ -259,6 +259,8 @@ class Scene:
         moment = datetime.now(UTC).timestamp() - seconds_ago
         wave = math.sin(moment / 400) + 0.35 * math.sin(moment / 53) + 0.15 * math.sin(moment / 11)
         put = max(0.0, 40 + 12 * wave)
+        if seconds_ago == 0:
+            put += 3 * (int(moment) % 2)  # so that the newest number changes every second
         stopped = (self.paused and seconds_ago < 540) or (self.box == "breaker" and seconds_ago < 190)
         failing = 4 + 3 * math.sin(moment / 90) if self.box == "breaker" and 190 <= seconds_ago < 600 else 0.3
         if self.box == "flowing":

@@ -50,7 +50,7 @@ async def test_a_replay_that_is_killed_can_be_continued():
         async with Box.open(server.url, name="orders") as box:
             await make_dead(box)
             command = [*REDBOX, "--url", server.url, "--box", "orders", "dead", "replay", "--yes"]
-            options = ["--all", "--rate", "100"]
+            options = ["--all", "--rate", "20"]  # which takes long enough for the note on how to continue
             with started([*command, *options]) as first:
                 assert first.stderr is not None
                 note = await asyncio.to_thread(first.stderr.readline)
