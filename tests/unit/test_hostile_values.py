@@ -150,7 +150,7 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 #: What relays use among themselves, what takes no arguments, and `list`, which is asked below.
 OTHERS = {
-    "aclose", "can_end_wait", "can_unblock", "end_wait", "wait_for_hint", "unpack", "claim_packed", "claim_when_hinted",
+    "aclose", "can_end_wait", "end_wait", "wait_for_hint", "unpack", "claim_packed",
     "exists", "list", "name", "names", "open", "settings", "stats", "transaction", "where", "operate",
     "check_durability",
 }  # fmt: skip

@@ -79,9 +79,7 @@ async def replay_event(
     where, known = await boxes.get(box), path_text(event_id)
     delay = duration("delay", data.delay)
     report = await where.replay([known], delay=delay, dry_run=data.dry_run, who=operator, why=data.why)
-    outcome, detail = Outcome.OK, ""
-    for _, outcome, detail in report.refused:  # noqa: B007  # at most one
-        pass
+    _, outcome, detail = report.refused[0] if report.refused else (known, Outcome.OK, "")
     return _answer(outcome, known, data.dry_run, detail)
 
 
