@@ -3,7 +3,9 @@ PYTHON ?= python3
 # One virtual environment for each interpreter: `make test PYTHON=python3.13` uses .venv-python3.13.
 VENV ?= .venv$(if $(filter python3,$(PYTHON)),,-$(notdir $(PYTHON)))
 BIN = $(VENV)/bin
-PROCESSES ?= 2
+PROCESSES ?= 3
+# Images often set this: every process that a test starts would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo demo-up quick test campaign lint format conformance mutants torture bench pipeline-bench servers clean
 
@@ -19,11 +21,11 @@ demo-up: $(VENV)/.service  ## a live dashboard of orders and a service that some
 quick: $(VENV)/.quick  ## unit tests, and the contract in memory: no server, under a minute
 	@$(BIN)/python -m pytest -q -n $(PROCESSES) --stores memory tests/unit tests/contract tests/stateful
 
-test: $(VENV)/.dev servers  ## install what the tests need, and run all but the campaigns, in PROCESSES=2 processes
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
+test: $(VENV)/.dev servers  ## install what the tests need, and run all but the campaigns, in PROCESSES=3 processes
+	@$(BIN)/python -m pytest -n $(PROCESSES)
 
 campaign: $(VENV)/.dev servers  ## faults at every point, thousands of events, long state machines; the contract on all other stores
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal -m campaign
+	@$(BIN)/python -m pytest -n $(PROCESSES) -m campaign
 
 lint: $(VENV)/.dev  ## ruff, mypy and the import rules
 	@$(BIN)/ruff check .
@@ -36,7 +38,7 @@ format: $(VENV)/.dev  ## format the code
 	@$(BIN)/ruff check --fix .
 
 conformance: $(VENV)/.dev servers  ## the requirements and docs/specification.md, with the tests that prove them on each store
-	@$(BIN)/python -m pytest -q -n $(PROCESSES) --dist worksteal -m "campaign or not campaign" --redbox-table --specification
+	@$(BIN)/python -m pytest -q -n $(PROCESSES) -m "campaign or not campaign" --redbox-table --specification
 
 mutants: $(VENV)/.dev servers  ## break scripts and Python one defect at a time; MUTANTS='lua', 'python' or names
 	@$(BIN)/python -m tests.mutants $(MUTANTS)

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench import environments, machine
 from bench.question import Contender, Figures, Question
-from bench.target import NoTarget, http_target
+from bench.target import TARGETS, NoTarget
 from tests.servers import Server, redis_server, valkey_server
 
 SCRIPTS = Path(__file__).parent / "contenders"
@@ -89,9 +89,9 @@ def _measure(question: Question, contender: Contender, share: float) -> Figures:
         command += ["--url", server.url, "--events", str(events), "--variant", contender.variant]
         if question.beside:
             command += ["--beside", stack.enter_context(_server(contender, question)).url]
-        if question.target:
+        if contender.target:
             try:
-                command += ["--target", stack.enter_context(http_target())]
+                command += ["--target", stack.enter_context(TARGETS[contender.target]())]
             except NoTarget as error:
                 raise Failed(str(error)) from None
         core = machine.cores()[-1] if question.pinned else None

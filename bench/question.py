@@ -31,6 +31,8 @@ class Contender:
     server: Literal["redis", "valkey"] = "redis"
     #: The method of the script that is called, if it does not have the name of the question.
     asked: str | None = None
+    #: A name of `bench.target.TARGETS`: what is started for it, and handed to its script as a URL.
+    target: str = ""
 
     @property
     def runs_in(self) -> str:
@@ -84,7 +86,6 @@ class Question:
     settings: Mapping[str, Any] = field(default_factory=lambda: SETTINGS)
     pinned: bool = False  # server and client on one core
     beside: bool = False  # a second server, to compare with at the same time
-    target: bool = False  # an HTTP target
     rounds: int | None = None  # the maximum, if fewer are enough
     patience: float = 120.0
     note: str = ""

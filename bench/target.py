@@ -1,4 +1,4 @@
-"""The HTTP target of the question `http`: nginx, which answers 204 to everything."""
+"""The targets that contenders publish to: nginx, which answers 204 to everything, and the brokers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+
+from tests.kafka_cluster import KafkaCluster
+from tests.nats_server import nats_server
+from tests.rabbitmq import broker
 
 PATIENCE = 10.0
 CONFIGURATION = """
@@ -32,7 +36,7 @@ http {{
 
 
 class NoTarget(Exception):
-    """nginx is not installed, or does not start."""
+    """The program of a target is not installed, or does not start."""
 
 
 @contextmanager
@@ -66,3 +70,34 @@ def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
         else:
             return
     raise NoTarget("nginx did not start")
+
+
+@contextmanager
+def rabbitmq() -> Iterator[str]:
+    """The URL of a RabbitMQ, without a vhost."""
+    with broker() as node:
+        yield f"amqp://guest:guest@{node.where}"
+
+
+@contextmanager
+def nats() -> Iterator[str]:
+    with nats_server() as server:
+        yield server.url
+
+
+@contextmanager
+def kafka() -> Iterator[str]:
+    """The URL of librdkafka's mock cluster: it speaks the protocol of Kafka, and keeps records in memory."""
+    cluster = KafkaCluster()
+    try:
+        yield cluster.url
+    finally:
+        cluster.close()
+
+
+TARGETS: dict[str, Callable[[], AbstractContextManager[str]]] = {
+    "http": http_target,
+    "rabbitmq": rabbitmq,
+    "nats": nats,
+    "kafka": kafka,
+}

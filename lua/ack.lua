@@ -33,5 +33,5 @@ local hashes = acked.hashes
 for i = 1, delete and 0 or #hashes do
   redis.call("HSET", hashes[i], "state", "PUBLISHED", "published_at", published_at)
 end
-finish_ack(acked, delete, published_at, now)
+finish_ack(acked, settings, delete, published_at, now)
 return acked.replies

@@ -5,8 +5,8 @@
 -- events and `bytes` of bodies (but at least one event), and fewer if they take much work. Each gets a claim number
 -- that never repeats in this box. The events are either ordinary ones or exactly one suspect, and no suspect is
 -- claimed while another is. An event whose attempts are used up is marked exhausted, and its attempt is not counted.
--- Sends a hint if more events are due. Under a ramp, all relays together claim no more than it allows. Pauses of
--- ordering keys that are over end here.
+-- Sends a hint if more events are due. All relays together claim no more than a ramp, max_rate and max_in_flight
+-- allow. Pauses of ordering keys that are over end here.
 --
 -- KEYS[1]   meta          hash; names the box
 -- ARGV[1]   relay         name of the caller
@@ -19,8 +19,9 @@
 -- ARGV[8]   spread        1 for a sample instead of the oldest
 --
 -- Returns   now, 1 for a suspect else 0, when the next event can be claimed in ms or -1, the first claim number (the
---           others follow it), 1 if due events are held back by a limit until then, then for each event: id, body, attempts, exhausted (0 or 1), created_at, available_at, and if
---           it was claimed before: excused, due_at (else false: it was due at available_at)
+--           others follow it), the limit that holds due events back until then: 0 for none, 1 for a ramp or
+--           max_rate, 2 for max_in_flight; then for each event: id, body, attempts, exhausted (0 or 1), created_at,
+--           available_at, and if it was claimed before: excused, due_at (else false: it was due at available_at)
 -- Errors    NEWERLAYOUT, PAUSED
 
 --- @include "keys"
@@ -55,12 +56,14 @@ if keys_paused and keys_paused <= now then
   end_key_pauses(now)
 end
 local allowance
-if settings.ramp then
+if settings.ramp or settings.max_rate or settings.max_in_flight then
 --- @include "limit_claims"
   allowance = limit_claims(settings, now)
   if allowance and allowance.count < 1 then
-    local earliest, next_at = allowance.spend(0), find_next_due()
-    return { now, 0, next_at < 0 and -1 or math.max(next_at, earliest), 0, next_at >= 0 and next_at < earliest and 1 or 0 }
+    local earliest, reached = allowance.spend(0)
+    local next_at = find_next_due()
+    local held_back = next_at >= 0 and next_at < earliest
+    return { now, 0, held_back and earliest or next_at, 0, held_back and reached or 0 }
   end
   limit = allowance and format_integer(math.min(tonumber(limit), allowance.count)) or limit
 end
@@ -108,7 +111,10 @@ for i, id in ipairs(ids) do
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[i], attempts, exhausted and 1 or 0
   reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[CREATED_AT], available_at, excused, due_at
 end
-local earliest = allowance and allowance.spend(#ids)
+local earliest, reached
+if allowance then
+  earliest, reached = allowance.spend(#ids)
+end
 reply[3] = finish_claim(taken, index, suspect, spread, first, now, earliest)
-reply[5] = earliest and earliest > now and reply[3] == earliest and 1 or 0
+reply[5] = reached and reply[3] == earliest and reached or 0
 return reply

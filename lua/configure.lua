@@ -34,6 +34,7 @@ local blocked = redis.call("ZRANGE", key.blocked, 0, limit - 1)
 for _, ordering in ipairs(blocked) do
   check_line_keys(ordering, 1)
 end
+redis.call("HLEN", key.limits)
 
 redis.call("HSETNX", key.meta, "layout", LAYOUT)
 local changes = {}
@@ -41,6 +42,9 @@ for at = 5, #ARGV, 2 do
   local field, value = ARGV[at], ARGV[at + 1]
   if value == "" then
     redis.call("HDEL", key.meta, field)
+    if field == "max_rate" then
+      redis.call("HDEL", key.limits, "rate_at", "rate_tokens")
+    end
   else
     redis.call("HSET", key.meta, field, value)
   end

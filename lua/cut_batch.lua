@@ -2,8 +2,8 @@
 -- cut_batch: PENDING → CLAIMED, under a lease, into a batch of a stream.
 --
 -- Guarantee: claims as `claim` does, oldest first, and adds the claims to the batch in the same step. Attempts have
--- no limit: a stream kills no event. Only the owner of the stream can do it. Under a ramp it takes part in what all
--- relays together may claim, and may claim nothing although events are available.
+-- no limit: a stream kills no event. Only the owner of the stream can do it. It takes part in what all relays
+-- together may claim under a ramp, max_rate and max_in_flight, and may claim nothing although events are available.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    name of the stream as a relay
@@ -48,7 +48,7 @@ if keys_paused and keys_paused <= now then
   end_key_pauses(now)
 end
 local allowance
-if settings.ramp then
+if settings.ramp or settings.max_rate or settings.max_in_flight then
 --- @include "limit_claims"
   allowance = limit_claims(settings, now)
   if allowance and allowance.count < 1 then
@@ -83,5 +83,6 @@ for i, id in ipairs(ids) do
   numbered[2 * i - 1], numbered[2 * i] = number, id
 end
 call_in_chunks("ZADD", members, numbered)
-finish_claim(taken, index, suspect, false, first, now, allowance and allowance.spend(#ids))
+local earliest = allowance and allowance.spend(#ids)
+finish_claim(taken, index, suspect, false, first, now, earliest)
 return #ids

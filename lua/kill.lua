@@ -24,13 +24,16 @@
 --- @include "collect_settled"
 --- @include "format_integer"
 --- @include "add_history"
+--- @include "note_start"
+--- @include "as_number"
 --- @include "leave_line"
 --- @include "erase_events"
 --- @include "record_action"
 --- @include "increase_total"
 --- @include "send_hint"
 
-local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key" }
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "exhausted",
+  "claimed_at" }
 local relay, who, why, drop, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == "1", ARGV[5]
 local operator = relay == ""
 local settings, refusal = open_box()
@@ -54,9 +57,11 @@ for _, event in ipairs(events) do
   local number = operator and format_integer(redis.call("HINCRBY", key.counters, "claimed", "1")) or event.claim
   if event.state == "PENDING" then
     redis.call("HSET", hash, "state", "CLAIMED", "claimed_at", now, "claimed_by", who, "claim", number)
+  else
+    redis.call("HSET", hash, "claim", number, note_start(event, number, as_number(event.attempts)))
   end
   add_history(id, now, number, "died", operator and who or relay, reason)
-  redis.call("HSET", hash, "state", "DEAD", "died_at", now, "claim", number)
+  redis.call("HSET", hash, "state", "DEAD", "died_at", now)
   if reason ~= "" then
     redis.call("HSET", hash, "last_error", reason)
   end
@@ -87,5 +92,9 @@ record_action("kill", who, why, ids, nil, nil, token)
 increase_total("dead", #ids)
 increase_total("dropped", drop and #ids or 0)
 increase_total("fenced", fenced)
+if settings.max_in_flight then
+--- @include "note_room"
+  note_room(settings, #ids, tonumber(now))
+end
 send_hint()
 return replies

@@ -26,6 +26,7 @@
 --- @include "unblock_line"
 --- @include "enqueue"
 --- @include "add_history"
+--- @include "note_start"
 --- @include "increase_total"
 --- @include "send_hint"
 --- @include "format_integer"
@@ -34,7 +35,7 @@
 --- @include "read_event"
 
 local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "expiries",
-  "exhausted", "alone" }
+  "exhausted", "alone", "claimed_at" }
 local limit, delay = tonumber(ARGV[1]), tonumber(ARGV[2])
 local settings, refusal = open_box()
 if refusal then
@@ -73,17 +74,17 @@ local pauses_left = keys_paused and keys_paused <= now
 local reply = { (#ended == limit or #far == limit or #blocked == limit or pauses_left) and 1 or 0 }
 for i, event in ipairs(expired) do
   local id, hash = event.id, event_key .. event.id
-  local expiries = as_number(event.expiries) + 1
+  local expiries, attempts = as_number(event.expiries) + 1, as_number(event.attempts)
   local why = "lease expired while held by " .. (event.claimed_by or "an unknown relay")
   add_history(id, now, event.claim, "expired", event.claimed_by, why)
   redis.call("HSET", hash, "state", "PENDING", "available_at", now + delay, "last_error", why,
-    "expiries", expiries)
+    "expiries", expiries, note_start(event, event.claim, attempts))
   redis.call("HDEL", hash, "claimed_at", "claimed_by")
   if not event.alone and not event.exhausted then
     redis.call("HSET", hash, "excused", as_number(event.excused) + 1)
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, now + delay, as_number(event.attempts), expiries, event.ordering_key, event.unique_key)
+  enqueue(id, now + delay, attempts, expiries, event.ordering_key, event.unique_key)
   reply[i + 1] = id
 end
 for _, id in ipairs(lost) do
@@ -100,5 +101,9 @@ if longest > 0 then
   lower_longest_lease(longest, now)
 end
 increase_total("expired", #expired)
+if settings.max_in_flight then
+--- @include "note_room"
+  note_room(settings, #ended, now)
+end
 send_hint()
 return reply

@@ -5,7 +5,7 @@
 -- and not claimed since then. They stay members under a new claim number; a member that is still claimed keeps its
 -- number. The others are left alone: they stay members of a batch that was cut, which never changes, and leave a
 -- batch that is still open, because nobody has read it. Nothing is claimed from a paused box, and no event of a paused
--- ordering key. A ramp does not hold up members: they were claimed before.
+-- ordering key. Limits do not hold up members: they were counted when they were claimed first.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    name of the stream as a relay

@@ -24,6 +24,7 @@
 --- @include "format_integer"
 --- @include "read_available_at"
 --- @include "add_history"
+--- @include "note_start"
 --- @include "as_number"
 --- @include "enqueue"
 --- @include "record_action"
@@ -31,9 +32,9 @@
 --- @include "send_hint"
 
 local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "expiries",
-  "available_at", "exhausted", "created_at" }
+  "available_at", "exhausted", "created_at", "claimed_at" }
 local relay, who, why, delay, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local _, refusal = open_box()
+local settings, refusal = open_box()
 if refusal then
   return refusal
 end
@@ -50,20 +51,25 @@ end
 local replies, events, ids, fenced = collect_settled(6, 2, FIELDS, relay, judge)
 
 for _, event in ipairs(events) do
-  local id, hash = event.id, event_key .. event.id
+  local id, hash, attempts = event.id, event_key .. event.id, as_number(event.attempts)
   local available_at = format_integer(
     delay == "" and read_available_at(event.available_at, event.created_at, now) or now + (tonumber(delay) or 0))
   add_history(id, released_at, event.claim, "released", relay == "" and who or event.claimed_by, why)
-  redis.call("HSET", hash, "state", "PENDING", "available_at", available_at)
+  redis.call("HSET", hash, "state", "PENDING", "available_at", available_at,
+    note_start(event, event.claim, attempts))
   redis.call("HDEL", hash, "claimed_at", "claimed_by")
   if not event.exhausted then
     redis.call("HSET", hash, "excused", format_integer(as_number(event.excused) + 1))
   end
   redis.call("ZREM", key.claimed, id)
-  enqueue(id, available_at, as_number(event.attempts), as_number(event.expiries), event.ordering_key, event.unique_key)
+  enqueue(id, available_at, attempts, as_number(event.expiries), event.ordering_key, event.unique_key)
 end
 record_action("release", who, why, ids, nil, nil, token)
 increase_total("released", #ids)
 increase_total("fenced", fenced)
+if settings.max_in_flight then
+--- @include "note_room"
+  note_room(settings, #ids, now)
+end
 send_hint()
 return replies

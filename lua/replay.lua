@@ -33,6 +33,7 @@
 --- @include "join_line"
 --- @include "enqueue"
 --- @include "add_history"
+--- @include "note_start"
 --- @include "record_step"
 --- @include "increase_total"
 --- @include "send_hint"
@@ -40,7 +41,7 @@
 --- @include "as_number"
 
 local FIELDS = { "state", "ordering_key", "unique_key", "unique_scope", "attempts", "published_at", "claimed_by",
-  "claim", "superseded_by", "seq", "earlier_attempts" }
+  "claim", "superseded_by", "seq", "earlier_attempts", "claimed_at", "exhausted" }
 local reset, available, force = ARGV[1] == "1", ARGV[2], ARGV[3] == "1"
 local dry, who, why, token = ARGV[4] == "1", ARGV[5], ARGV[6], ARGV[7]
 local settings, refusal = open_box()
@@ -120,6 +121,7 @@ for _, event in ipairs(blocking) do
   local id, hash, ordering = event.id, event_key .. event.id, event.ordering_key
   if event.published_at then
     add_history(id, event.published_at, event.claim, "published", event.claimed_by, "")
+    redis.call("HSET", hash, "state", "PENDING", note_start(event, event.claim, as_number(event.attempts)))
   end
   add_history(id, now, event.claim, "replayed", who, why)
   redis.call("HSET", hash, "state", "PENDING", "available_at", available_at, "due_at", available_at)

@@ -22,35 +22,43 @@
 --- @include "collect_settled"
 --- @include "format_integer"
 --- @include "add_history"
+--- @include "note_start"
 --- @include "as_number"
 --- @include "enqueue"
+--- @include "call_in_chunks"
 --- @include "increase_total"
 --- @include "send_hint"
 
-local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "exhausted" }
+local FIELDS = { "state", "claimed_by", "claim", "ordering_key", "unique_key", "attempts", "excused", "exhausted",
+  "claimed_at" }
 local relay = ARGV[1]
-local _, refusal = open_box()
+local settings, refusal = open_box()
 if refusal then
   return refusal
 end
 local now = now_ms()
 local failed_at = format_integer(now)
-local replies, events, _, fenced = collect_settled(2, 5, FIELDS, relay)
+local replies, events, ids, fenced = collect_settled(2, 5, FIELDS, relay)
 
 for _, event in ipairs(events) do
-  local id, at = event.id, event.at
+  local id, at, claim, attempts = event.id, event.at, event.claim, as_number(event.attempts)
   local delay, excuse, why = tonumber(ARGV[at + 2]), ARGV[at + 3] == "1", ARGV[at + 4]
   local hash, available_at = event_key .. id, format_integer(now + math.max(1, delay))
-  add_history(id, failed_at, event.claim, "retried", relay, why)
-  redis.call("HSET", hash, "state", "PENDING", "available_at", available_at, "last_error", why)
+  add_history(id, failed_at, claim, "retried", relay, why)
+  redis.call("HSET", hash, "state", "PENDING", "available_at", available_at, "last_error", why,
+    note_start(event, claim, attempts))
   redis.call("HDEL", hash, "claimed_at", "claimed_by", "expiries")
   if excuse and not event.exhausted then
     redis.call("HSET", hash, "excused", format_integer(as_number(event.excused) + 1))
   end
-  redis.call("ZREM", key.claimed, id)
-  enqueue(id, available_at, as_number(event.attempts), 0, event.ordering_key, event.unique_key)
+  enqueue(id, available_at, attempts, 0, event.ordering_key, event.unique_key)
 end
+call_in_chunks("ZREM", key.claimed, ids)
 increase_total("retried", #events)
 increase_total("fenced", fenced)
+if settings.max_in_flight then
+--- @include "note_room"
+  note_room(settings, #ids, now)
+end
 send_hint()
 return replies

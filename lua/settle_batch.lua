@@ -44,5 +44,5 @@ for i = 1, settings.deletes and 0 or #hashes do
   redis.call("HSET", hashes[i], "state", "PUBLISHED", "published_at", published_at)
 end
 call_in_chunks("ZREM", members, leaving)
-finish_ack(acked, settings.deletes, published_at, now)
+finish_ack(acked, settings, settings.deletes, published_at, now)
 return acked.replies

@@ -10,15 +10,20 @@
 -- Returns   {now, meta fields and values, counts, oldest, totals, relays, lost}, each a flat list of names and values,
 --           except relays: {name, last beat in ms, fields and values or false} of the newest 100, and lost: the first
 --           10 ids. `oldest` holds times in ms: available and suspect (longest due), scheduled and scheduled_suspect
---           (next due), waiting, in_flight (the lease that ends first), dead, completed, ramp (when it is over)
+--           (next due), waiting, in_flight (the lease that ends first), dead, newest_dead, completed, ramp (when it is
+--           over). Of the counts, died_lately and published_lately are since 10 s before the newest death;
+--           tokens, only with max_rate, is how many events it lets relays claim at once now, and at_rate 1 if relays claim
+--           at the rate: they left less than half of a burst, or took the last token not long ago
 -- Errors    NEWERLAYOUT
 
 --- @include "keys"
 --- @include "now_ms"
 --- @include "open_box"
 --- @include "read_ramp"
+--- @include "read_rate"
 --- @include "format_integer"
 
+local LATELY = 10000
 local settings, refusal = open_box()
 if refusal then
   return refusal
@@ -65,11 +70,29 @@ note("scheduled_suspect", key.suspect, later, "+inf")
 note("waiting", key.waiting, "-inf", "+inf")
 note("in_flight", key.claimed, "-inf", "+inf")
 note("dead", key.dead, "-inf", "+inf")
+local newest = redis.call("ZREVRANGE", key.dead, 0, 0, "WITHSCORES")[2]
+if newest then
+  oldest[#oldest + 1] = "newest_dead"
+  oldest[#oldest + 1] = newest
+  local since = tonumber(newest) - LATELY
+  counts[#counts + 1] = "died_lately"
+  counts[#counts + 1] = redis.call("ZCOUNT", key.dead, since, "+inf")
+  counts[#counts + 1] = "published_lately"
+  counts[#counts + 1] = redis.call("ZCOUNT", key.published, since, "+inf")
+end
 note("completed", key.published, "-inf", "+inf")
 local ramp = read_ramp(settings, now)
 if ramp and ramp.elapsed < ramp.length then
   oldest[#oldest + 1] = "ramp"
   oldest[#oldest + 1] = format_integer(now + ramp.length - ramp.elapsed)
+end
+local bucket = read_rate(settings, now)
+if bucket then
+  counts[#counts + 1] = "tokens"
+  counts[#counts + 1] = math.floor(bucket.tokens)
+  counts[#counts + 1] = "at_rate"
+  local few = bucket.tokens < math.max(1, bucket.burst / 2) or bucket.burst < 2 and now - bucket.at < 2 / bucket.rate
+  counts[#counts + 1] = bucket.at > 0 and few and 1 or 0
 end
 local RELAYS = 100
 local relays, seen = {}, redis.call("ZREVRANGE", key.relays, 0, RELAYS - 1, "WITHSCORES")

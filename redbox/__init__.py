@@ -13,25 +13,31 @@ from redbox.errors import (
     BoxFull,
     BoxPaused,
     Conflict,
+    DeliveryInProgress,
+    DeliveryRefused,
     DurabilityNotReached,
     DurabilityUnsupported,
     EmbeddedServerFailed,
     ForeignKey,
     IdReused,
+    InvalidDelivery,
     InvalidEvent,
     InvalidSetting,
     InvalidURL,
+    LeaseLost,
     MissingExtra,
     NewerEvent,
     NewerLayout,
     NotPermitted,
     NotPublished,
+    NotVerified,
     PartlyCommitted,
     PayloadTooLarge,
     RedboxError,
     Refused,
     Reject,
     RetryLater,
+    StaleDelivery,
     StoreError,
     StoreFull,
     StoreUnavailable,
@@ -43,18 +49,22 @@ from redbox.errors import (
     UnknownBox,
     UntrustedStore,
     UsageError,
+    WrongSignature,
+    WrongTimestamp,
 )
 
 if _typing.TYPE_CHECKING:
     from redbox.backoff import Backoff
     from redbox.box import Box
-    from redbox.box.conditions import Condition
+    from redbox.box.desk.conditions import Condition
     from redbox.box.reports import Canary, Dropped, ErrorGroup, Page, Pause, PausedKey, Replayed, Stats, Swept
     from redbox.box.why import Explanation, Situation
     from redbox.events import Claim, Event, Outcome, Phase, Receipt, Record, State, UniqueScope
     from redbox.publishers.base import Publisher
     from redbox.publishers.registry import open_publisher
     from redbox.relay import Breaker, Relay, Summary
+    from redbox.relay.middleware import Middleware, Publish
+    from redbox.routing import Routes
     from redbox.settings import Settings
 
 __version__ = "0.1.0"
@@ -70,6 +80,8 @@ __all__ = [
     "Claim",
     "Condition",
     "Conflict",
+    "DeliveryInProgress",
+    "DeliveryRefused",
     "Dropped",
     "DurabilityNotReached",
     "DurabilityUnsupported",
@@ -79,14 +91,18 @@ __all__ = [
     "Explanation",
     "ForeignKey",
     "IdReused",
+    "InvalidDelivery",
     "InvalidEvent",
     "InvalidSetting",
     "InvalidURL",
+    "LeaseLost",
+    "Middleware",
     "MissingExtra",
     "NewerEvent",
     "NewerLayout",
     "NotPermitted",
     "NotPublished",
+    "NotVerified",
     "Outcome",
     "Page",
     "PartlyCommitted",
@@ -94,6 +110,7 @@ __all__ = [
     "PausedKey",
     "PayloadTooLarge",
     "Phase",
+    "Publish",
     "Publisher",
     "Receipt",
     "Record",
@@ -103,8 +120,10 @@ __all__ = [
     "Relay",
     "Replayed",
     "RetryLater",
+    "Routes",
     "Settings",
     "Situation",
+    "StaleDelivery",
     "State",
     "Stats",
     "StoreError",
@@ -121,6 +140,8 @@ __all__ = [
     "UnknownBox",
     "UntrustedStore",
     "UsageError",
+    "WrongSignature",
+    "WrongTimestamp",
     "__version__",
     "open_publisher",
 ]
@@ -130,7 +151,7 @@ __all__ = [
 _HOMES = {
     "redbox.backoff": ("Backoff",),
     "redbox.box": ("Box",),
-    "redbox.box.conditions": ("Condition",),
+    "redbox.box.desk.conditions": ("Condition",),
     "redbox.box.reports": (
         "Canary",
         "Dropped",
@@ -147,6 +168,8 @@ _HOMES = {
     "redbox.publishers.base": ("Publisher",),
     "redbox.publishers.registry": ("open_publisher",),
     "redbox.relay": ("Breaker", "Relay", "Summary"),
+    "redbox.routing": ("Routes",),
+    "redbox.relay.middleware": ("Middleware", "Publish"),
     "redbox.settings": ("Settings",),
 }
 

@@ -21,6 +21,14 @@
     │   ├── Reject                  the target will never accept the event: DEAD at once
     │   ├── RetryLater              retry, but not before a delay
     │   └── Unavailable             the target is down; the event is not at fault
+    ├── DeliveryRefused             a consumer refuses a delivery; `status` is the HTTP status to answer
+    │   ├── InvalidDelivery         it is not a delivery of redbox
+    │   ├── NotVerified             it is not signed
+    │   │   ├── WrongSignature
+    │   │   └── WrongTimestamp      it was signed too long ago, or in the future
+    │   ├── StaleDelivery           a later claim of the event, or of its ordering key, was seen
+    │   ├── DeliveryInProgress      another delivery of the event is being handled
+    │   └── LeaseLost               handling took longer than its lease, and another delivery began
     └── StoreError                  the server, or the connection to it, failed
         ├── StoreUnavailable        not reachable, loading, a read-only replica, not logged in
         │   └── NotPermitted        the user of the connection lacks a permission; names it
@@ -44,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
     from typing import Self
@@ -224,12 +232,13 @@ class Reject(NotPublished):
 class RetryLater(NotPublished):
     """The target asked for a delay before the next attempt.
 
-    `delay` is in seconds, or a timedelta.
+    `delay` is in seconds, or a timedelta. `excuse`: the attempt never counts against the event.
     """
 
-    def __init__(self, delay: float | timedelta, reason: str | None = None) -> None:
+    def __init__(self, delay: float | timedelta, reason: str | None = None, *, excuse: bool = False) -> None:
         super().__init__(reason)
         self.delay = _delay(delay)
+        self.excuse = bool(excuse)
 
 
 def _delay(delay: Any) -> float:
@@ -243,12 +252,74 @@ def _delay(delay: Any) -> float:
 class Unavailable(NotPublished):
     """The target cannot be reached, or accepts no events at the moment.
 
-    `delay` is the shortest time until the next attempt, in seconds or a timedelta.
+    `delay` is the shortest time until the next attempt, in seconds or a timedelta. The attempt counts against the event
+    only if the target acknowledges others meanwhile; with `excuse`, never.
     """
 
-    def __init__(self, reason: str | None = None, *, delay: float | timedelta = 0.0) -> None:
+    def __init__(self, reason: str | None = None, *, delay: float | timedelta = 0.0, excuse: bool = False) -> None:
         super().__init__(reason)
         self.delay = _delay(delay)
+        self.excuse = bool(excuse)
+
+
+# --- a consumer refuses a delivery -----------------------------------------------------------------------------
+
+
+class DeliveryRefused(RedboxError):
+    """The delivery is refused.
+
+    `status` is the HTTP status to answer: the relay then retries the event, or marks it DEAD, as it should.
+    """
+
+    status: ClassVar[int] = 500
+
+
+class InvalidDelivery(DeliveryRefused):
+    """The request is not a delivery of redbox."""
+
+    status = 400
+
+
+class NotVerified(DeliveryRefused):
+    """The request is not signed.
+
+    Its status makes the relay keep the event: a wrong secret is no fault of the event.
+    """
+
+    status = 401
+
+
+class WrongSignature(NotVerified):
+    """No signature of the request was made with this secret, or the request was changed."""
+
+
+class WrongTimestamp(NotVerified):
+    """The request was signed too long ago, or in the future."""
+
+
+class StaleDelivery(DeliveryRefused):
+    """A later claim of this event, or of its ordering key, was seen before."""
+
+    status = 409
+
+
+class DeliveryInProgress(DeliveryRefused):
+    """Another delivery of this event is being handled.
+
+    `retry_after` is the time until its lease ends, in whole seconds: the value of the header Retry-After.
+    """
+
+    status = 425
+
+    def __init__(self, message: str | None = None, *, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LeaseLost(DeliveryRefused):
+    """Handling took longer than its lease, and another delivery of the event began."""
+
+    status = 500
 
 
 # --- the server ------------------------------------------------------------------------------------------------

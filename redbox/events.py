@@ -1,12 +1,4 @@
-"""The types of the box: Event, Receipt, Claim, Record, and the states of an event.
-
-The lifecycle has four states and seven operations between them::
-
-    PENDING ──claim──▶ CLAIMED ──ack──▶ PUBLISHED
-       ▲                 │ │                │
-       ├──retry/release/reap┘ └──kill──▶ DEAD  │
-       └──────────────replay─────────────┴─────┘
-"""
+"""The types of the box: Event, Receipt, Claim and Record. `redbox.states` has the states of an event."""
 
 from __future__ import annotations
 
@@ -14,9 +6,8 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -24,7 +15,17 @@ from redbox import payloads
 from redbox.arguments import shown
 from redbox.durations import Duration, to_timedelta
 from redbox.errors import InvalidEvent, UsageError
+from redbox.event_types import Declared, event_type_of
 from redbox.ids import new_id
+from redbox.states import TRANSITIONS, Outcome, Phase, State, UniqueScope
+
+__all__ = [
+    "ERROR_LENGTH", "EVENT_ID_LENGTH", "EVENT_TYPE_LENGTH", "HEADERS_BYTES", "HTTP_HEADERS", "KEY_LENGTH",
+    "LAST_YEAR", "LONGEST_DELAY", "NO_TYPE", "RESERVED_HEADERS", "TRANSITIONS", "Attempt", "Claim", "Event",
+    "EventFields", "Outcome", "Phase", "Receipt", "Record", "State", "UniqueScope", "as_event", "check_key",
+    "check_moment", "check_name", "check_new_headers", "duration_ms", "from_ms", "is_event_id", "is_reserved_header",
+    "reason_text", "stored_error_text", "stored_event", "to_ms",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -51,89 +52,6 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 is_event_id = re.compile(rf"[\x21-\x7e]{{1,{EVENT_ID_LENGTH}}}").fullmatch
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,255}")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-
-
-class State(StrEnum):
-    """The stored state of an event."""
-
-    PENDING = "PENDING"
-    CLAIMED = "CLAIMED"
-    PUBLISHED = "PUBLISHED"
-    DEAD = "DEAD"
-
-
-class Phase(StrEnum):
-    """The state in finer steps for operators, derived from state, attempts and available_at."""
-
-    SCHEDULED = "SCHEDULED"
-    AVAILABLE = "AVAILABLE"
-    IN_FLIGHT = "IN_FLIGHT"
-    RETRY_SCHEDULED = "RETRY_SCHEDULED"
-    DEAD = "DEAD"
-    COMPLETED = "COMPLETED"
-
-
-class UniqueScope(StrEnum):
-    """Which events hold a unique_key: every live event, or only those that no relay has claimed yet."""
-
-    ALL_LIVE = "ALL_LIVE"
-    UNTOUCHED = "UNTOUCHED"
-
-
-class Outcome(StrEnum):
-    """The reply of a script for one event. Any outcome but OK changed nothing."""
-
-    OK = "OK"
-    LEASELOST = "LEASELOST"
-    UNKNOWN = "UNKNOWN"
-    NOTPENDING = "NOTPENDING"
-    NOTDUE = "NOTDUE"
-    NOTCLAIMED = "NOTCLAIMED"
-    NOTLIVE = "NOTLIVE"
-    NOTTERMINAL = "NOTTERMINAL"
-    CHANGED = "CHANGED"
-    BODYMISSING = "BODYMISSING"
-    BLOCKING = "BLOCKING"
-    SUPERSEDED = "SUPERSEDED"
-    CONFLICT = "CONFLICT"
-    LEFT = "LEFT"
-
-    @property
-    def reason(self) -> str:
-        """The outcome in words."""
-        return _REASONS[self]
-
-
-_REASONS: Final = {
-    Outcome.OK: "done",
-    Outcome.LEASELOST: "the claim is no longer held: it was reaped or settled, or the event was claimed again",
-    Outcome.UNKNOWN: "there is no such event",
-    Outcome.NOTPENDING: "the event is not PENDING",
-    Outcome.NOTDUE: "the event is not available yet",
-    Outcome.NOTCLAIMED: "the event is not CLAIMED",
-    Outcome.NOTLIVE: "the event is already PUBLISHED or DEAD",
-    Outcome.NOTTERMINAL: "the event is neither PUBLISHED nor DEAD",
-    Outcome.CHANGED: "the event was claimed again after it was read",
-    Outcome.BODYMISSING: "the body of the event is missing, so it cannot be delivered; drop it, and put it again",
-    Outcome.BLOCKING: "the event is DEAD and blocks its line",
-    Outcome.SUPERSEDED: "the event was superseded by another event",
-    Outcome.CONFLICT: "another live event holds its unique_key",
-    Outcome.LEFT: "the event was removed from a stream's batch before the batch was read",
-}
-
-#: Script → the transitions it may make. Scripts refuse any other transition.
-TRANSITIONS: Final[dict[str, frozenset[tuple[State, State]]]] = {
-    "claim": frozenset({(State.PENDING, State.CLAIMED)}),
-    "cut_batch": frozenset({(State.PENDING, State.CLAIMED)}),
-    "reclaim": frozenset({(State.PENDING, State.CLAIMED)}),
-    "ack": frozenset({(State.CLAIMED, State.PUBLISHED)}),
-    "settle_batch": frozenset({(State.CLAIMED, State.PUBLISHED)}),
-    "retry": frozenset({(State.CLAIMED, State.PENDING)}),
-    "release": frozenset({(State.CLAIMED, State.PENDING)}),
-    "reap": frozenset({(State.CLAIMED, State.PENDING)}),
-    "kill": frozenset({(State.PENDING, State.CLAIMED), (State.CLAIMED, State.DEAD)}),  # the first only for an operator
-    "replay": frozenset({(State.PUBLISHED, State.PENDING), (State.DEAD, State.PENDING)}),
-}
 
 
 @lru_cache(maxsize=4096)  # events of one batch have the same time
@@ -187,6 +105,21 @@ class _EventMeta(msgspec.StructMeta):
             return event
 
 
+class EventFields(TypedDict, total=False):
+    """The fields of an event beside its type and its payload; see `Event`."""
+
+    event_id: str
+    headers: Mapping[str, str]
+    metadata: Mapping[str, str]
+    partition_key: str | None
+    ordering_key: str | None
+    available_at: datetime | None
+    delay: float | timedelta | None
+    unique_key: str | None
+    unique_scope: UniqueScope | str
+    content_type: str | None
+
+
 class _PositionalFields(msgspec.Struct, frozen=True, metaclass=_EventMeta):
     """The two fields that may be given by position."""
 
@@ -213,6 +146,18 @@ class Event(_PositionalFields, frozen=True, kw_only=True):
     unique_scope: UniqueScope | str = UniqueScope.ALL_LIVE
     content_type: str | None = None
 
+    @classmethod
+    def of(cls, value: msgspec.Struct | Declared, /, **fields: Unpack[EventFields]) -> Event:
+        """An event whose payload is `value` and whose type its class declares: a msgspec Struct by its tag, a
+        dataclass or a pydantic model by `event_type: ClassVar[str]`."""
+        if isinstance(value, cls):
+            raise InvalidEvent("event", "is an Event already; Event.of takes its payload")
+        event_type = event_type_of(value)
+        for name in ("event_type", "payload"):
+            if name in fields:
+                raise InvalidEvent(name, f"Event.of takes it from {type(value).__name__}; to choose it, use Event(...)")
+        return cls(event_type, value, **fields)
+
     def encode(self) -> tuple[bytes, str]:
         """Returns the payload as stored, and its content type."""
         return payloads.encode(self.payload, self.content_type)
@@ -235,6 +180,8 @@ class Receipt(msgspec.Struct, frozen=True):
     again. `created` is also False if the put was refused and the caller asked not to raise.
     Then `refused` is "conflict" (`holder` is the id of the event that holds the unique_key), "id_reused" or "box_full",
     and `reason` explains it in a sentence.
+
+    `replaced` is the id of the event that a put with `on_conflict="replace"` removed.
     """
 
     event_id: str
@@ -243,16 +190,22 @@ class Receipt(msgspec.Struct, frozen=True):
     refused: str | None = None
     reason: str | None = None
     holder: str | None = None
+    replaced: str | None = None
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One entry in the history of an event, which keeps the latest attempts that did not succeed at once."""
+    """One entry in the history of an event, which keeps the latest attempts that did not succeed at once.
+
+    `seconds`: from the claim to `at`, by the store's clock; None if no attempt was made, or if a version of redbox
+    wrote the entry that did not measure it.
+    """
 
     at: datetime
     outcome: str
     by: str
     number: int
     error: str = ""
+    seconds: float | None = None
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -276,6 +229,12 @@ class Claim(msgspec.Struct, frozen=True):
     claimed_ms: int
     lease_until_ms: int
     received: float = msgspec.field(default_factory=time.monotonic)
+
+    def with_headers(self, headers: Mapping[str, str]) -> Claim:
+        """The same claim with more headers, or other values of them: for middleware. The stored event keeps its own."""
+        merged = {**self.event.headers, **headers}
+        check_new_headers(self.event.headers, merged)
+        return msgspec.structs.replace(self, event=msgspec.structs.replace(self.event, headers=merged))
 
     @property
     def created_at(self) -> datetime:
@@ -325,6 +284,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     lease_until: datetime | None = None
     published_at: datetime | None = None
     published_by: str | None = None
+    published_seconds: float | None = None  # from the claim to published_at
     died_at: datetime | None = None
     superseded_by: str | None = None  # the id of the event that replaced it by a patch
     waiting: bool = False
@@ -341,16 +301,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_event(value: Any) -> Event:
-    """Returns an Event as it is, and wraps a msgspec Struct whose tag is the event type."""
+    """Returns an Event as it is, and wraps a msgspec Struct whose class declares the event type."""
     if isinstance(value, Event):
         return value
     if isinstance(value, msgspec.Struct):
-        tag = value.__struct_config__.tag
-        if isinstance(tag, str):
-            return Event(tag, value)
-        raise InvalidEvent(
-            "event_type", f'{type(value).__name__} has no tag; declare it with tag="user.created" or wrap it in Event'
-        )
+        return Event.of(value)
     raise InvalidEvent("event", f"must be an Event or a tagged msgspec Struct, not {type(value).__name__}")
 
 
@@ -460,6 +415,12 @@ def _why_reserved(name: str) -> str | None:
         instead = "use the field content_type" if folded == "content-type" else "leave it out"
         return f"is set by HTTP itself and cannot be delivered; {instead}"
     return None
+
+
+def check_new_headers(before: Mapping[str, str], headers: Any) -> None:
+    """Checks headers that replace others at a publish. Those of events of earlier versions may stay as they are."""
+    _check_strings("headers", headers)
+    _check_headers({name: text for name, text in headers.items() if before.get(name) != text})
 
 
 def _check_headers(headers: Any) -> None:

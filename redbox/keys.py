@@ -12,7 +12,8 @@ from typing import Final
 from redbox.arguments import shown
 from redbox.errors import InvalidSetting
 
-BOX_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+BOX_NAME_LENGTH: Final = 64
+BOX_NAME: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{BOX_NAME_LENGTH - 1}}}")
 
 #: Matches the meta key of every box of a server, for SCAN.
 EVERY_META: Final = "{redbox:*:0}:meta"

@@ -11,6 +11,7 @@ import msgspec
 
 from redbox.arguments import shown
 from redbox.errors import InvalidSetting, NewerLayout, StoreError
+from redbox.rates import EXPECTED, parse_rate
 
 LAYOUT: Final = 1
 _LAYOUT: Final = re.compile("[0-9]{1,9}")
@@ -41,6 +42,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_published=0 deletes on success. `keep_published_count`, `keep_dead_count`: how many are kept at most; None for
     no limit. `sweep`: whether a sweep removes all events past their retention ("all"), or only those that the pipeline
     has archived ("archived").
+    `max_rate`: the most events that all relays together claim in a time, such as "50/s" or "1000/min"; `max_burst`: how
+    many of them at once, by default what a quarter of a second brings. `max_in_flight`: the most events
+    that are claimed at once. None for no limit.
     """
 
     dead_head: DeadHead = "skip"
@@ -50,6 +54,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_dead: float | None = None
     keep_dead_count: int | None = None
     sweep: Sweep = "all"
+    max_rate: str | None = None
+    max_burst: int | None = None
+    max_in_flight: int | None = None
 
     @classmethod
     def from_meta(cls, meta: dict[str, str]) -> Settings:
@@ -75,11 +82,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if name in meta:
                 value = None if meta[name] == FOREVER else meta[name]
                 try:
-                    number = getattr(msgspec.convert({name: value}, cls, strict=False), name)
-                except msgspec.ValidationError:
-                    wrong.append(name)
-                    continue
-                if isinstance(number, int | float) and not 0 <= number <= LARGEST:  # also for inf and nan
+                    _check_value(name, getattr(msgspec.convert({name: value}, cls, strict=False), name))
+                except (msgspec.ValidationError, ValueError):
                     wrong.append(name)
                 else:
                     known[name] = value
@@ -88,6 +92,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 #: "No limit" in the meta hash, where an absent field means the default.
 FOREVER: Final = "forever"
+#: Limits of claims. Without a limit the field is absent, so that a claim has nothing to read.
+LIMITS: Final = ("max_rate", "max_burst", "max_in_flight")
+
+
+def _check_value(name: str, value: Any) -> Any:
+    """The value of a setting, as it is stored; raises ValueError if it is out of bounds."""
+    if name == "max_rate" and value is not None:
+        return parse_rate(value)
+    least = 1 if name in LIMITS else 0
+    if isinstance(value, int | float) and not least <= value <= LARGEST:  # also for inf and nan
+        stop = "; to stop all claims, pause the box" if name == "max_in_flight" and value == 0 else ""
+        raise ValueError(f"must be between {least} and {LARGEST:,}{stop}")
+    return value
 
 
 def check_names(names: Any) -> list[str]:
@@ -114,11 +131,15 @@ def to_meta(changes: dict[str, Any]) -> dict[str, str]:
         try:
             value = getattr(msgspec.convert({name: given}, Settings), name)
         except (msgspec.ValidationError, UnicodeEncodeError, OverflowError):
-            words = {"dead_head": "'skip' or 'block'", "sweep": "'all' or 'archived'"}
-            wanted = words.get(name, "a number")
+            words = {"dead_head": "'skip' or 'block'", "sweep": "'all' or 'archived'", "max_rate": EXPECTED}
+            wanted = words.get(name, "a whole number" if name in LIMITS else "a number")
             raise InvalidSetting(f"{name}: must be {wanted}, not {shown(given)}") from None
-        if isinstance(value, int | float) and not 0 <= value <= LARGEST:
-            raise InvalidSetting(f"{name}: must be between 0 and {LARGEST:,}, not {shown(value)}")
+        try:
+            value = _check_value(name, value)
+        except ValueError as error:
+            problem, stop, advice = str(error).partition("; ")
+            raise InvalidSetting(f"{name}: {problem}, not {shown(given)}{stop}{advice}") from None
         whole = isinstance(value, float) and value.is_integer()
-        written[name] = FOREVER if value is None else str(int(value) if whole else value)
+        unset = "" if name in LIMITS else FOREVER
+        written[name] = unset if value is None else str(int(value) if whole else value)
     return written

@@ -6,7 +6,8 @@
         box.put(Event("user.created", {"id": 42}))
 
 One background thread runs the event loop. Any number of threads may share the box, and their puts coalesce. A forked
-process gets its own loop and connections.
+process gets its own loop and connections. An interrupted call, such as by Ctrl-C, is cancelled: what it had sent to the
+store may have taken effect.
 """
 
 from __future__ import annotations
@@ -15,19 +16,25 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from msgspec import Struct
 
 from redbox.arguments import whole_number
 from redbox.box import Box as AsyncBox
-from redbox.box.box import default_url
-from redbox.box.put import OnBatchConflict, OnConflict
+from redbox.box.bulk.replay import ReplayOptions
+from redbox.box.put import InTransaction, OnBatchConflict, OnConflict
+from redbox.box.reports import Replayed, Stats
+from redbox.box.transaction import Recorder
+from redbox.box.transaction import Transaction as AsyncTransaction
 from redbox.errors import UsageError
 from redbox.events import Event, Receipt, Record
 from redbox.settings import PAGE_LIMIT
+from redbox.urls import default_url
+
+_Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class _Loop:
@@ -39,7 +46,14 @@ class _Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise UsageError("a callback of a blocking box must not call the box: its own call would wait for itself")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # the caller was interrupted; otherwise it is done, and this has no effect
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -47,8 +61,55 @@ class _Loop:
         self._loop.close()
 
 
+class Transaction:
+    """`with box.transaction() as tx:` as `redbox.box.transaction.Transaction`, for the one thread of the block.
+
+    `tx.redis` takes the commands of redis-py and only queues them. After the block, `tx.results` holds their replies
+    and `tx.receipts` a receipt for each event.
+    """
+
+    def __init__(self, transaction: AsyncTransaction, run: _Run) -> None:
+        self._transaction = transaction
+        self._run = run
+        self._process = os.getpid()
+
+    @property
+    def redis(self) -> Recorder:
+        return self._transaction.redis
+
+    @property
+    def results(self) -> Sequence[Any]:
+        return self._transaction.results
+
+    @property
+    def receipts(self) -> Sequence[Receipt]:
+        return self._transaction.receipts
+
+    def put(self, event: Event | Struct, *, on_conflict: InTransaction = "raise") -> str:
+        """Adds an event; returns its id. It is validated here and written when the block ends."""
+        return self._transaction.put(event, on_conflict=on_conflict)
+
+    def key(self, name: str) -> str:
+        """A key name of the caller's own that is in the box's cluster slot."""
+        return self._transaction.key(name)
+
+    def __enter__(self) -> Self:
+        self._run(self._transaction.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.redis.open = False
+        if error is not None:
+            return  # nothing was sent
+        if self._process != os.getpid():
+            raise UsageError("this transaction was begun before a fork; nothing was written; begin it in this process")
+        self._run(self._transaction.__aexit__(kind, error, traceback))
+
+
 class Box:
-    """A blocking view of a box: put, put_many, get and list."""
+    """A blocking view of a box: put, transaction, get, list, stats and replay."""
 
     def __init__(self, url: str | None, options: dict[str, Any]) -> None:
         self._url = url if options.get("client") is not None else default_url(url)
@@ -69,6 +130,15 @@ class Box:
 
     def __repr__(self) -> str:
         return repr(self._box)
+
+    @property
+    def name(self) -> str:
+        return self._box.name
+
+    @property
+    def where(self) -> str:
+        """The store in words, without secrets."""
+        return self._box.where
 
     def __enter__(self) -> Self:
         self._running()
@@ -101,9 +171,27 @@ class Box:
         """As `redbox.Box.put_many`."""
         return self._call("put_many", events, on_conflict=on_conflict, durability=durability)  # type: ignore[no-any-return]
 
+    def transaction(self, *, durability: str | None = None) -> Transaction:
+        """As `redbox.Box.transaction`, for a `with` block."""
+        self._running()
+        return Transaction(self._box.transaction(durability=durability), self._run)
+
     def get(self, event_id: str) -> Record | None:
         """As `redbox.Box.get`."""
         return self._call("get", event_id)  # type: ignore[no-any-return]
+
+    def count(self, *, limit: int | None = None, **filters: Any) -> int:
+        """As `redbox.Box.count`."""
+        return self._call("count", limit=limit, **filters)  # type: ignore[no-any-return]
+
+    def stats(self) -> Stats:
+        """As `redbox.Box.stats`."""
+        return self._call("stats")  # type: ignore[no-any-return]
+
+    def replay(self, ids: Sequence[str | Record] | None = None, **options: Unpack[ReplayOptions]) -> Replayed:
+        """As `redbox.Box.replay`. `progress` and `watching` are called in the thread of the event loop; they must not
+        call the box."""
+        return self._call("replay", ids, **options)  # type: ignore[no-any-return]
 
     def list(self, **filters: Any) -> Iterator[Record]:
         """As `redbox.Box.list`, a page at a time."""
@@ -120,6 +208,14 @@ class Box:
     def _call(self, method: str, *args: Any, **options: Any) -> Any:
         loop = self._running()
         return loop.run(getattr(self._box, method)(*args, **options))
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            loop = self._running()
+        except BaseException:
+            work.close()
+            raise
+        return loop.run(work)
 
     def _running(self) -> _Loop:
         """The thread with the event loop, started when first needed."""

@@ -6,12 +6,14 @@ path or an option may be part of the password.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from redbox.errors import InvalidURL
+from redbox.errors import InvalidURL, UsageError
 
+URL_VARIABLE: Final = "REDBOX_URL"
 QUOTING: Final = "in a password write %40 for @, %2F for /, %3F for ? and %23 for #"
 #: Options of redis-py that hold no secrets: an error may repeat their names.
 _PLAIN_OPTIONS: Final = frozenset(
@@ -23,6 +25,17 @@ _PLAIN_OPTIONS: Final = frozenset(
 _WRONG_VALUE: Final = re.compile(r"Invalid value for '(\w+)' in connection URL")
 _SECRET_OPTION: Final = re.compile(r"(?i)((?:pass|pwd|secret|token|user)\w*)=[^&]*")
 _NOT_A_NAME: Final = re.compile(r"://|\?|:.*@", re.DOTALL)
+
+
+def default_url(url: str | None) -> str:
+    """The given URL, or that of the environment."""
+    found = os.environ.get(URL_VARIABLE) if url is None else url
+    if found is None or found == "":
+        raise UsageError(
+            "no store: give a URL such as 'redis://localhost:6379/0' or client=your_redis, or set the environment "
+            f"variable {URL_VARIABLE}"
+        )
+    return found
 
 
 def read_url(url: str, what: str) -> SplitResult:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stores", help="stores to test on, such as memory,redis; all by default")
 
 
-#: Stores on which the contract is part of the campaign, unless --stores names them: they run the same scripts, and
-#: tests/integration shows in every run what is special about them.
+#: Stores on which the contract and the pipeline are tested in the campaign, unless --stores names them: they run the
+#: same scripts, and tests/integration shows in every run what is special about them.
 CAMPAIGN_STORES = ("embedded", "cluster")
-CONTRACT = Path(__file__).parent / "contract"
+TESTS = Path(__file__).parent
+CONTRACT, PIPELINE = TESTS / "contract", TESTS / "pipeline"
+#: Folders whose files take long. They run first: at the end, one of them would leave the other processes idle.
+SLOW_FOLDERS = ("pipeline", "dashboard", "relay", "integration", "service", "cli", "docs", "examples")
+
+
+@pytest.hookimpl(optionalhook=True)  # called by pytest-xdist, if it is there
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keeps the tests of a file in one process, which starts their servers once, and those of Spark in one too."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "pipeline" if nodeid.startswith("tests/pipeline/") else nodeid.partition("::")[0]
+
+        def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+            # Schemathesis gives one id to all its tests. Without the numbers, only one test of an id would run.
+            super().add_node_collection(node, [f"{nodeid}@{number}" for number, nodeid in enumerate(collection)])
+
+    config.option.loadscopereorder = False  # SLOW_FOLDERS decides what comes first
+    return ByFile(config, log)
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
+    return SLOW_FOLDERS.index(folder) if folder in SLOW_FOLDERS else len(SLOW_FOLDERS)
 
 
 @pytest.hookimpl(tryfirst=True)  # before marks are selected
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=_place)
     stores = config.getoption("--stores")
     if stores:
         chosen = (None, *stores.split(","))
@@ -34,13 +61,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if _store_of(item) in chosen]
         return
     for item in items:
-        if _store_of(item) in CAMPAIGN_STORES and CONTRACT in item.path.parents:
+        if _store_of(item) in CAMPAIGN_STORES and (CONTRACT in item.path.parents or PIPELINE in item.path.parents):
             item.add_marker(pytest.mark.campaign)
 
 
 def _store_of(item: pytest.Item) -> str | None:
     call = getattr(item, "callspec", None)
-    return None if call is None else call.params.get("store")
+    return None if call is None else call.params.get("store", call.params.get("box_url"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,7 +17,11 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self._target = port
         self._losing = (b"", 0)
+        self._passing = 0
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self._open: set[asyncio.StreamWriter] = set()
+        self._down = False
         self.lost = 0
         self.port = 0
 
@@ -25,11 +29,30 @@ class Proxy:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
-    def lose_reply_to(self, command: bytes, times: int = 1) -> None:
-        """Loses the reply to the next command of this name, or to the next few."""
+    def lose_reply_to(self, command: bytes, times: int = 1, *, after: int = 0) -> None:
+        """Loses the reply to the next command of this name, or to the next few; `after` this many replies."""
         self._losing = (command, times)
+        self._passing = after
+
+    @asynccontextmanager
+    async def silence(self) -> AsyncIterator[None]:
+        """Holds all replies back until the block ends; connections stay open."""
+        self._flowing.clear()
+        yield
+        self._flowing.set()
+
+    @asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        """Breaks every connection, and new ones at once, until the block ends."""
+        self._down = True
+        self.close()
+        yield
+        self._down = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._down:
+            writer.close()
+            return
         upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self._target)
         self._open |= {writer, upstream_writer}
         losing = asyncio.Event()
@@ -58,9 +81,12 @@ class Proxy:
 
     async def _replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, losing: asyncio.Event) -> None:
         while data := await reader.read(65536):
+            await self._flowing.wait()
             if losing.is_set():
-                self.lost += 1
-                break
+                if not self._passing:
+                    self.lost += 1
+                    break
+                self._passing -= 1
             writer.write(data)
             await writer.drain()
         writer.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from redbox import keys
-from redbox.store.permissions import SETTLING
-from redbox.store.scripts import REGISTRY, commands
+from redbox.store.scripts.registry import REGISTRY, commands
+from redbox.store.server.permissions import REPLACING, SETTLING
 
 _SENDING: Final = ("EVAL", "EVALSHA")
 _TRANSACTION: Final = ("EXEC", "MULTI", "UNWATCH", "WATCH")
@@ -56,7 +56,10 @@ FOR_DOCTOR: Final = ("CONFIG|GET", "INFO", "MEMORY|USAGE")
 def granted(role: str) -> list[str]:
     """The commands that a user of this role must be permitted to run."""
     chosen = ROLES[role]
-    return sorted({*chosen.commands, *(command for name in chosen.scripts for command in commands(name))})
+    scripts = {command for name in chosen.scripts for command in commands(name)}
+    if "drop" not in chosen.scripts:  # an application puts events, and replaces none
+        scripts -= REPLACING - {command for name in chosen.scripts if name != "put" for command in commands(name)}
+    return sorted({*chosen.commands, *scripts})
 
 
 def acl_rules(role: str, box: str) -> str:

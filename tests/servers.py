@@ -300,12 +300,12 @@ def _sentinel_sees_replica(client: Any) -> bool:
 
 def redis_binary() -> str:
     binary = shutil.which("redis-server")
-    return binary or _do_without("redis-server is not installed: apt-get install redis-server")
+    return binary or do_without("redis-server is not installed: apt-get install redis-server")
 
 
 def promtool_binary() -> str:
     binary = shutil.which("promtool")
-    return binary or _do_without("promtool is not installed: apt-get install prometheus")
+    return binary or do_without("promtool is not installed: apt-get install prometheus")
 
 
 def valkey_binary() -> str:
@@ -315,10 +315,10 @@ def valkey_binary() -> str:
     try:
         return find_binary()
     except RedboxError as error:
-        _do_without(f"valkey-server is not installed: {error}")
+        do_without(f"valkey-server is not installed: {error}")
 
 
-def _do_without(reason: str) -> NoReturn:
+def do_without(reason: str) -> NoReturn:
     """Skip on a developer's machine; in CI a skipped test is a test that nobody runs."""
     if os.environ.get("CI"):
         pytest.fail(reason)

@@ -13,7 +13,7 @@ from server import Stopwatch
 from with_redbox import Redbox
 
 from redbox import Claim, Relay
-from redbox.publishers.http import HTTPPublisher
+from redbox.publishers.http.publisher import HTTPPublisher
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105  # an example
 

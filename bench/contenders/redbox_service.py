@@ -20,7 +20,8 @@ from litestar import Request, Response, post
 from redbox import Box, Relay
 from redbox.service.app import create_app
 from redbox.service.boxes import Boxes
-from redbox.service.server import Address, HttpServer
+from redbox.service.http.listening import Address
+from redbox.service.http.server import HttpServer
 
 CONNECTIONS = 64
 BATCH = 100
@@ -45,9 +46,9 @@ class Service(Contender):
     async def open(self) -> None:
         if shutil.which("wrk") is None:
             raise SystemExit("wrk is not installed: apt-get install wrk")
-        self._directory = tempfile.TemporaryDirectory(prefix="redbox-bench-")
+        self._directory = tempfile.TemporaryDirectory(prefix="redbox-bench-", ignore_cleanup_errors=True)
         self.box = Box.open(f"embedded:{self._directory.name}/data", name="bench")
-        app = create_app(Boxes(self.box, lambda _: self.box))
+        app = create_app(Boxes(self.box))
         app.register(bare)
         self._server = await HttpServer(app, Address()).__aenter__()
 

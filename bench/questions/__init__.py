@@ -18,8 +18,9 @@ from bench.questions import (
     relays,
     server_cpu,
     service,
+    targets,
 )
 
 FOR_ALL = (put_one, put_tasks, put_bulk, drain, latency, memory)
-OF_REDBOX = (server_cpu, growth, crowded, relays, ordered, fsync, http, service)
+OF_REDBOX = (server_cpu, growth, crowded, relays, ordered, fsync, http, targets, service)
 ALL: dict[str, Question] = {module.QUESTION.name: module.QUESTION for module in FOR_ALL + OF_REDBOX}

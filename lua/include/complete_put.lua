@@ -1,11 +1,10 @@
 --- @include "keys"
---- @include "count_attempts"
 --- @include "format_integer"
 --- @include "as_number"
 --- @include "enqueue"
 -- Completes an event that an interrupted put left unfinished; the caller writes its body. The event keeps its
 -- attempts, and its place in its line if it has one: others may wait behind it.
-local function complete_put(id, left, own, available_at, now)
+local function complete_put(id, tried, expiries, own, available_at, now)
   local hash = event_key .. id
   redis.call("HSET", hash, "available_at", available_at, "due_at", available_at)
   if own and own.created then
@@ -19,6 +18,5 @@ local function complete_put(id, left, own, available_at, now)
   if own and own.unique then
     redis.call("HSET", hash, "unique_key", own.unique, "unique_scope", own.scope)
   end
-  enqueue(id, available_at, count_attempts(left.attempts, left.earlier_attempts), as_number(left.expiries),
-    own and own.ordering, own and own.unique)
+  enqueue(id, available_at, tried, as_number(expiries), own and own.ordering, own and own.unique)
 end

@@ -6,7 +6,7 @@
 --- @include "send_hint"
 -- Moves acknowledged events, whose hashes are already written, from claimed to published, or removes them with
 -- `delete`. The next events of their lines become available.
-local function finish_ack(acked, delete, published_at, now)
+local function finish_ack(acked, settings, delete, published_at, now)
   local ids, published = acked.ids, {}
   for _, event in ipairs(acked.keyed) do
     if event.ordering then
@@ -28,5 +28,9 @@ local function finish_ack(acked, delete, published_at, now)
   increase_total("published", #ids)
   increase_total("swept", delete and #ids or 0)
   increase_total("fenced", acked.fenced)
+  if settings.max_in_flight then
+--- @include "note_room"
+    note_room(settings, #ids, now)
+  end
   send_hint()
 end

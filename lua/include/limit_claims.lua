@@ -1,40 +1,29 @@
---- @include "keys"
---- @include "format_integer"
---- @include "read_ramp"
+--- @include "limit_by_ramp"
+--- @include "limit_by_rate"
+--- @include "limit_in_flight"
 -- How many events may be claimed now, by all relays together: nil for any number, else {count, spend}. `spend`, to be
--- called once with the number of claimed events, counts them and returns when the next claim is worthwhile, in ms.
---
--- A ramp is a bucket of tokens, one for each event, that is filled ever faster: 1 a second at first, 10,000 a second at
--- the end. It holds what 250 ms bring, but at least one token. When it is empty, relays wait for what 100 ms bring, so
--- that they do not claim one event at a time. A ramp that is over, or whose length is damaged, is removed.
-local FIRST_RATE, GROWTH, BURST, STEP = 0.001, math.log(10000), 250, 100
+-- called once with the number of claimed events, counts them. It returns when the next claim is worthwhile, in ms, and
+-- which limit is reached: 0 for none, 1 for one that time lifts (ramp, max_rate), 2 for max_in_flight. Of several
+-- limits the smallest holds.
 local function limit_claims(settings, now)
-  local ramp = read_ramp(settings, now)
-  if not ramp or ramp.elapsed >= ramp.length then
-    redis.call("HDEL", key.meta, "ramp")
-    if ramp then
-      redis.call("HDEL", key.limits, "ramp_at", "ramp_elapsed", "ramp_tokens")
-    end
-    return nil
+  local limits, count = {}, math.huge
+  limits[#limits + 1] = limit_by_ramp(settings, now)
+  limits[#limits + 1] = limit_by_rate(settings, now)
+  limits[#limits + 1] = limit_in_flight(settings, now)
+  for _, limit in ipairs(limits) do
+    count = math.min(count, limit.count)
   end
-  local growth = GROWTH / ramp.length
-  local before, rate = FIRST_RATE * math.exp(growth * ramp.before), FIRST_RATE * math.exp(growth * ramp.elapsed)
-  local tokens = math.min(ramp.tokens + (rate - before) / growth, math.max(1, rate * BURST))
-  return {
-    count = math.floor(tokens),
+  return limits[1] and {
+    count = count,
     spend = function(claimed)
-      local left = tokens - claimed
-      -- Also if nothing was claimed, when `at` says nothing about the time since: else the ramp would stand still.
-      if claimed > 0 or ramp.at == 0 or ramp.at > now then
-        redis.call("HSET", key.limits, "ramp_at", format_integer(now), "ramp_elapsed", format_integer(ramp.elapsed),
-          "ramp_tokens", string.format("%.6f", math.floor(left * 1e6) / 1e6))
+      local earliest, reached = now, 0
+      for _, limit in ipairs(limits) do
+        local worthwhile = limit.spend(claimed)
+        if worthwhile > now then
+          earliest, reached = math.max(earliest, worthwhile), math.max(reached, limit.kind or 1)
+        end
       end
-      if left >= 1 then
-        return now
-      end
-      local missing = math.max(1, rate * STEP) - left
-      local wait = math.log(1 + missing * growth / rate) / growth
-      return now + math.ceil(math.min(wait, ramp.length - ramp.elapsed))
+      return earliest, reached
     end,
   }
 end

@@ -6,9 +6,9 @@
 local LAYOUT = 1
 local keys_paused = false
 local function open_box()
-  local layout, paused, dead_head, max_pending, keep_published, longest_lease, ramp, first_end = unpack(redis.call(
+  local layout, paused, dead_head, max_pending, keep_published, longest_lease, ramp, first_end, max_rate, max_in_flight = unpack(redis.call(
     "HMGET", key.meta, "layout", "paused", "dead_head", "max_pending", "keep_published", "longest_lease", "ramp",
-    "keys_paused"))
+    "keys_paused", "max_rate", "max_in_flight"))
   if layout and (tonumber(layout) or math.huge) > LAYOUT then
     return nil, redis.error_reply("NEWERLAYOUT this box has layout " .. layout
       .. ", and this redbox knows layouts up to " .. LAYOUT .. "; upgrade redbox")
@@ -22,5 +22,7 @@ local function open_box()
     deletes = keep_published == "0",
     longest_lease = as_number(longest_lease),
     ramp = ramp,
+    max_rate = max_rate,
+    max_in_flight = max_in_flight,
   }
 end

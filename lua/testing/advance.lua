@@ -56,11 +56,13 @@ local first = tonumber(redis.call("HGET", key.meta, "keys_paused"))
 if first and first < math.huge then
   redis.call("HSET", key.meta, "keys_paused", string.format("%d", first - by))
 end
-local ramp_at = redis.call("HGET", key.limits, "ramp_at")
-if ramp_at and ramp_at ~= "0" then
-  redis.call("HSET", key.limits, "ramp_at", string.format("%d", ramp_at - by))
+for _, field in ipairs({ "ramp_at", "rate_at" }) do
+  local at = redis.call("HGET", key.limits, field)
+  if at and at ~= "0" then
+    redis.call("HSET", key.limits, field, string.format("%d", at - by))
+  end
 end
-for step, slots in pairs({ [10000] = 370, [60000] = 1450 }) do
+for step, slots in pairs({ [10000] = 370, [300000] = 298 }) do
   local ring, newest = rates_key .. step / 1000, {}
   local stored = redis.call("HGETALL", ring)
   for i = 2, #stored, 2 do

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final
 
 from redbox import keys
@@ -17,7 +17,7 @@ from redbox.audit.rules import Problem
 from redbox.audit.walk import READ_COUNT, Auditor, IndexRange, Name, ReadBatch
 from redbox.box import Box
 from redbox.settings import BATCH_COUNT
-from redbox.store.steps import batches
+from redbox.store.scripts.steps import batches
 from redbox.store.store import Store
 
 #: Called with the number of events checked so far, and about how many there are.
@@ -79,11 +79,11 @@ class BoxAudit:
             sizes = await self._store.index_sizes(self._auditor.name_kinds().keys() & set(keys.INDEXES))
             self._total = sum(sizes)
         batches_of_names = self._everything() if self._sample is None else self._sampled(self._sample)
-        steps = _Steps(IN_FLIGHT)
+        steps, batches_ahead = _Steps(IN_FLIGHT), _ahead(batches_of_names)
         try:
             for problem in self._fresh(of_box):
                 yield problem
-            async for found in batches_of_names:
+            async for found in batches_ahead:
                 names = self._auditor.checkable(found)
                 if not names:
                     continue
@@ -96,6 +96,7 @@ class BoxAudit:
                 for problem in self._fresh(await self._auditor.check_batch(await steps.oldest())):
                     yield problem
         finally:
+            await batches_ahead.aclose()
             await steps.cancel()
 
     def _fresh(self, problems: Iterable[Problem]) -> Iterator[Problem]:
@@ -199,6 +200,22 @@ class _Steps:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _ahead(batches_of_names: AsyncIterator[list[Name]]) -> AsyncGenerator[list[Name], None]:
+    """The same batches; each is looked for while the one before it is read and checked."""
+
+    async def following() -> list[Name] | None:
+        return await anext(batches_of_names, None)
+
+    task = asyncio.create_task(following())
+    try:
+        while (batch := await task) is not None:
+            task = asyncio.create_task(following())
+            yield batch
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def all_problems(store: Store) -> BoxAudit:

@@ -16,13 +16,16 @@ BACKLOG_AGE: Final = timedelta(minutes=5)  # of the oldest due event: more is wo
 SHOWN: Final = 5  # names in a sentence
 
 
-def check_box(stats: Stats, blocked: Sequence[str] = (), paused: Sequence[str] = ()) -> Iterator[Finding]:
-    """The findings about a box. `blocked` and `paused` are the first of the ordering keys that are."""
+def check_box(
+    stats: Stats, blocked: Sequence[str] = (), paused: Sequence[str] = (), *, replica: bool = False
+) -> Iterator[Finding]:
+    """The findings about a box. `blocked` and `paused` are the first of the ordering keys that are. `replica`: it was
+    read from one, which no relay can use."""
     yield ok("layout", f"the box has layout {stats.layout}, which this redbox understands")
     yield from _unreadable(stats)
     yield from _lost(stats)
     yield from _pauses(stats, paused)
-    yield from _relays(stats)
+    yield from _relays(stats, replica)
     yield from _claims(stats)
     yield from _keys(stats, blocked)
     yield from _events(stats)
@@ -44,7 +47,7 @@ def _unreadable(stats: Stats) -> Iterator[Finding]:
         yield error(
             "settings", f"{', '.join(settings)} cannot be read",
             "the default is used, and nothing is swept until it is set again",
-            f"redbox configure {settings[0].removeprefix('the setting ')}=VALUE",
+            f"`redbox configure {settings[0].removeprefix('the setting ')}=VALUE`",
         )  # fmt: skip
     others = [name for name in stats.unreadable if name not in settings]
     if others:
@@ -58,7 +61,7 @@ def _lost(stats: Stats) -> Iterator[Finding]:
     if stats.lost:
         yield error(
             "lost", f"{counted(stats.lost, 'lost event')}: {named(stats.lost_ids, stats.lost)}",
-            "a claim found the id without a complete event; such events are not delivered", "redbox doctor --repair",
+            "a claim found the id without a complete event; such events are not delivered", "`redbox doctor --repair`",
         )  # fmt: skip
 
 
@@ -67,16 +70,16 @@ def _pauses(stats: Stats, paused: Sequence[str]) -> Iterator[Finding]:
         pause = stats.pause
         by = f" by {pause.who}: {pause.why}" if pause is not None and pause.who else ""
         ends = "it is resumed" if pause is None or pause.until is None else f"{pause.until:%Y-%m-%dT%H:%M:%SZ}"
-        yield warning("pause", f"the box is paused{by}", f"no event is claimed until {ends}", "redbox resume")
+        yield warning("pause", f"the box is paused{by}", f"no event is claimed until {ends}", "`redbox resume`")
     if stats.paused_keys:
         are, their = ("is", "its") if stats.paused_keys == 1 else ("are", "their")
         yield warning(
             "pause", f"{counted(stats.paused_keys, 'ordering key')} {are} paused{_which(paused, stats.paused_keys)}",
-            f"{their} events wait until the pause ends, or the key is resumed", "redbox resume --key KEY",
+            f"{their} events wait until the pause ends, or the key is resumed", "`redbox resume --key KEY`",
         )  # fmt: skip
 
 
-def _relays(stats: Stats) -> Iterator[Finding]:
+def _relays(stats: Stats, replica: bool) -> Iterator[Finding]:
     alive = [relay for relay in stats.relays if relay.alive]
     due = stats.phases[Phase.AVAILABLE]
     later = stats.phases[Phase.SCHEDULED] + stats.phases[Phase.RETRY_SCHEDULED]
@@ -85,9 +88,8 @@ def _relays(stats: Stats) -> Iterator[Finding]:
         last = min((relay.seen for relay in stats.relays), default=None)
         since = "" if last is None else f"; the last heartbeat was {format_duration(last)} ago"
         pending = f"{counted(due + later, 'pending event')}, {due:,} of them due"
-        yield say(
-            "relays", f"{pending}, and no relay is running{since}", "nothing is delivered", "redbox relay --to URL"
-        )
+        remedy = "`redbox relay --to URL`, with the URL of the master" if replica else "`redbox relay --to URL`"
+        yield say("relays", f"{pending}, and no relay is running{since}", "nothing is delivered", remedy)
     elif alive:
         yield ok("relays", f"{counted(len(alive), 'relay')} running")
     yield from _breakers(alive)
@@ -106,7 +108,7 @@ def _breakers(alive: Sequence[RelayReport]) -> Iterator[Finding]:
                 "breaker", f"the breaker of relay {relay.name} is {relay.breaker}: {relay.reason or 'no reason given'}",
                 f"its target {relay.target} is down or rejects everything; events wait, and keep their attempts, but "
                 "if it rejects events for a reason of their own (HTTP 400, 422), each probe makes one DEAD",
-                "repair the target; the relay tries it again by itself. redbox pause spares it until then",
+                "repair the target; the relay tries it again by itself. `redbox pause` spares it until then",
             )  # fmt: skip
 
 
@@ -117,13 +119,13 @@ def _claims(stats: Stats) -> Iterator[Finding]:
         events = "the event returns" if stats.overdue == 1 else "the events return"
         yield warning(
             "claims", f"{counted(stats.overdue, 'expired claim')}{ago}", f"{events} to PENDING as soon as a relay runs",
-            "redbox reap",
+            "`redbox reap`",
         )  # fmt: skip
     if stats.suspects:
         yield warning(
             "suspects", f"{counted(stats.suspects, 'suspect event')}: two leases in a row expired",
             "the event may crash the relays that publish it; it is claimed alone",
-            "redbox list --state PENDING, redbox why ID",
+            "`redbox why` says which, and what to do",
         )  # fmt: skip
 
 
@@ -134,7 +136,7 @@ def _keys(stats: Stats, blocked: Sequence[str]) -> Iterator[Finding]:
         yield warning(
             "blocked", f"{counted(stats.blocked, 'ordering key')} blocked by {by}{which}",
             f"the events behind {head} wait (dead_head=block)",
-            f"redbox dead list --key KEY, then replay or drop {head}",
+            f"`redbox dead list --key KEY`, then replay or drop {head}",
         )  # fmt: skip
 
 
@@ -145,7 +147,7 @@ def check_bodies(ids: Sequence[str]) -> Iterator[Finding]:
         yield warning(
             "bodies", f"{counted(len(ids), 'dead event')} without a body: {named(ids)}",
             f"{its} cannot be restored, so a replay is of no use",
-            f"redbox drop ID, and put {it} again from the data of the application",
+            f"`redbox drop ID`, and put {it} again from the data of the application",
         )  # fmt: skip
 
 
@@ -157,17 +159,23 @@ def _events(stats: Stats) -> Iterator[Finding]:
             yield info(
                 "backlog", sentence,
                 f"the box was resumed gradually: relays claim without limit in {format_duration(stats.ramp_ends)}",
-                "redbox resume ends the ramp now",
+                "`redbox resume` ends the ramp now",
+            )  # fmt: skip
+        elif stats.limits_reached:
+            name = stats.limits_reached[0]
+            yield warning(
+                "backlog", sentence, f"the limit {name}={getattr(stats.settings, name)} is reached",
+                f"`redbox configure {name}=VALUE` raises it, if the target can take more",
             )  # fmt: skip
         else:
             yield warning(
-                "backlog", sentence, "relays are too slow, or not running", "redbox top, or start more relays"
+                "backlog", sentence, "relays are too slow, or not running", "`redbox top`, or start more relays"
             )
     retrying = stats.phases[Phase.RETRY_SCHEDULED]
     if retrying:
-        yield info("retries", f"{counted(retrying, 'event')} failed and waiting for a retry", remedy="redbox why ID")
+        yield info("retries", f"{counted(retrying, 'event')} failed and waiting for a retry", remedy="`redbox why ID`")
     dead = stats.phases[Phase.DEAD]
     if dead:
         yield info(
-            "dead", counted(dead, "dead event"), "dead events are not tried again", "redbox dead list --by-error"
+            "dead", counted(dead, "dead event"), "dead events are not tried again", "`redbox dead list --by-error`"
         )

@@ -17,8 +17,8 @@ from redbox.audit.snapshots import as_text
 from redbox.box import Box
 from redbox.box.reports import decode_stats
 from redbox.errors import ForeignKey, NewerLayout, NotPermitted, RedboxError, StoreError
-from redbox.store.permissions import ARGUMENTS
-from redbox.store.scripts import REGISTRY, commands
+from redbox.store.scripts.registry import REGISTRY, commands
+from redbox.store.server.permissions import ARGUMENTS
 from redbox.store.store import Store
 
 MEASURED: Final = 10  # events at each end of an index, whose memory is measured
@@ -29,7 +29,7 @@ _ORDER: Final = tuple(Severity)
 
 
 async def diagnose(box: Box, *, full: bool = False, progress: Progress | None = None) -> list[Finding]:
-    """Checks the server, the box, its relays and its events; the gravest come first. Changes nothing.
+    """Checks the server, the box, its relays and its events; the most serious come first. Changes nothing.
 
     `full` audits the whole box; without it, of a box with more than WHOLE_EVENTS events, the first and the last
     thousand events of each index. A check that the server or the permissions of the user do not allow is a finding too.
@@ -61,17 +61,17 @@ async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIte
             "clock", "the store's clock could not be read, so doctor could not check it",
             "the user of this connection may not run TIME", "grant +time",
         )  # fmt: skip
-    facts = await store.server_facts()
-    for finding in check_server(facts):
+    facts, embedded = await store.server_facts(), store.where.startswith("embedded:")
+    for finding in check_server(facts, embedded=embedded):
         yield finding
-    for finding in check_room(facts, await _event_bytes(store)):
+    for finding in check_room(facts, await _event_bytes(store), embedded=embedded):
         yield finding
     permissions = await _check_permissions(store)
     yield permissions
     try:
         reply = await store.stats()
     except NewerLayout as refusal:
-        yield error("layout", str(refusal), "this redbox cannot read the box", "pip install --upgrade redbox-outbox")
+        yield error("layout", str(refusal), "this redbox cannot read the box", "`pip install --upgrade redbox-outbox`")
         return
     except NotPermitted as refusal:
         remedy = permissions.remedy or str(refusal)
@@ -87,7 +87,7 @@ async def _findings(box: Box, full: bool, progress: Progress | None) -> AsyncIte
         yield finding
     blocked = [as_text(raw) for raw in (await store.index_ends("blocked", SHOWN))[:SHOWN]] if stats.blocked else []
     paused = [each.key for each in await store.paused_keys(SHOWN)] if stats.paused_keys else []
-    for finding in check_box(stats, blocked, paused):
+    for finding in check_box(stats, blocked, paused, replica=facts.is_replica):
         yield finding
     whole = full or (sum(stats.phases.values()) <= WHOLE_EVENTS and (facts.keys or 0) <= WHOLE_KEYS)
     for finding in await _audit(box, sum(stats.phases.values()), whole=whole, progress=progress):
@@ -118,7 +118,7 @@ async def _check_permissions(store: Store) -> Finding:
     return warning(
         "permissions", "the user of this connection may not run every script",
         "a user that only puts, or only relays, needs less: docs/permissions.md",
-        f"redis-cli ACL SETUSER NAME {' '.join(granted + pattern)}",
+        f"`redis-cli ACL SETUSER NAME {' '.join(granted + pattern)}`",
     )  # fmt: skip
 
 
@@ -140,11 +140,13 @@ async def _audit(box: Box, total: int | None, *, whole: bool, progress: Progress
         async for problem in audit:
             first.setdefault(problem.rule, str(problem))
     except (ForeignKey, NotPermitted) as refusal:
-        return [warning("audit", f"the box could not be audited: {refusal}", "problems may be hidden", "redbox audit")]
+        return [
+            warning("audit", f"the box could not be audited: {refusal}", "problems may be hidden", "`redbox audit`")
+        ]
     findings = [
         error(
             f"audit: {rule}", f"{counted(count, 'problem')}, such as {first[rule]}", f"the rule: {RULES[rule]}",
-            "redbox audit lists them" + ("" if rule in BY_HAND else ", redbox doctor --repair mends them"),
+            "`redbox audit` lists them" + ("" if rule in BY_HAND else ", `redbox doctor --repair` mends them"),
         )
         for rule, count in audit.by_rule.most_common()
     ]  # fmt: skip
@@ -155,7 +157,7 @@ async def _audit(box: Box, total: int | None, *, whole: bool, progress: Progress
         findings.append(
             info(
                 "audit", f"a sample was audited, {audit.events:,}{of} events; {result}",
-                "a sample does not show events that are in no index", "redbox doctor --full, or redbox audit",
+                "a sample does not show events that are in no index", "`redbox doctor --full`, or `redbox audit`",
             )
         )  # fmt: skip
     elif not audit.problems:

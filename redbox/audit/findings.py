@@ -17,7 +17,8 @@ class Severity(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One result of a check. `meaning` and `remedy` are empty where there is nothing to explain or to do."""
+    """One result of a check. `meaning` and `remedy` are empty where there is nothing to explain or to do.
+    The commands of a remedy are between backticks."""
 
     severity: Severity
     check: str

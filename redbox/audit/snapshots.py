@@ -9,7 +9,7 @@ import msgspec
 
 from redbox import keys
 from redbox.events import State
-from redbox.store.replies import Examined, ExaminedKey, Position
+from redbox.store.scripts.replies import Examined, ExaminedKey, Position
 
 #: The sorted sets in which `examine` reports the scores of an id, in the order of its reply.
 SORTED_SETS: Final = (*keys.INDEXES, "retries", "lost")
@@ -18,10 +18,7 @@ TIMES: Final = frozenset(
     {"created_at", "available_at", "due_at", "claimed_at", "published_at", "died_at", "restored_at"}
 )  # fmt: skip
 NUMBERS: Final = TIMES | {"claim", "attempts", "excused", "expiries", "seq", "earlier_attempts"}
-_TEXTS: Final = (
-    "state", "event_type", "claimed_by", "ordering_key", "unique_key", "unique_scope", "last_error",
-)  # fmt: skip
-_FIELDS: Final = {name.encode(): name for name in (*NUMBERS, *_TEXTS)}
+_INDEXES: Final = frozenset(keys.INDEXES)
 
 
 class EventSnapshot(msgspec.Struct):
@@ -48,7 +45,7 @@ class EventSnapshot(msgspec.Struct):
 
     @property
     def indexes(self) -> list[str]:
-        return [index for index in keys.INDEXES if index in self.scores]
+        return [index for index in self.scores if index in _INDEXES]
 
     @property
     def state(self) -> str:
@@ -113,7 +110,7 @@ def as_text(raw: bytes) -> str:
 
 def raw_if_escaped(raw: bytes) -> bytes | None:
     """The bytes of a name that `as_text` has to escape, else None."""
-    return None if as_text(raw).encode() == raw else raw
+    return None if raw.isascii() or as_text(raw).encode() == raw else raw
 
 
 def read_events(reply: Examined) -> list[EventSnapshot]:
@@ -121,16 +118,13 @@ def read_events(reply: Examined) -> list[EventSnapshot]:
     return [
         EventSnapshot(
             as_text(raw_id),
-            {
-                _FIELDS.get(name) or as_text(name): as_text(value)
-                for name, value in zip(flat[::2], flat[1::2], strict=True)
-            },
+            _pairs(flat),
             {name: float(score) for name, score in zip(SORTED_SETS, scores, strict=True) if score is not None},
             body_bytes,
             history_length,
-            _score(line_place),
-            _text(line_head),
-            _score(unique_score),
+            None if line_place is None else float(line_place),
+            None if line_head is None else as_text(line_head),
+            None if unique_score is None else float(unique_score),
             paused_until is not None,
             reply.claims,
             reply.places,
@@ -142,6 +136,7 @@ def read_events(reply: Examined) -> list[EventSnapshot]:
             scores,
             body_bytes,
             history_length,
+            _body,
             line_place,
             line_head,
             unique_score,
@@ -173,5 +168,9 @@ def _text(raw: bytes | None) -> str | None:
     return None if raw is None else as_text(raw)
 
 
-def _score(raw: bytes | None) -> float | None:
-    return None if raw is None else float(raw)
+def _pairs(flat: Sequence[bytes]) -> dict[str, str]:
+    try:
+        texts = [*map(bytes.decode, flat)]
+    except UnicodeDecodeError:
+        texts = [*map(as_text, flat)]
+    return dict(zip(texts[::2], texts[1::2], strict=True))

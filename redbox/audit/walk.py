@@ -16,12 +16,13 @@ from redbox.audit.rules import Problem, check_body, check_event, check_line, che
 from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyPage, as_text, raw_if_escaped, read_events, read_keys
 from redbox.errors import ForeignKey
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
-from redbox.store.foreign import Foreign
-from redbox.store.replies import START, Examined, ExaminedEvent, Position
-from redbox.store.steps import batches
+from redbox.store.scripts.replies import START, Examined, ExaminedEvent, Position
+from redbox.store.scripts.steps import batches
+from redbox.store.server.foreign import Foreign
 from redbox.store.store import Store
 
 READ_COUNT: Final = 100  # ids in one atomic read: a millisecond or two of the server's time
+READ_BYTES: Final = 256 * 1024  # of bodies in the same read
 SCAN_COUNT: Final = 1000
 
 Kind = Literal["event", "line", "unique"]
@@ -87,7 +88,8 @@ class SortedStep(NamedTuple):
 
 
 class ReadBatch(NamedTuple):
-    """Names, and what was read about them; `examined` is None for keys, and if one of them is foreign."""
+    """Names, and what was read about them; `examined` is None for keys, and if one of them is foreign. `bodies` has the
+    bodies that were too large to be read with their events."""
 
     names: Sequence[Name]
     examined: Examined | None
@@ -186,6 +188,8 @@ class Auditor:
 
     def checkable(self, names: Iterable[Name]) -> list[Name]:
         """Those of the names that can be read in spite of the foreign keys that `check_box` found."""
+        if not self._foreign:
+            return list(names)
         return [name for name in names if self._foreign.isdisjoint(_READ_WITH[name.kind])]
 
     async def check(self, names: Iterable[Name]) -> list[Problem]:
@@ -201,16 +205,16 @@ class Auditor:
     async def read_batch(self, names: Sequence[Name]) -> ReadBatch:
         """Reads what `check_batch` needs, and computes nothing: the next step can be sent before this one is checked.
         Names of keys are read by the check itself."""
-        ids = [name.raw for name in names if name.kind == "event"]
+        ids = [raw for kind, raw in names if kind == "event"]
         if not ids:
             return ReadBatch(names, None, {})
         try:
-            examined = await self._store.examine(ids)
+            examined = await self._store.examine(ids, bodies=READ_BYTES if self._bodies else 0)
         except ForeignKey:
             return ReadBatch(names, None, {})
         bodies: dict[bytes, bytes | None] = {}
-        wanted = [event for event in examined.events if event.fields and event.size] if self._bodies else []
-        for group in _by_size(wanted):
+        unread = [event for event in examined.events if event.body is None and event.size and event.fields]
+        for group in _by_size(unread if self._bodies else ()):
             found = await self._store.bodies([event.event_id for event in group])
             bodies.update(zip((event.event_id for event in group), found, strict=True))
         return ReadBatch(names, examined, bodies)
@@ -222,8 +226,8 @@ class Auditor:
         events = read_events(batch.examined)
         problems = [problem for event in events for problem in check_event(event)]
         self.without_body.update(event.event_id for event in events if event.is_dead_without_body)
-        raw_ids = [event.event_id for event in batch.examined.events]
-        return problems + await self._check_bodies(events, [batch.bodies.get(raw_id) for raw_id in raw_ids])
+        bodies = [event.body or batch.bodies.get(event.event_id) for event in batch.examined.events]
+        return problems + await self._check_bodies(events, bodies)
 
     async def _check_events(self, ids: Sequence[bytes]) -> list[Problem]:
         batch = await self.read_batch([Name("event", each) for each in ids])
@@ -234,12 +238,12 @@ class Auditor:
         return [_foreign_event(ids[0], each) for each in await self._store.foreign_keys_of(ids[0])]
 
     async def _check_bodies(self, events: Sequence[EventSnapshot], bodies: Sequence[bytes | None]) -> list[Problem]:
-        """Checks bodies. They never change, so they need not be read with the event; but the event may have been
+        """Checks bodies. They never change, so a large one is not read with its event; but the event may have been
         dropped and put again since, so a problem counts only if it was not."""
         problems = {
             _raw_id(event): found
             for event, body in zip(events, bodies, strict=True)
-            if body is not None and (found := check_body(event, body))
+            if body is not None and event.fields and (found := check_body(event, body))
         }
         if not problems:
             return []

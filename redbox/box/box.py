@@ -2,58 +2,43 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Self, Unpack
 
 from msgspec import Struct
 
 from redbox.arguments import event_ids, text, whole_number
 from redbox.box import inspect
-from redbox.box.blocked_keys import BlockedKey, blocked_keys
-from redbox.box.bulk import Progress, chosen
+from redbox.box.bulk.choice import Progress, chosen
+from redbox.box.bulk.drop import Drop, export
+from redbox.box.bulk.replay import CANARY_WAIT, Replay
+from redbox.box.bulk.selection import select
+from redbox.box.bulk.sweep import sweep
 from redbox.box.claims import ClaimOptions, Claims, Reason
-from redbox.box.drop import Drop, export
-from redbox.box.error_groups import error_groups
-from redbox.box.incidents import SAMPLE, Counted, GroupCensus, Incident, SampledGroups, incident, sampled_groups
+from redbox.box.desk.desk import Desk
+from redbox.box.desk.error_groups import error_groups
+from redbox.box.inspect import Budget
 from redbox.box.operate import Operate, available_argument, operator_name
 from redbox.box.put import OnBatchConflict, OnConflict, Puts
-from redbox.box.rates_history import RatesHistory, rates_history, record_rates
-from redbox.box.recent_errors import RecentError, recent_errors
-from redbox.box.replay import CANARY_WAIT, Replay
 from redbox.box.reports import Dropped, ErrorGroup, Page, Replayed, Stats, Swept, decode_stats
-from redbox.box.selection import select
-from redbox.box.suggestions import suggest
-from redbox.box.sweep import sweep
 from redbox.box.transaction import Transaction
 from redbox.box.why import Explanation, explain
 from redbox.durations import Duration
 from redbox.errors import UsageError
 from redbox.events import Claim, Event, Receipt, Record, State, duration_ms, reason_text
-from redbox.settings import BATCH_BYTES, BATCH_COUNT, LEASE, MAX_PAYLOAD, PAGE_LIMIT, Settings
+from redbox.settings import BATCH_BYTES, LEASE, MAX_PAYLOAD, Settings
 from redbox.store import connect
-from redbox.store.durability import Durability
-from redbox.store.replies import Packed
+from redbox.store.scripts.replies import Packed
+from redbox.store.server.durability import Durability
 from redbox.store.store import Store
 from redbox.store.wire.base import BlockingWait
+from redbox.urls import default_url
 
 Groups = list[ErrorGroup]  # named here: in the class, `list` is a method
 Records = list[Record]
-URL_VARIABLE: Final = "REDBOX_URL"
 _UNSET: Any = object()
-
-
-def default_url(url: str | None) -> str:
-    """The given URL, or that of the environment."""
-    found = os.environ.get(URL_VARIABLE) if url is None else url
-    if found is None or found == "":
-        raise UsageError(
-            "no store: give a URL such as 'redis://localhost:6379/0' or client=your_redis, or set the environment "
-            f"variable {URL_VARIABLE}"
-        )
-    return found
 
 
 class Box:
@@ -61,10 +46,12 @@ class Box:
 
     def __init__(self, store: Store, durability: str, max_payload: int) -> None:
         self._store = store
+        self._options = (durability, max_payload)
         self._durability = Durability.parse(durability)
         self._puts = Puts(store, self._durability, max_payload)
         self._claims = Claims(store, self._durability)
         self.operate = Operate(store)
+        self.desk = Desk(store)
 
     @classmethod
     def open(
@@ -91,6 +78,10 @@ class Box:
         whole_number("max_payload", max_payload, 1, BATCH_BYTES)
         endpoint = connect.from_url(url) if url is not None else connect.from_client(client)
         return cls(Store(endpoint, name), durability, max_payload)
+
+    def _with(self, store: Store) -> Box:
+        """A box on another store, with the options of this one."""
+        return Box(store, *self._options)
 
     @property
     def name(self) -> str:
@@ -130,6 +121,10 @@ class Box:
         """Stores an event; returns when it is persisted. Concurrent puts share one round trip.
 
         Putting an id again with the same content changes nothing; its receipt has `created=False`.
+
+        If another event holds its unique_key, "raise" raises Conflict and "skip" returns a receipt with the `holder`.
+        "replace" removes the holder and puts the event instead, if no relay has claimed the holder yet, and raises
+        Conflict otherwise; its receipt has the id that it `replaced`.
         """
         self._store.ensure_open()
         return await self._puts.one(event, on_conflict, durability)
@@ -140,7 +135,8 @@ class Box:
         """Stores events in the order given; returns a receipt for each.
 
         "raise" stops at the first refusal with BatchRefused, which carries the receipts so far; "skip" puts as many as
-        possible; "all_or_nothing" puts all or none, in one step, up to 1,000 events or 8 MiB.
+        possible; "replace" replaces holders as `put` does, and stops as "raise" does; "all_or_nothing" puts all or
+        none, in one step, up to 1,000 events or 8 MiB.
         """
         self._store.ensure_open()
         return await self._puts.many(events, on_conflict, durability)
@@ -280,65 +276,26 @@ class Box:
         self._store.ensure_open()
         return await inspect.newest(self._store, select(state=state).state, limit)
 
-    async def error_groups(self, *, look: int | None = None, **filters: Any) -> Groups:
+    async def error_groups(self, **filters: Any) -> Groups:
         """The errors of DEAD events, or of those that the filters of `list` select, grouped by their fingerprints; the
         largest group first.
 
-        Reads no payload. Beyond 10,000 groups, further errors are counted together in a last group, `other`. With
-        `look`, only about that number of events is read, in the order of `list`.
+        Reads no payload. Beyond 10,000 groups, further errors are counted together in a last group, `other`.
         """
         self._store.ensure_open()
-        most = None if look is None else whole_number("look", look)
-        return await error_groups(self._store, select(**{"state": State.DEAD, **filters}), most)
+        return await error_groups(self._store, select(**{"state": State.DEAD, **filters}))
 
-    async def count(self, *, limit: int | None = None, **filters: Any) -> int:
-        """How many events the filters of `list` select, at most `limit`: it reads their fields, not a counter."""
+    async def count(self, *, limit: int | None = None, budget: Budget | None = None, **filters: Any) -> int:
+        """How many events the filters of `list` select, at most `limit`: it reads their fields, not a counter.
+
+        A `budget` bounds how many events are read to find them, and says afterwards whether it was spent.
+        """
         self._store.ensure_open()
         most = None if limit is None else whole_number("limit", limit)
         total = 0
-        async for found in inspect.at_most(most, inspect.selected_claims(self._store, select(**filters))):
+        async for found in inspect.at_most(most, inspect.selected_claims(self._store, select(**filters), budget)):
             total += len(found)
         return total
-
-    async def failing(
-        self,
-        *,
-        states: Iterable[State] = (State.DEAD, State.PENDING),
-        sample: int = SAMPLE,
-        counted: Counted | None = None,
-    ) -> SampledGroups:
-        """The error groups of the newest DEAD events and of PENDING ones that failed, at most `sample` of each.
-
-        If there are more, counts are estimated, or taken from `counted`, a full count by a `census`.
-        """
-        self._store.ensure_open()
-        return await sampled_groups(self._store, states, sample, counted)
-
-    async def incident(
-        self, *, group: str, state: State | None = None, sample: int = SAMPLE, counted: Counted | None = None
-    ) -> Incident | None:
-        """One error group, by its id or its fingerprint: what happened when, the ordering keys that it blocks, its last
-        event, and the last one of its type that was delivered. None if no such error is among the newest `sample`
-        failed events, or in `counted`."""
-        self._store.ensure_open()
-        return await incident(self._store, group, state=state, sample=sample, counted=counted)
-
-    def census(self) -> GroupCensus:
-        """Counts all DEAD events by their errors, in the background and slowly."""
-        return GroupCensus(self._store)
-
-    async def blocked_keys(self, limit: int = 100) -> tuple[BlockedKey, ...]:
-        """The ordering keys whose line a dead event blocks, at most 1,000, the longest blocked first."""
-        self._store.ensure_open()
-        return tuple(await blocked_keys(self._store, whole_number("limit", limit, 1, BATCH_COUNT)))
-
-    async def suggest(self, field: str, prefix: str = "", *, limit: int = 20) -> tuple[str, ...]:
-        """Values that complete what a person types: of `type`, `key`, `error` or `relay`, the most frequent first.
-
-        Those of a sample of events, the oldest and the newest of each state, so a rare value may be missing.
-        """
-        self._store.ensure_open()
-        return tuple(await suggest(self._store, field, prefix, whole_number("limit", limit, 1, BATCH_COUNT)))
 
     async def stats(self) -> Stats:
         """Counts by phase, ages and totals, at one moment."""
@@ -363,36 +320,18 @@ class Box:
                 raise UsageError(f"{name} must not be empty")
         return await explain(self._store, event_id, key=key, unique_key=unique_key)
 
-    async def recent_errors(self, limit: int = 200) -> tuple[RecentError, ...]:
-        """The errors of the newest `limit` DEAD events, at most 1,000, the most frequent first."""
-        self._store.ensure_open()
-        return tuple(await recent_errors(self._store, whole_number("limit", limit, 1, BATCH_COUNT)))
-
-    async def rates_history(self, *, window: str = "1h") -> RatesHistory:
-        """Events per second and latencies of the last hour, "1h", or day, "24h".
-
-        Relays and the HTTP service record them, at least every 10 seconds, so there is none from before they ran.
-        """
-        self._store.ensure_open()
-        return await rates_history(self._store, window)
-
-    async def record_rates(self, *, latencies: Mapping[float, int] | None = None) -> bool:
-        """Samples the totals of the box for `rates_history`; False for a box that does not exist.
-
-        `latencies` are those of events published since the last call: how many are in each bucket, by the bucket's
-        upper bound in ms.
-        """
-        self._store.ensure_open()
-        return await record_rates(self._store, {} if latencies is None else latencies)
-
     async def settings(self) -> Settings:
         self._store.ensure_open()
         return Settings.from_meta(await self._store.meta())
 
     async def exists(self) -> bool:
-        """Whether the box exists: an event was put into it, or it was configured."""
+        """Whether the box exists: an event was put into it, or it was configured.
+
+        Raises StoreUnavailable if it is not found on a server that may lack data: one that is loading it, or a replica
+        without a link to its master.
+        """
         self._store.ensure_open()
-        return bool(await self._store.meta())
+        return await self._store.exists()
 
     async def names(self) -> list[str]:
         """The names of all boxes on the same server."""
@@ -427,6 +366,7 @@ class Box:
         why: str = "",
         progress: Progress | None = None,
         limit: int | None = None,
+        budget: Budget | None = None,
         watching: Progress | None = None,
     ) -> Replayed:
         """Returns PUBLISHED or DEAD events to PENDING: by ids, or by filter (DEAD unless `state` says otherwise).
@@ -441,7 +381,7 @@ class Box:
         `canary` is the number of events that are replayed first, at most 1,000. The others follow only if all of these
         are published within `canary_wait`. `watching` is called with their number when the wait begins.
 
-        `limit` is the most events that are replayed, in the order of `list`.
+        `limit` is the most events that are replayed, in the order of `list`. A `budget` bounds how many are read.
 
         Recorded in the box's log as one entry, by default under the name of the user of this process.
         """
@@ -452,22 +392,13 @@ class Box:
             "text": text,
         }  # fmt: skip
         replay = Replay(
-            reset=reset,
-            available=available_argument(delay, None),
+            reset=reset, available=available_argument(delay, None), force=force, dry_run=dry_run, rate=rate,
             delay=0.0 if delay is None else duration_ms(delay, "delay") / 1000,
-            force=force,
-            dry_run=dry_run,
-            rate=rate,
             ramp=None if ramp is None else duration_ms(ramp, "ramp") / 1000,
-            canary=canary,
-            canary_wait=duration_ms(canary_wait, "canary_wait") / 1000,
-            who=operator_name() if who is None else who,
-            why=reason_text("why", why),
-            durability=self._durability,
-            progress=progress,
-            limit=limit,
-            watching=watching,
-        )
+            canary=canary, canary_wait=duration_ms(canary_wait, "canary_wait") / 1000,
+            who=operator_name() if who is None else who, why=reason_text("why", why), durability=self._durability,
+            progress=progress, limit=limit, budget=budget, watching=watching,
+        )  # fmt: skip
         return await replay.run(self._store, chosen(ids, filters))
 
     async def drop(
@@ -480,6 +411,7 @@ class Box:
         why: str = "",
         progress: Progress | None = None,
         limit: int | None = None,
+        budget: Budget | None = None,
         **filters: Any,
     ) -> Dropped:
         """Removes PUBLISHED or DEAD events for good: by ids, by the filters of `list` (DEAD unless `state` says
@@ -487,7 +419,7 @@ class Box:
 
         An event that changed after it was exported or read as a Record, or after the filter found it, is left. Recorded
         in the box's log as one entry, by default under the name of the user of this process. `limit` is the most events
-        that are dropped, in the order of `list`.
+        that are dropped, in the order of `list`. A `budget` bounds how many are read.
         """
         self._store.ensure_open()
         drop = Drop(
@@ -496,6 +428,7 @@ class Box:
             why=reason_text("why", why),
             progress=progress,
             limit=limit,
+            budget=budget,
         )
         if exported is None:
             return await drop.run(self._store, chosen(ids, filters, "drop"))
@@ -569,14 +502,5 @@ class Box:
             "created_since": created_since, "created_until": created_until, "group": group,
             "phase": phase, "text": text,
         }  # fmt: skip
-        left, cursor = None if limit is None else whole_number("limit", limit, 0), None
-        while left is None or left > 0:
-            found = await self.page(
-                limit=PAGE_LIMIT if left is None else min(left, PAGE_LIMIT), cursor=cursor, **filters
-            )
-            for record in found.records:
-                yield record
-            cursor = found.cursor
-            left = None if left is None else left - len(found.records)
-            if cursor is None:
-                return
+        async for record in inspect.listing(self._store, select(**filters), limit):
+            yield record

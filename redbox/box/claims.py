@@ -12,10 +12,10 @@ from redbox.errors import InvalidEvent, NewerEvent, StoreError, UsageError
 from redbox.events import Claim, check_key, duration_ms, stored_error_text
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, FORGET_RELAY, LEASE, STEP_BYTES, UNREADABLE_DELAY
 from redbox.store.codec import decode_claim
-from redbox.store.durability import Durability
-from redbox.store.items import KillItem, RetryItem, SeenClaim
-from redbox.store.replies import CLAIM_PARTS, ClaimedParts, Packed
-from redbox.store.steps import STEP_COUNT, ack_work, batches
+from redbox.store.scripts.items import KillItem, RetryItem, SeenClaim
+from redbox.store.scripts.replies import CLAIM_PARTS, ClaimedParts, Packed
+from redbox.store.scripts.steps import STEP_COUNT, ack_work, batches
+from redbox.store.server.durability import Durability
 from redbox.store.store import ClaimRequest, Store
 from redbox.store.wire.base import BlockingWait
 

@@ -15,9 +15,9 @@ from typing import Final
 from redbox.errors import Effect, RedboxError, StoreUnavailable
 from redbox.settings import BATCH_COUNT, STEP_BYTES
 from redbox.store.codec import EncodedEvent
-from redbox.store.durability import Durability
-from redbox.store.replies import PutReply
-from redbox.store.steps import WORK, put_work
+from redbox.store.scripts.replies import PutReply
+from redbox.store.scripts.steps import WORK, put_work
+from redbox.store.server.durability import Durability
 from redbox.store.store import Store
 
 QueuedPuts = list[tuple[EncodedEvent, asyncio.Future[PutReply]]]

@@ -7,16 +7,17 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from redbox.arguments import whole_number
+from redbox.arguments import shown, whole_number
+from redbox.box.bulk.selection import Selection, decode_cursor, encode_cursor
 from redbox.box.reports import Page
-from redbox.box.selection import Selection, decode_cursor, encode_cursor
+from redbox.errors import UsageError
 from redbox.events import Record, State, from_ms, to_ms
 from redbox.fingerprints import in_group
 from redbox.keys import INDEXES, INDEXES_OF
 from redbox.settings import BATCH_COUNT, PAGE_LIMIT, PAGE_LOOK, STEP_BYTES
-from redbox.store.items import SeenClaim
-from redbox.store.replies import START, ClaimPage, EventSummary, Position, RecordPage, SummaryPage
-from redbox.store.steps import batches
+from redbox.store.scripts.items import SeenClaim
+from redbox.store.scripts.replies import START, ClaimPage, EventSummary, Position, RecordPage, SummaryPage
+from redbox.store.scripts.steps import batches
 from redbox.store.store import Store
 
 SUMMARY_LOOK: Final = 250  # events that one step of a listing without bodies reads: each is returned, too
@@ -24,6 +25,25 @@ MOST_NEWEST: Final = 200  # events of a list of the newest
 GET_COUNT: Final = 10  # events of one read by id, which is not bounded in bytes
 Item = TypeVar("Item")
 SomePage = TypeVar("SomePage", ClaimPage, SummaryPage)
+
+
+class Budget:
+    """How many events a search may read; None for all. `looked` is how many it has read, and `spent` whether it ended
+    for that reason. With 0 nothing is read: only the arguments of the operation are checked."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = None if most is None else whole_number("look", most, 0)
+        self.looked = 0
+        self.spent = False
+
+    def allows(self) -> bool:
+        """Whether the next step may be read."""
+        self.spent = self._most is not None and self.looked >= self._most
+        return not self.spent
+
+    def step(self, most: int) -> int:
+        """How many events the next step may read, at most `most`."""
+        return most if self._most is None else min(most, self._most - self.looked)
 
 
 async def page(store: Store, selection: Selection, limit: int, cursor: str | None, look: int | None = None) -> Page:
@@ -50,6 +70,20 @@ async def page(store: Store, selection: Selection, limit: int, cursor: str | Non
                 return Page(records, None if last else encode_cursor(current, after), looked)
         after = START
     return Page(records, None, looked)
+
+
+async def listing(store: Store, selection: Selection, limit: int | None) -> AsyncIterator[Record]:
+    """All selected events, page by page; at most `limit`."""
+    left, cursor = None if limit is None else whole_number("limit", limit, 0), None
+    while left is None or left > 0:
+        store.ensure_open()
+        found = await page(store, selection, PAGE_LIMIT if left is None else min(left, PAGE_LIMIT), cursor)
+        for record in found.records:
+            yield record
+        cursor = found.cursor
+        left = None if left is None else left - len(found.records)
+        if cursor is None:
+            return
 
 
 async def newest(store: Store, state: State | None, limit: int) -> list[Record]:
@@ -102,50 +136,65 @@ def _still_in(record: Record, selection: Selection) -> bool:
     return same_state and same_group and selection.matches(record)
 
 
-async def records(store: Store, selection: Selection) -> AsyncIterator[list[Record]]:
+def _checked(budget: Budget | None) -> Budget:
+    if budget is None:
+        return Budget()
+    if not isinstance(budget, Budget):
+        raise UsageError(f"budget must be a Budget, not {shown(budget)}")
+    return budget
+
+
+async def records(store: Store, selection: Selection, budget: Budget | None = None) -> AsyncIterator[list[Record]]:
     """The selected events, some at a time: at most about 1 MiB, or 10 events of an error group."""
+    budget = _checked(budget)
     if selection.group is not None:
-        async for found_in_group in summaries(store, msgspec.structs.replace(selection, phase=None, text=None)):
+        without = msgspec.structs.replace(selection, phase=None, text=None)
+        async for found_in_group in summaries(store, without, budget):
             for batch in batches(found_in_group, GET_COUNT):
                 found = await store.get([each.event_id for each in batch])
                 yield [record for record in found if record is not None and _still_in(record, selection)]
         return
     for index in selection.indexes:
         after, more = START, True
-        while more:
+        while more and budget.allows():
             step = await _step(store, selection, index, PAGE_LIMIT, after)
             more, after = step.more, step.after
+            budget.looked += step.looked
             yield step.records
 
 
 async def _pages(
-    read: Callable[..., Awaitable[SomePage]], selection: Selection, limit: int, look: int
+    read: Callable[..., Awaitable[SomePage]], selection: Selection, limit: int, look: int, budget: Budget
 ) -> AsyncIterator[SomePage]:
     """The pages of the selected events of all indexes, one after another."""
     for index in selection.indexes:
         after, more = START, True
-        while more:
+        while more and budget.allows():
             found = await read(
                 index,
                 limit=limit,
-                look=look,
+                look=budget.step(look),
                 size=STEP_BYTES,
                 after=after,
                 claims=selection.claims,
                 **selection.filters(),
             )
             more, after = found.more, found.after
+            budget.looked += found.looked
             yield found
 
 
-async def summaries(store: Store, selection: Selection) -> AsyncIterator[list[EventSummary]]:
+async def summaries(
+    store: Store, selection: Selection, budget: Budget | None = None
+) -> AsyncIterator[list[EventSummary]]:
     """The selected events without their bodies, some at a time."""
+    budget = _checked(budget)
     if selection.needs_records:
-        async for whole in records(store, selection):
+        async for whole in records(store, selection, budget):
             yield [_summary(record) for record in whole]
         return
     group = selection.group
-    async for found in _pages(store.page_summaries, selection, SUMMARY_LOOK, SUMMARY_LOOK):
+    async for found in _pages(store.page_summaries, selection, SUMMARY_LOOK, SUMMARY_LOOK, budget):
         yield [each for each in found.summaries if group is None or in_group(each.last_error, group)]
 
 
@@ -157,13 +206,16 @@ def _summary(record: Record) -> EventSummary:
     )
 
 
-async def selected_claims(store: Store, selection: Selection) -> AsyncIterator[list[SeenClaim]]:
+async def selected_claims(
+    store: Store, selection: Selection, budget: Budget | None = None
+) -> AsyncIterator[list[SeenClaim]]:
     """The ids of the selected events with their claim numbers, some at a time."""
+    budget = _checked(budget)
     if selection.group is not None or selection.needs_records:
-        async for found_in_group in summaries(store, selection):
+        async for found_in_group in summaries(store, selection, budget):
             yield [SeenClaim(each.event_id, each.number) for each in found_in_group]
         return
-    async for found in _pages(store.page_claims, selection, BATCH_COUNT, PAGE_LOOK):
+    async for found in _pages(store.page_claims, selection, BATCH_COUNT, PAGE_LOOK, budget):
         yield found.seen
 
 
@@ -178,6 +230,15 @@ async def at_most(limit: int | None, found: AsyncIterator[list[Item]]) -> AsyncI
         left -= len(items[:left])
         if not left:
             return
+
+
+async def newest_part(store: Store, selection: Selection, index: str, count: int) -> tuple[Selection, bool]:
+    """The selection among the newest `count` events of an index, and whether there are older ones that it selects from.
+    More events are read if several have the time of the last of them."""
+    until, since = (None if each is None else to_ms(each) for each in (selection.until, selection.since))
+    scores = await store.scores_from_end(index, count, until)
+    cut = len(scores) > 1 and (since is None or scores[1] >= since)
+    return msgspec.structs.replace(selection, index=index, **({"since": from_ms(scores[0])} if cut else {})), cut
 
 
 async def up_to_now(store: Store, selection: Selection) -> Selection:

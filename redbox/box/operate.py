@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from redbox.arguments import event_ids, flag, one_of, shown, whole_number
-from redbox.box.inspect import at_most, selected_claims, up_to_now
+from redbox.box.bulk.selection import Selection, select
+from redbox.box.bulk.sweep import sweep
+from redbox.box.inspect import Budget, at_most, selected_claims, up_to_now
 from redbox.box.operations_log import IDS, action_token, part, read_log
 from redbox.box.reports import Applied, LogEntry, Pause, PausedKey, Swept
-from redbox.box.selection import Selection, select
-from redbox.box.sweep import sweep
 from redbox.durations import Duration
 from redbox.errors import ForeignKey, UsageError
 from redbox.events import (
@@ -29,8 +29,8 @@ from redbox.events import (
     to_ms,
 )
 from redbox.settings import BATCH_COUNT, Settings, check_names, to_meta
-from redbox.store.items import KillItem, SeenClaim
-from redbox.store.steps import STEP_COUNT, batches
+from redbox.store.scripts.items import KillItem, SeenClaim
+from redbox.store.scripts.steps import STEP_COUNT, batches
 from redbox.store.store import Store
 
 LINES_PER_STEP = 100
@@ -192,13 +192,15 @@ class Operate:
         available_at: datetime | None = None,
         dry_run: bool = False,
         limit: int | None = None,
+        budget: Budget | None = None,
         progress: Callable[[int], None] | None = None,
         **filters: Any,
     ) -> Applied:
         """Kills or reschedules many events: by ids, or by the filters of `list`, at most `limit` of them.
 
         By a filter it takes the events that can be changed: PENDING ones, for `kill` also CLAIMED ones if `state` says
-        so. An event that changes meanwhile is refused. Recorded in the box's log as one entry.
+        so. An event that changes meanwhile is refused. Recorded in the box's log as one entry. A `budget` bounds how
+        many events are read to find them.
         """
         self._check(who)
         one_of("action", action, ("kill", "reschedule"))
@@ -210,7 +212,7 @@ class Operate:
         reason, token = stored_error_text(f"killed by {who}: {why}"), await action_token(self._store)
         report = Applied(action=action, dry_run=flag("dry_run", dry_run))
         most = None if limit is None else whole_number("limit", limit)
-        found = _given(event_ids(ids)) if ids is not None else self._matching(action, filters, most)
+        found = _given(event_ids(ids)) if ids is not None else self._matching(action, filters, most, budget)
         async for batch in at_most(most, found):
             if dry_run:
                 outcomes = await self._preview(action, batch)
@@ -227,7 +229,7 @@ class Operate:
         return report
 
     async def _matching(
-        self, action: BulkAction, filters: dict[str, Any], most: int | None
+        self, action: BulkAction, filters: dict[str, Any], most: int | None, budget: Budget | None
     ) -> AsyncIterator[list[str]]:
         """The ids of the events that a filter selects now. All are read before the first is changed: a change moves an
         event in the indexes, where it would be found again."""
@@ -237,7 +239,7 @@ class Operate:
         if selection.state not in _POSSIBLE[action][0]:
             raise UsageError(f"only {' and '.join(_POSSIBLE[action][0])} events can be {_DONE[action]}")
         ids: dict[str, None] = {}
-        async for found in at_most(most, selected_claims(self._store, selection)):
+        async for found in at_most(most, selected_claims(self._store, selection, budget)):
             ids |= dict.fromkeys(each.event_id for each in found)
             if len(ids) > MOST_SELECTED:
                 raise UsageError(f"more than {MOST_SELECTED:,} events match; narrow the filter")

@@ -18,7 +18,7 @@ from redbox.box.reports import LogEntry
 from redbox.errors import UsageError
 from redbox.events import check_moment, from_ms, to_ms
 from redbox.store.damage import is_count
-from redbox.store.replies import LoggedEntry
+from redbox.store.scripts.replies import LoggedEntry
 from redbox.store.store import Store
 
 MOST_ENTRIES: Final = 1_000_000

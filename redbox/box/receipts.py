@@ -9,9 +9,9 @@ from redbox.errors import BatchRefused, BoxFull, Conflict, DurabilityNotReached,
 from redbox.events import Event, Receipt
 from redbox.settings import STEP_BYTES
 from redbox.store.codec import EncodedEvent, difference
-from redbox.store.durability import Durability
-from redbox.store.replies import CREATED, EXISTS, SKIPPED, PutReply
-from redbox.store.steps import WORK, put_work
+from redbox.store.scripts.replies import CREATED, EXISTS, SKIPPED, PutReply, Replacement
+from redbox.store.scripts.steps import WORK, put_work
+from redbox.store.server.durability import Durability
 
 T = TypeVar("T")
 
@@ -33,6 +33,8 @@ class Receipts:
             return Receipt(event.event_id, False, level.name)
         if reply == SKIPPED:
             raise Refused(f"event {event.event_id} was not put, since another of its batch was refused")
+        if isinstance(reply, Replacement):
+            return Receipt(event.event_id, True, level.name, replaced=reply.event_id)
         if isinstance(reply, bytes):
             raise StoreError(f"the server answered {reply!r} to a put, which this redbox does not know; upgrade redbox")
         word, detail = reply

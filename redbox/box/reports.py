@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from redbox.arguments import counted
 from redbox.events import Outcome, Phase, Record, from_ms
 from redbox.settings import Settings
 from redbox.store.damage import is_count, is_moment, score_ms
-from redbox.store.replies import RelayBeat, StatsReply
+from redbox.store.scripts.replies import RelayBeat, StatsReply
 
 #: The field `paused` of meta: since and until, in ms. Earlier versions wrote 1.
 _PAUSED: Final = re.compile("([0-9]{1,15})-([0-9]{0,15})")
@@ -60,6 +61,18 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
     def passed(self) -> bool:
         """Whether all of them were published."""
         return not (self.died or self.gone or self.unsettled)
+
+    @property
+    def in_words(self) -> str:
+        """`1 of 5 canary events is DEAD again, 3 are not settled yet, 1 is published`."""
+        fates = {
+            "DEAD again": len(self.died),
+            "not to be found, perhaps dropped after they were DEAD": len(self.gone),
+            "not settled yet": len(self.unsettled),
+            "published": self.published,
+        }
+        parts = [f"{number} {'is' if number == 1 else 'are'} {fate}" for fate, number in fates.items() if number]
+        return ", ".join(parts).replace(" ", f" of {counted(sum(fates.values()), 'canary event')} ", 1)
 
 
 class Replayed(msgspec.Struct):
@@ -157,12 +170,19 @@ class LogEntry(msgspec.Struct, frozen=True):
 SILENT: Final = timedelta(seconds=15)
 #: A heartbeat that is further in the future is none; one that is nearer may be from before the clock was set back.
 AHEAD: Final = timedelta(days=1)
+#: Durations of a report, and the fields of a heartbeat that hold them in ms.
+AGES: Final = {
+    "breaker_since": "breaker_age", "running_for": "age", "last_opened": "opened_age", "last_closed": "closed_age",
+}  # fmt: skip
+#: As in lua/stats.lua.
+LATELY: Final = timedelta(seconds=10)
 HIGHEST_RATE: Final = 1e9  # events per second: a relay that reports more is damaged
 
 
 class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
     """A relay as it described itself in its last heartbeat; `seen` is how long ago that was.
 
+    `hanging` of the `calls` that its publisher takes at once were cut off and still run; no event takes their place.
     `failed` are failed attempts since its start, `failures_in_row` those since its last success, and `rate` is how many
     events per second it published before the heartbeat; None for a relay that does not report it.
     """
@@ -181,11 +201,15 @@ class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""  # why the breaker is open
     breaker_since: timedelta | None = None  # how long ago it opened
     next_probe: timedelta | None = None  # until an open breaker lets samples through
+    hanging: int = 0
+    calls: int = 0
     failed: int = 0
     failures_in_row: int = 0
     last_error: str = ""
     rate: float | None = None
     running_for: timedelta | None = None  # how long ago it started; None for a relay that does not report it
+    last_opened: timedelta | None = None  # how long ago its breaker opened, when it was last open and has closed again
+    last_closed: timedelta | None = None  # how long ago it closed then
 
     @property
     def alive(self) -> bool:
@@ -196,6 +220,11 @@ class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
         """Whether its breaker lets no event through but samples."""
         return self.breaker == "open" or (self.breaker != "closed" and self.breaker_since is not None)
 
+    @property
+    def all_hang(self) -> bool:
+        """Whether it can publish nothing before a call that hangs has ended."""
+        return 0 < self.calls <= self.hanging
+
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """A box at one moment: counts by phase, ages, and lifetime totals. The six phases add up to all events.
@@ -204,11 +233,17 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     in their phase too, and `waiting_due` of them are AVAILABLE. `overdue` are claims whose lease has expired and that
     were not reaped. `oldest_available` is how long the longest due event that can be claimed has been waiting.
     `totals` count since the box exists; of removed events, `swept` are those past their retention, or deleted on
-    success, and `dropped` those that an operator, a drop policy or the archive removed. `relays` are those with a
-    heartbeat within a day, the latest first, at most 100. `lost` are ids that a claim or a reap found without a
+    success, `dropped` those that an operator, a drop policy or the archive removed, and `replaced` those that a later
+    put replaced; `claimed` is the last claim
+    number, and a kill by an operator takes one too. `relays` are those with a heartbeat within a day, the latest first,
+    at most 100. `lost` are ids that a claim or a reap found without a
     complete event, and that are never delivered; `lost_ids` are the first 10 of them. `pause` describes the pause of a
     box that is `paused`; `paused_keys` is the number of paused ordering keys, and `ramp_ends` how long it takes until
-    relays claim without limit after a gradual resume. `unreadable` names heartbeats,
+    a gradual resume is over. `tokens` is how many events the setting max_rate lets relays claim at once now, None
+    without it. `limits_reached` are the settings, of max_rate and max_in_flight, that hold back due events.
+    `newest_dead` is how long the latest dead event is dead, and
+    `died_lately` and `published_lately` count the events that died and were published since LATELY before that, if they
+    are still stored. `unreadable` names heartbeats,
     totals and settings that are malformed; they are left out, or replaced by the default.
     """
 
@@ -225,6 +260,8 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     pause: Pause | None = None
     paused_keys: int = 0
     ramp_ends: timedelta | None = None
+    tokens: int | None = None
+    limits_reached: list[str] = []
     oldest_available: timedelta | None
     next_due: timedelta | None
     oldest_waiting: timedelta | None
@@ -234,6 +271,9 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     totals: dict[str, int]
     settings: Settings
     layout: int
+    newest_dead: timedelta | None = None
+    died_lately: int = 0
+    published_lately: int = 0
     relays: list[RelayReport] = []
     lost_ids: list[str] = []
     unreadable: list[str] = []
@@ -276,6 +316,8 @@ def decode_stats(box: str, reply: StatsReply) -> Stats:
         pause=pause,
         paused_keys=counts["paused_keys"],
         ramp_ends=until("ramp"),
+        tokens=counts.get("tokens"),
+        limits_reached=_limits_reached(settings, counts, due="available" in oldest or "suspect" in oldest),
         oldest_available=since("available", "suspect"),
         next_due=until("scheduled", "scheduled_suspect"),
         oldest_waiting=since("waiting"),
@@ -287,6 +329,9 @@ def decode_stats(box: str, reply: StatsReply) -> Stats:
         },
         settings=settings,
         layout=int(meta.get("layout", 0)),
+        newest_dead=since("newest_dead"),
+        died_lately=counts.get("died_lately", 0),
+        published_lately=counts.get("published_lately", 0),
         relays=reports,
         unreadable=unreadable,
     )
@@ -306,6 +351,16 @@ def _pause(meta: dict[str, str], now: int) -> Pause | None:
     return Pause(who, why, from_ms(score_ms(since)), from_ms(score_ms(until)) if until else None)
 
 
+def _limits_reached(settings: Settings, counts: dict[str, int], *, due: bool) -> list[str]:
+    """The limits that hold back due events."""
+    found = []
+    if due and counts.get("at_rate"):
+        found.append("max_rate")
+    if due and settings.max_in_flight is not None and counts[Phase.IN_FLIGHT.value] >= settings.max_in_flight:
+        found.append("max_in_flight")
+    return found
+
+
 def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
     """The report of a relay; None for a heartbeat that cannot be read."""
     if beat.fields is None or timedelta(milliseconds=beat.seen - now) > AHEAD:
@@ -313,7 +368,7 @@ def _relay(now: int, beat: RelayBeat) -> RelayReport | None:
     about: dict[str, Any] = {name: text for name, text in beat.fields.items() if name in RelayReport.__struct_fields__}
     ago = timedelta(milliseconds=max(0, now - beat.seen))
     about |= {"name": beat.name, "seen": ago, "next_probe": None}
-    for name, field in (("breaker_since", "breaker_age"), ("running_for", "age")):
+    for name, field in AGES.items():
         age = beat.fields.get(field, "")
         about[name] = ago + timedelta(milliseconds=int(age)) if is_moment(age) else None
     wait = beat.fields.get("probe_in", "")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 from msgspec import Struct
 from redis.asyncio import ConnectionPool
 from redis.asyncio.client import Pipeline
 
 from redbox import keys
-from redbox.arguments import text
-from redbox.box.put import Puts
+from redbox.arguments import one_of, text
+from redbox.box.put import InTransaction, Puts
 from redbox.errors import PartlyCommitted, TransactionFailed, UsageError
 from redbox.events import Event, Receipt, as_event
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
@@ -28,7 +28,7 @@ NOT_IN_A_TRANSACTION: Final = frozenset(
     }
 )  # fmt: skip
 
-OUTSIDE: Final = "a transaction takes events and commands only inside its own 'async with' block"
+OUTSIDE: Final = "a transaction takes events and commands only inside its own 'with' block"
 
 
 class Recorder(Pipeline):
@@ -75,12 +75,13 @@ class Transaction:
         self.results: list[Any] = []
         self.receipts: list[Receipt] = []
 
-    def put(self, event: Event | Struct) -> str:
+    def put(self, event: Event | Struct, *, on_conflict: InTransaction = "raise") -> str:
         """Adds an event; returns its id. It is validated here and written when the block ends."""
         if not self.redis.open:
             raise UsageError(OUTSIDE)
+        one_of("on_conflict", on_conflict, get_args(InTransaction))
         checked = as_event(event)
-        self._events.append((checked, self._encode(checked, current_traceparent())))
+        self._events.append((checked, self._encode(checked, current_traceparent(), on_conflict)))
         return checked.event_id
 
     def key(self, name: str) -> str:
@@ -114,6 +115,8 @@ class Transaction:
             return
         events, encoded = [event for event, _ in self._events], [each for _, each in self._events]
         unique_keys = [event.unique_key for event in events if event.unique_key is not None]
+        if any(each.replaces for each in encoded):
+            await self._store.permit_replacing()
         outcome = await transact(self._store, commands, encoded, unique_keys, self._durability)
         if not isinstance(outcome, Committed):
             for event, reply in zip(events, outcome.puts, strict=True):

@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from redbox.cli.failures import Failure, describe_failure
-from redbox.cli.output import echo_json, printable
+from redbox.cli.printing.failures import Failure, describe_failure
+from redbox.cli.printing.output import echo_json, printable, wrap_message
 from redbox.cli.session import Session
 from redbox.errors import RedboxError
 
@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "pause": "box_settings",
     "resume": "box_settings",
     "configure": "box_settings",
+    "config": "config",
     "reap": "upkeep",
     "sweep": "upkeep",
     "log": "upkeep",
@@ -106,7 +107,7 @@ def _fail(error: Exception, typed: list[str]) -> NoReturn:
     if "--json" in typed:
         echo_json(failure.as_json(), err=True)
     else:
-        click.echo(f"error: {printable(failure.message)}", err=True)
+        click.echo(wrap_message(f"error: {printable(failure.message)}"), err=True)
     sys.exit(failure.exit_code)
 
 

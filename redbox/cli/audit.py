@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from redbox.arguments import counted
-from redbox.cli.failures import FAILED
+from redbox.cli.printing.failures import FAILED
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ def _show(session: Session, audit: BoxAudit, shown: dict[str, list[Problem]]) ->
 
     output = session.output
     for rule, count in audit.by_rule.most_common():
-        output.text(f"{rule}: {counted(count, 'problem')}. The rule: {RULES[rule]}", "bold red")
+        output.paragraph(f"{rule}: {counted(count, 'problem')}. The rule: {RULES[rule]}", "bold red")
         rows = [(each.event_id or "", each.key or "", each.sentence) for each in shown[rule]]
         if rows:
-            output.table(("ID", "KEY", "PROBLEM"), rows)
+            output.table(("ID", "KEY", "PROBLEM"), rows, wrap="PROBLEM")
         if count > len(rows):
             output.text(f"and {count - len(rows):,} more; --limit shows more of them")
         output.text("")

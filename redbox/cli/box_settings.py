@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from redbox.arguments import counted
-from redbox.cli.changes import change_options, confirm, operator, require_answer
-from redbox.cli.failures import FAILED
-from redbox.cli.filters import resolved
-from redbox.cli.output import printable
-from redbox.cli.parameters import DURATION, MOMENT, name_value_pairs
+from redbox.cli.options.changes import change_options, confirm, operator, require_answer
+from redbox.cli.options.filters import resolved
+from redbox.cli.options.parameters import DURATION, MOMENT, name_value_pairs
+from redbox.cli.printing.failures import FAILED
+from redbox.cli.printing.output import printable
 from redbox.cli.session import Session, pass_session
 from redbox.durations import format_duration
 
@@ -130,19 +130,20 @@ def resume_command(
 
     done, words, code = session.run(resume())
     data = {"action": "resume", "dry_run": dry_run, "key": key, "effect": words}
-    session.output.document(data, printable(f"{done}: {words}"))
+    session.output.document(data, "\n".join(map(printable, f"{done}: {words}".split("\n"))))
     click.get_current_context().exit(code)
 
 
 async def _name_paused_keys(box: Box, unneeded: tuple[str, str, int], count: int) -> tuple[str, str, int]:
     """The result for a box that is not paused, while ordering keys are: the commands that resume the first ones."""
-    from redbox.box.stats_json import NAMED_KEYS
+    from redbox.box.texts.stats_json import NAMED_KEYS
 
     named = await box.operate.paused_keys(limit=NAMED_KEYS)
-    commands = [shlex.join(("redbox", "resume", f"--key={each.key}")) for each in named]
+    commands = [printable(shlex.join(("redbox", "resume", f"--key={each.key}"))) for each in named]
     more = ["..."] if count > len(named) else []
     keys = f"{counted(count, 'ordering key')} {'is' if count == 1 else 'are'}"
-    return unneeded[0], f"{unneeded[1]}, but {keys}: {', '.join(commands + more)}", FAILED
+    lines = (f"{printable(unneeded[1])}, but {keys}:", *(f"  {each}" for each in commands + more))
+    return unneeded[0], "\n".join(lines), FAILED
 
 
 @click.command("configure")
@@ -167,7 +168,7 @@ def configure_command(
     if not changes:
         _show(session)
         return
-    from redbox.box.setting_texts import parse_settings
+    from redbox.box.texts.setting_texts import parse_settings
 
     values, reset = parse_settings(changes)
     require_answer(yes=yes, dry_run=dry_run)
@@ -201,7 +202,7 @@ def configure_command(
 
 def _changes(before: Settings, after: Settings, names: dict[str, str]) -> str:
     """`keep_published from 1d to 7d`, for each name."""
-    from redbox.box.setting_texts import format_setting
+    from redbox.box.texts.setting_texts import format_setting
 
     return ", ".join(
         f"{name} from {format_setting(name, getattr(before, name))} to {format_setting(name, getattr(after, name))}"
@@ -210,7 +211,7 @@ def _changes(before: Settings, after: Settings, names: dict[str, str]) -> str:
 
 
 def _show(session: Session) -> None:
-    from redbox.box.setting_texts import describe_settings, settings_json
+    from redbox.box.texts.setting_texts import describe_settings, settings_json
 
     async def read() -> tuple[Settings, list[str]]:
         async with session.existing() as box:
@@ -225,10 +226,10 @@ def _show(session: Session) -> None:
         (each.name, each.value, "yes" if each.is_default else f"no, {each.default}", each.meaning)
         for each in describe_settings(settings)
     ]
-    session.output.table(("SETTING", "VALUE", "DEFAULT", "MEANING"), rows)
+    session.output.table(("SETTING", "VALUE", "DEFAULT", "MEANING"), rows, wrap="MEANING")
     for name in unreadable:
         if name.startswith("the setting "):
-            session.output.text(f"{printable(name)} cannot be read; its default holds. Set it again.", "red")
+            session.output.paragraph(f"{printable(name)} cannot be read; its default holds. Set it again.", "red")
 
 
 @asynccontextmanager
@@ -254,7 +255,7 @@ def _what(session: Session, key: str | None) -> str:
 
 
 def _end(duration: timedelta | None, until: datetime | None) -> str:
-    from redbox.cli.records import iso
+    from redbox.cli.printing.records import iso
 
     if duration is not None:
         return f"for {format_duration(duration)}"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from redbox.arguments import counted
-from redbox.cli.changes import change_options, confirm, require_answer
-from redbox.cli.failures import FAILED
-from redbox.cli.output import printable
+from redbox.cli.options.changes import change_options, confirm, require_answer
+from redbox.cli.printing.failures import FAILED
+from redbox.cli.printing.output import printable
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -93,9 +93,15 @@ def _show(session: Session, finding: Finding) -> None:
         return
     indent = " " * 8
     output.paragraph(f"{finding.severity.upper():8}{printable(finding.sentence)}", STYLES[finding.severity], indent)
-    for words in (finding.meaning, f"→ {finding.remedy}" if finding.remedy else ""):
+    for words in (finding.meaning, f"→ {_without_marks(finding.remedy)}" if finding.remedy else ""):
         if words:
             output.paragraph(f"{indent}{printable(words)}", indent=indent)
+
+
+def _without_marks(remedy: str) -> str:
+    """A remedy that is one command is printed as it is typed."""
+    alone = remedy.count("`") == 2 and remedy.startswith("`") and remedy.endswith("`")
+    return remedy.strip("`") if alone else remedy
 
 
 def _show_repair(session: Session, done: Repaired) -> None:
@@ -113,13 +119,14 @@ def _show_repair(session: Session, done: Repaired) -> None:
         return
     rows = _by_event(done)
     if rows:
-        output.table(("ID", "KEY", "RULE", "WOULD BE DONE" if done.dry_run else "DONE"), rows[:SHOWN])
+        action = "WOULD BE DONE" if done.dry_run else "DONE"
+        output.table(("ID", "KEY", "RULE", action), rows[:SHOWN], wrap=action)
     if len(rows) > SHOWN:
         output.text(f"and {len(rows) - SHOWN:,} more; --json shows all")
     if done.left:
         left = [(each.event_id or "", each.key or "", each.rule, each.sentence) for each in done.left]
         output.text("")
-        output.table(("LEFT", "KEY", "RULE", "PROBLEM"), left[:SHOWN])
+        output.table(("LEFT", "KEY", "RULE", "PROBLEM"), left[:SHOWN], wrap="PROBLEM")
     verb = "would be mended" if done.dry_run else "mended"
     mended = f"{counted(len(done.mended), 'problem')} {verb}" if rows else "nothing to mend"
     output.note(f"{mended}, {len(done.left):,} left; {counted(done.events, 'event')} audited")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from redbox.cli.session import Session, pass_session
-
-HOST = "127.0.0.1"
+from redbox.service import HOST
 
 
 @click.command("exporter")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from redbox.arguments import counted
-from redbox.cli.filters import filter_options, nothing_matches, resolved
-from redbox.cli.output import printable
+from redbox.cli.options.filters import filter_options, nothing_matches, resolved
+from redbox.cli.printing.output import printable
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from redbox.box.reports import Page
 
 STATES: Final = ("PENDING", "CLAIMED", "PUBLISHED", "DEAD")
+PHASES: Final = ("SCHEDULED", "AVAILABLE", "IN_FLIGHT", "RETRY_SCHEDULED", "DEAD", "COMPLETED", "WAITING")
 HEX_BYTES: Final = 256
 TABLE_ROWS: Final = 50
 PAGE: Final = 100  # pages include payloads, and one page at a time is in memory
@@ -31,12 +32,20 @@ limit_option = click.option(
 cursor_option = click.option("--cursor", metavar="CURSOR", help="Cursor printed by the previous listing.")
 
 
-def read_page(session: Session, limit: int | None, cursor: str | None, filters: dict[str, Any]) -> Page:
-    """The events of one table."""
+class Listing(NamedTuple):
+    """The events of one table. `now`: the store's time, if the table shows relative times."""
 
-    async def read() -> Page:
+    page: Page
+    now: datetime | None
+
+
+def read_page(session: Session, limit: int | None, cursor: str | None, filters: dict[str, Any]) -> Listing:
+    """Reads the events of one table, which shows relative times on a terminal."""
+
+    async def read() -> Listing:
         async with session.existing() as box:
-            return await box.page(limit=limit or TABLE_ROWS, cursor=cursor, **await resolved(box, filters))
+            page = await box.page(limit=limit or TABLE_ROWS, cursor=cursor, **await resolved(box, filters))
+            return Listing(page, (await box.stats()).at if session.output.terminal else None)
 
     return session.run(read())
 
@@ -45,7 +54,7 @@ def print_json_lines(session: Session, limit: int | None, cursor: str | None, fi
     """Prints one line of JSON per event, page by page; without a limit, all events."""
 
     async def print_pages() -> Page:
-        from redbox.cli import records
+        from redbox.cli.printing import records
 
         async with session.existing() as box:
             selected, left, after = await resolved(box, filters), limit, cursor
@@ -71,6 +80,7 @@ def note_cursor(session: Session, page: Page) -> None:
 
 @click.command("list")
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="State of the events.  [default: all]")
+@click.option("--phase", type=click.Choice(PHASES, case_sensitive=False), help="Phase, or WAITING behind a head.")
 @filter_options
 @limit_option
 @cursor_option
@@ -79,9 +89,11 @@ def list_command(session: Session, /, limit: int | None, cursor: str | None, **f
     """List the events of the box by state and time.
 
     The column TIME shows available_at of a PENDING event, the end of the lease of a CLAIMED one, published_at or
-    died_at; --since and --until filter by it. Relative times: `1h` is an hour ago, `+1h` an hour from now.
+    died_at; --since and --until filter by it. Relative times: `1h` is an hour ago, `+1h` an hour from now. With
+    --state claimed, the columns CLAIMED and LEASE ENDS show both times.
 
-    With --json each line is a whole event, payload included; all events are printed unless --limit is given.
+    A narrow terminal shows fewer columns. With --json each line is a whole event, payload included; all events are
+    printed unless --limit is given.
 
     \b
     Examples:
@@ -93,17 +105,19 @@ def list_command(session: Session, /, limit: int | None, cursor: str | None, **f
     if session.output.as_json:
         print_json_lines(session, limit, cursor, filters)
         return
-    page = read_page(session, limit, cursor, filters)
-    from redbox.cli import records
+    page, now = read_page(session, limit, cursor, filters)
+    from redbox.cli.printing import records
 
-    if page.records:
+    if page.records and _only_claimed(filters):
+        _print_claimed(session, page, now)
+    elif page.records:
         rows = [
             (
                 record.event_id,
                 record.event.event_type,
                 records.phase_word(record),
                 str(record.attempts),
-                records.iso(record.entered_at, brief=True),
+                records.brief_time(record.entered_at, now),
                 records.key_of(record),
                 record.last_error or "",
             )
@@ -113,6 +127,31 @@ def list_command(session: Session, /, limit: int | None, cursor: str | None, **f
     else:
         session.output.note(nothing_matches("events", filters) if any(filters.values()) else "the box is empty")
     note_cursor(session, page)
+
+
+def _only_claimed(filters: dict[str, Any]) -> bool:
+    return str(filters["state"]).upper() == "CLAIMED" or str(filters["phase"]).upper() == "IN_FLIGHT"
+
+
+def _print_claimed(session: Session, page: Page, now: datetime | None) -> None:
+    """Events in flight: since when, how long they may be, and with which relay."""
+    from redbox.cli.printing import records
+
+    rows = [
+        (
+            record.event_id,
+            record.event.event_type,
+            records.brief_time(record.claimed_at, now),
+            records.brief_time(record.lease_until, now),
+            record.claimed_by or "",
+            str(record.attempts),
+            records.key_of(record),
+            record.last_error or "",
+        )
+        for record in page.records
+    ]
+    columns = ("ID", "TYPE", "CLAIMED", "LEASE ENDS", "BY", "ATTEMPTS", "KEY", "ERROR")
+    session.output.table(columns, rows, right=("ATTEMPTS",))
 
 
 @click.command("show")
@@ -153,7 +192,7 @@ def show_event(session: Session, event_id: str, *, payload_only: bool, state: st
         sys.stdout.buffer.write(record.event.encode()[0])
         sys.stdout.buffer.flush()
         return
-    from redbox.cli import records
+    from redbox.cli.printing import records
 
     if session.output.as_json:
         session.output.json(records.as_json(record))
@@ -162,7 +201,7 @@ def show_event(session: Session, event_id: str, *, payload_only: bool, state: st
 
 
 def _show(session: Session, record: Record, now: datetime, paused: bool) -> None:
-    from redbox.cli import records
+    from redbox.cli.printing import records
 
     event, output = record.event, session.output
     payload, content_type = event.encode()
@@ -179,7 +218,7 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
         "claimed": f"{records.iso(record.claimed_at)} by {record.claimed_by}" if record.claimed_at else None,
         "lease ends": records.iso(record.lease_until),
         "claim number": str(record.number) if record.number else None,
-        "published": f"{records.iso(record.published_at)} by {record.published_by}" if record.published_at else None,
+        "published": records.published(record),
         "died": records.iso(record.died_at),
         "ordering key": event.ordering_key,
         "unique key": f"{event.unique_key} ({event.unique_scope})" if event.unique_key else None,
@@ -196,9 +235,17 @@ def _show(session: Session, record: Record, now: datetime, paused: bool) -> None
     if record.history:
         output.text("history (oldest first; a success is recorded only when it is replayed)", "bold")
         rows = [
-            (records.iso(entry.at), entry.outcome, str(entry.number), entry.by, entry.error) for entry in record.history
+            (
+                records.iso(entry.at, brief=output.terminal),
+                entry.outcome,
+                str(entry.number),
+                records.took(entry.seconds),
+                entry.by,
+                entry.error,
+            )
+            for entry in record.history
         ]
-        output.table(("AT", "OUTCOME", "CLAIM", "BY", "ERROR"), rows, right=("CLAIM",))
+        output.table(("AT", "OUTCOME", "CLAIM", "TOOK", "BY", "ERROR"), rows, right=("CLAIM", "TOOK"), wrap="ERROR")
 
 
 def _excused(record: Record) -> str:
@@ -210,7 +257,7 @@ def _excused(record: Record) -> str:
 
 def _payload_lines(payload: bytes, content_type: str) -> list[str]:
     """The payload for people: JSON indented, text unchanged, anything else as the first bytes of a hex dump."""
-    from redbox.cli.records import formatted
+    from redbox.cli.printing.records import formatted
     from redbox.payloads import is_json
 
     pretty = formatted(payload, indent=2) if is_json(content_type) else None

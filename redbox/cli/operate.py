@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from redbox.arguments import counted
-from redbox.cli.changes import change_options, confirm, operator, require_answer
-from redbox.cli.filters import resolved
-from redbox.cli.parameters import DURATION, MOMENT
+from redbox.cli.options.changes import change_options, confirm, operator, require_answer
+from redbox.cli.options.filters import resolved
+from redbox.cli.options.parameters import DURATION, MOMENT
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -177,12 +177,13 @@ def _report(session: Session, action: str, ids: list[str], outcomes: list[Outcom
             (event_id, f"would be {word}" if outcome == "OK" else f"refused: {outcome.reason}")
             for event_id, outcome in zip(ids, outcomes, strict=True)
         ]
-        output.table(("ID", "OUTCOME"), rows[:MOST_LISTED])
+        output.table(("ID", "OUTCOME"), rows[:MOST_LISTED], wrap="OUTCOME")
         if len(rows) > MOST_LISTED:
             output.note(f"and {counted(len(rows) - MOST_LISTED, 'more event')}; --json lists all")
     elif refused:
         pairs = zip(ids, outcomes, strict=True)
-        output.table(("REFUSED", "REASON"), [(event_id, each.reason) for event_id, each in pairs if each != "OK"])
+        rows = [(event_id, each.reason) for event_id, each in pairs if each != "OK"]
+        output.table(("REFUSED", "REASON"), rows, wrap="REASON")
 
 
 # --- ids -------------------------------------------------------------------------------------------------------

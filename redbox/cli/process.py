@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -11,14 +12,18 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
-from redbox.cli.failures import describe_failure
-from redbox.cli.output import printable
+from redbox.cli.printing.failures import describe_failure
+from redbox.cli.printing.output import printable
+from redbox.durations import format_duration
+
+logger = logging.getLogger("redbox.cli")
 
 T = TypeVar("T")
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 CLOSE_SECONDS: Final = 1.0
+BLOCKED_SECONDS: Final = 1.0  # after which an event loop that does not answer a signal counts as blocked
 _THREADS: Final = ("AnyIO worker thread", "asyncio_")
 
 
@@ -78,13 +83,22 @@ def exit_after(seconds: float, code: int, last_words: str) -> threading.Timer:
     return timer
 
 
+class Deadline(NamedTuple):
+    """How long a process may take to end after a signal, and its last words if it takes longer."""
+
+    seconds: float
+    last_words: str
+
+
 @contextmanager
-def on_signal(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
+def on_signal(stop: Callable[[signal.Signals], None], deadline: Deadline | None = None) -> Iterator[None]:
     """While the block runs, the first SIGTERM or SIGINT calls `stop` on the event loop; the second exits at once.
 
-    The handlers are Python's and not the loop's, so that a publisher that blocks the loop cannot delay the second.
+    The handlers are Python's and not the loop's, so that code that blocks the loop can delay neither the second signal
+    nor the deadline. The deadline also holds after the block, and exits with 1.
     """
     loop = asyncio.get_running_loop()
+    watchdog = None if deadline is None else _Watchdog(deadline)
     signalled = False
 
     def handle(number: int, _frame: FrameType | None) -> None:
@@ -92,7 +106,14 @@ def on_signal(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
         if signalled:
             exit_now(128 + number)
         signalled = True
-        loop.call_soon_threadsafe(stop, signal.Signals(number))
+        loop.call_soon_threadsafe(begin, signal.Signals(number))
+        if watchdog is not None:
+            watchdog.start(signal.Signals(number))
+
+    def begin(which: signal.Signals) -> None:
+        if watchdog is not None:
+            watchdog.loop_answered.set()
+        stop(which)
 
     before = {each: signal.signal(each, handle) for each in SIGNALS}
     try:
@@ -100,3 +121,41 @@ def on_signal(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+        if watchdog is not None:
+            watchdog.release()
+
+
+class _Watchdog:
+    """Ends the process at the deadline after a signal. Its thread runs before the signal: a handler that starts one can
+    hang, since the code that it interrupts may be starting one, too."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self.loop_answered = threading.Event()
+        self._deadline = deadline
+        self._awake = threading.Event()
+        self._which: signal.Signals | None = None
+        threading.Thread(target=self._watch, name="redbox watchdog", daemon=True).start()
+
+    def start(self, which: signal.Signals) -> None:
+        """Starts the time. Safe in a signal handler."""
+        self._which = which
+        self._awake.set()
+
+    def release(self) -> None:
+        """Ends the thread, unless a signal has come."""
+        self._awake.set()
+
+    def _watch(self) -> None:
+        self._awake.wait()
+        if self._which is None:
+            return
+        ends = time.monotonic() + self._deadline.seconds
+        if not self.loop_answered.wait(min(BLOCKED_SECONDS, self._deadline.seconds)):
+            logger.warning(
+                "%s: the event loop is blocked, so nothing can be finished; the process exits in %s; a second signal "
+                "exits at once",
+                self._which.name,
+                format_duration(self._deadline.seconds),
+            )
+        time.sleep(max(0.0, ends - time.monotonic()))
+        exit_now(1, self._deadline.last_words)

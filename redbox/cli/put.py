@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from redbox.cli.parameters import ABSOLUTE_MOMENT, DURATION, name_value_pairs
+from redbox.cli.options.parameters import ABSOLUTE_MOMENT, DURATION, name_value_pairs
 from redbox.cli.session import Session, pass_session
 from redbox.errors import BatchRefused, RedboxError
 
@@ -50,8 +50,8 @@ _HOW: Final = ("many", "on_conflict", "durability", "event_type", "payload")
 )  # fmt: skip
 @click.option("--content-type", metavar="TYPE/SUBTYPE", help="Media type of the payload.  [default: application/json]")
 @click.option(
-    "--on-conflict", type=click.Choice(["raise", "skip"]), default="raise", show_default=True,
-    help="Reaction to a refused event: fail, or report it and continue.",
+    "--on-conflict", type=click.Choice(["raise", "skip", "replace"]), default="raise", show_default=True,
+    help="If the unique key is held: fail, report it and continue, or replace an event that no relay has claimed yet.",
 )  # fmt: skip
 @click.option(
     "--durability", metavar="LEVEL", help="Durability to wait for: server, fsync or replicas=N.  [default: server]"
@@ -86,6 +86,7 @@ def put_command(
       redbox put user.created '{"id": 42}'
       redbox put user.created @user.json --ordering-key user-42 --header source=import
       redbox put report.due --delay 10m --unique-key daily-report
+      redbox put search.reindex --delay 30s --unique-key product-7 --on-conflict replace
       echo hello | redbox put greeting - --content-type text/plain
       redbox put --many @events.ndjson
       jq -c '{event_type: "row", payload: .}' rows.json | redbox put --many
@@ -180,6 +181,8 @@ def _print_receipt(session: Session, receipt: Receipt) -> None:
         session.output.note(
             f"event {receipt.event_id} is already stored and keeps its state; only a body that it lost is stored again"
         )
+    if receipt.replaced is not None and not session.output.as_json:
+        session.output.note(f"replaced event {receipt.replaced}, which no relay had claimed")
     _print_id(session, receipt)
 
 
@@ -272,7 +275,7 @@ def _put_many(session: Session, source: str, on_conflict: OnConflict, durability
 
 def _batches(file: IO[bytes]) -> Iterator[tuple[list[int], list[Any], RedboxError | None]]:
     """Yields batches of line numbers and events; the last batch carries the error that ended the reading, if any."""
-    from redbox.box.event_json import event_from_line
+    from redbox.box.texts.event_json import event_from_line
     from redbox.settings import BATCH_BYTES
 
     numbers: list[int] = []

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from redbox.cli.relay.command import open_relay, relay_options
+from redbox.cli.relay.command import config_option, load_config, open_all, open_relay, relay_options
 from redbox.cli.session import Session, pass_session
+from redbox.service import HOST
 
 if TYPE_CHECKING:
+    from redbox import Box
     from redbox.relay import Relay
-    from redbox.service.server import HttpServer
-    from redbox.service.tokens import Tokens
+    from redbox.service.http.server import HttpServer
+    from redbox.service.http.tokens import Tokens
 
-HOST: Final = "127.0.0.1"
 PORT: Final = 8080
 
 
@@ -79,23 +80,29 @@ def service_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command("up")
 @relay_options
+@config_option
 @service_options
 @pass_session
-def up_command(session: Session, /, **options: Any) -> None:
+def up_command(session: Session, /, config: Path | None, **options: Any) -> None:
     """Accept events over HTTP and deliver them to a target.
 
-    Runs the HTTP service, a relay and the dashboard in one process. Without --url and $REDBOX_URL, events are stored in
-    ./.redbox, on an embedded server that is started with it. A client gets its answer when its event is persisted.
+    Runs the HTTP service, a relay and the dashboard in one process; with --config, all relays of a redbox.toml.
+    Without --url and $REDBOX_URL, events are stored in ./.redbox, on an embedded server that is started with it. A
+    client gets its answer when its event is persisted.
 
     \b
     Examples:
       redbox up --to https://hooks.example.com/orders
       redbox --url redis://localhost:6379/0 --box orders up --to https://hooks.example.com/orders --port 9000
+      redbox --box orders up --config redbox.toml
       curl -d '{"event_type": "user.created", "payload": {"id": 42}}' http://127.0.0.1:8080/v1/events
     """
     serving = Serving.take(options)
+    if config is not None:
+        _run_config(session, config, serving)
+        return
     if options["to"] is None:
-        raise click.UsageError("Missing option '--to', the target", click.get_current_context())
+        raise click.UsageError("Missing option '--to', the target; or give --config FILE", click.get_current_context())
     session.use_local()
     relay, policy = open_relay(session, options)
     _run(session, [relay], [policy], serving)
@@ -118,10 +125,40 @@ def serve_command(session: Session, /, **options: Any) -> None:
     _run(session, [], [], Serving.take(options))
 
 
-def _run(session: Session, relays: list[Relay], policies: list[str], serving: Serving) -> None:
+def _run_config(session: Session, path: Path, serving: Serving) -> None:
+    """Runs the service on the store of the file, with all its relays. The boxes of one store share its connections."""
+    from redbox.cli.relay.config import store_url
+    from redbox.cli.relay.settings import open_beside
+
+    ctx = click.get_current_context()
+    names = {field.name for field in dataclasses.fields(Serving)}
+    config = load_config(ctx, path, {"config", *names})
+    if config.url is None:
+        session.use_local()
+    lenders: dict[str, Box] = {}
+    relays, sources = open_all(session, path, config, lenders)
+    url = store_url(None, config) or session.url
+    if config.metrics_port is not None:
+        session.output.note(
+            f"metrics_port in {path} is for `redbox relay`: the service serves /metrics on its own port"
+        )
+    serving.log = serving.log or config.log
+    policies = [each.policy_text(relay) for each, relay in zip(config.relay, relays, strict=True)]
+    _run(session, relays, policies, serving, sources, lambda: open_beside(url, session.box_name, lenders))
+
+
+def _run(
+    session: Session,
+    relays: list[Relay],
+    policies: list[str],
+    serving: Serving,
+    url_sources: list[str] | None = None,
+    open_box: Callable[[], Box] | None = None,
+) -> None:
     import logging
 
-    from redbox.cli import logs, process
+    from redbox.cli import process
+    from redbox.cli.printing import logs
     from redbox.cli.relay.run import RelayRun
     from redbox.errors import MissingExtra
 
@@ -129,9 +166,10 @@ def _run(session: Session, relays: list[Relay], policies: list[str], serving: Se
         from redbox.service.app import create_app
         from redbox.service.boxes import Boxes
         from redbox.service.history import recording
+        from redbox.service.http.listening import Address
+        from redbox.service.http.server import HttpServer
+        from redbox.service.http.tokens import VARIABLE, open_tokens
         from redbox.service.options import ServiceOptions
-        from redbox.service.server import Address, HttpServer
-        from redbox.service.tokens import VARIABLE, open_tokens
     except ModuleNotFoundError as error:
         raise MissingExtra("redbox up and redbox serve", "service") from error
 
@@ -147,9 +185,9 @@ def _run(session: Session, relays: list[Relay], policies: list[str], serving: Se
     )
 
     async def start(stack: AsyncExitStack) -> None:
-        box = await stack.enter_async_context(session.open())
+        box = await stack.enter_async_context(session.open() if open_box is None else open_box())
         await box.settings()
-        boxes = Boxes(box, session.open)
+        boxes = Boxes(box)
         stack.push_async_callback(boxes.aclose)
         await stack.enter_async_context(recording(boxes))
         options = ServiceOptions(
@@ -162,11 +200,17 @@ def _run(session: Session, relays: list[Relay], policies: list[str], serving: Se
         stack.callback(app.state.live.close)
         stack.enter_context(_on_hangup(server, tokens))
         session.output.note(f"redbox is up: {server.url}", url=server.url)
+        session.output.note(f"dashboard: {server.url}/")
         session.output.note(f"events of box {box.name} are stored on {box.where}")
         if tokens is None:
             session.output.note(
                 "there are no tokens: everyone on this machine may use it; --token-file FILE restricts it to callers "
                 "with a token"
+            )
+        if address.certificate is None and not server.loopback_only:
+            session.output.note(
+                "without TLS, tokens and events are readable on the network; give --tls-cert FILE, or listen on "
+                f"{HOST} behind a proxy that has TLS"
             )
         login = "" if tokens is None else "-H 'Authorization: Bearer TOKEN' "
         session.output.note(
@@ -176,8 +220,9 @@ def _run(session: Session, relays: list[Relay], policies: list[str], serving: Se
     log = serving.log
     how: logs.Format = "json" if log == "json" or (log is None and session.output.as_json) else "text"
     level = logging.DEBUG if session.debug else logging.WARNING if serving.quiet else logging.INFO
-    with logs.to_stderr(how, level, name_box=False):
-        code = process.run(RelayRun(relays, policies, start_beside=start).run(), lambda _: 0)
+    run = RelayRun(relays, policies, url_sources=url_sources, start_beside=start)
+    with logs.to_stderr(how, level, name_box=len(relays) > 1):
+        code = process.run(run.run(), lambda _: 0)
     click.get_current_context().exit(code)
 
 

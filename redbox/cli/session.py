@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from redbox.cli.output import Output
+from redbox.cli.printing.output import Output
 from redbox.errors import UnknownBox, UntrustedStore
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from redbox.cli.failures import FAILED
-from redbox.cli.parameters import DURATION
+from redbox.cli.options.parameters import DURATION
+from redbox.cli.printing.failures import FAILED
 from redbox.cli.session import Session, pass_session
 from redbox.errors import NotPermitted, StoreUnavailable
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from redbox import Box
-    from redbox.box.conditions import Condition
-    from redbox.box.rates import Rates
+    from redbox.box.desk.conditions import Condition
+    from redbox.box.desk.rates import Rates
     from redbox.box.reports import PausedKey, Stats
 
 WATCH_SECONDS: Final = 2
@@ -57,7 +57,7 @@ def stats_command(session: Session, /, watch: timedelta | None, conditions: tupl
       redbox --json stats | jq '.relays[] | select(.breaker != "closed") | .reason'
       redbox --box orders --json stats | jq .phases.DEAD
     """
-    from redbox.box.conditions import Condition
+    from redbox.box.desk.conditions import Condition
 
     checks = [Condition.parse(text) for text in conditions]
     if watch is None:
@@ -73,8 +73,8 @@ def stats_command(session: Session, /, watch: timedelta | None, conditions: tupl
 
 
 async def _read_once(session: Session, checks: list[Condition]) -> int:
-    from redbox.box.rates import reported_rates
-    from redbox.box.stats_json import paused_keys
+    from redbox.box.desk.rates import reported_rates
+    from redbox.box.texts.stats_json import paused_keys
 
     async with session.existing() as box:
         stats = await box.stats()
@@ -84,9 +84,9 @@ async def _read_once(session: Session, checks: list[Condition]) -> int:
 
 def _print(session: Session, stats: Stats, rates: Rates, keys: list[PausedKey], checks: list[Condition]) -> int:
     """Prints one reading and the conditions that hold; returns the exit code."""
-    from redbox.box.conditions import held
-    from redbox.box.stats_json import as_json
-    from redbox.cli import box_view
+    from redbox.box.desk.conditions import held
+    from redbox.box.texts.stats_json import as_json
+    from redbox.cli.printing import box_view
 
     found = held(checks, stats)
     if session.output.as_json:
@@ -123,8 +123,8 @@ class _Watch:
                 await self._read_again(box)
 
     async def _read(self, box: Box) -> None:
-        from redbox.box.rates import rates_between, reported_rates
-        from redbox.box.stats_json import paused_keys
+        from redbox.box.desk.rates import rates_between, reported_rates
+        from redbox.box.texts.stats_json import paused_keys
 
         stats, before = await box.stats(), self._before
         self._keys = await paused_keys(box, stats)
@@ -163,7 +163,7 @@ class _Watch:
         return code
 
 
-COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEAD", "COMPLETED", "OF WHICH WAITING")
+COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY", "IN_FLIGHT", "DEAD", "COMPLETED", "WAITING")
 
 
 @click.command("boxes")
@@ -171,6 +171,8 @@ COLUMNS: Final = ("AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED", "IN_FLIGHT", "DEA
 @click.pass_context
 def boxes_command(ctx: click.Context, session: Session, /) -> None:
     """List the boxes of the store with their counts.
+
+    RETRY is RETRY_SCHEDULED. WAITING is how many of the pending events wait behind another event of their key.
 
     The exit code is 1 if a box cannot be read.
 
@@ -190,7 +192,7 @@ def boxes_command(ctx: click.Context, session: Session, /) -> None:
         return found
 
     found = session.run(read())
-    from redbox.box.stats_json import as_json
+    from redbox.box.texts.stats_json import as_json
 
     if session.output.as_json:
         for name, stats in found:
@@ -198,7 +200,8 @@ def boxes_command(ctx: click.Context, session: Session, /) -> None:
     elif not found:
         session.output.note(f"there are no boxes on {session.where} yet; `redbox put` creates one")
     else:
-        session.output.table(("BOX", *COLUMNS, "REMARK"), [_row(name, stats) for name, stats in found], right=COLUMNS)
+        rows = [_row(name, stats) for name, stats in found]
+        session.output.table(("BOX", *COLUMNS, "REMARK"), rows, right=COLUMNS, wrap="REMARK")
     ctx.exit(FAILED if any(isinstance(stats, str) for _, stats in found) else 0)
 
 
@@ -220,5 +223,6 @@ async def _stats_or_reason(box: Any) -> Stats | str:
 def _row(name: str, stats: Stats | str) -> tuple[str, ...]:
     if isinstance(stats, str):
         return (name, *("?" for _ in COLUMNS), stats)
-    counts = {**{phase.value: count for phase, count in stats.phases.items()}, "OF WHICH WAITING": stats.waiting}
+    counts = {phase.value: count for phase, count in stats.phases.items()}
+    counts |= {"RETRY": counts["RETRY_SCHEDULED"], "WAITING": stats.waiting}
     return (name, *(f"{counts[column]:,}" for column in COLUMNS), "paused" if stats.paused else "")

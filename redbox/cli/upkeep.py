@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from redbox.arguments import counted
-from redbox.cli.changes import change_options, confirm, operator, require_answer
-from redbox.cli.filters import resolved
-from redbox.cli.parameters import MOMENT
+from redbox.cli.options.changes import change_options, confirm, operator, require_answer
+from redbox.cli.options.filters import resolved
+from redbox.cli.options.parameters import MOMENT
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def sweep_command(
       redbox sweep --dry-run
       redbox sweep --keep-published 1h --why 'memory is short' --yes
     """
-    from redbox.box.setting_texts import parse_settings
+    from redbox.box.texts.setting_texts import parse_settings
 
     given, _ = parse_settings({name: text for name, text in retention.items() if text is not None})
     require_answer(yes=yes, dry_run=dry_run)
@@ -136,7 +136,7 @@ def log_command(session: Session, /, limit: int, **filters: Any) -> None:
         some = any(value is not None for value in filters.values())
         session.output.note("no entries match the filters" if some else "the log of this box is empty")
         return
-    from redbox.cli.records import iso
+    from redbox.cli.printing.records import iso
 
     rows = [
         (iso(entry.at, brief=True), entry.action, f"{entry.count:,}" if entry.ids or entry.count else "", entry.who,
@@ -150,7 +150,7 @@ def _about(entry: LogEntry) -> str:
     """The detail and the first ids."""
     detail = entry.detail
     if entry.action == "reschedule" and detail.isascii() and detail.isdigit():
-        from redbox.cli.records import iso
+        from redbox.cli.printing.records import iso
 
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(detail))
         detail = f"due {iso(moment, brief=True)}"

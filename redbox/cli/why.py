@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from redbox.cli.failures import FAILED
-from redbox.cli.output import printable
+from redbox.cli.printing.failures import FAILED
+from redbox.cli.printing.output import printable
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def why_command(
     With an ID: where the event is, since when and why, what happens next, and the command that changes it. Without
     one: the most likely cause that the events of the box are not delivered. Changes nothing.
 
-    The exit code is 1 if the box does not hold the event. With --json, `situation` is one word for scripts, and
+    The exit code is 1 if the box does not know the event. With --json, `situation` is one word for scripts, and
     `evidence` has the facts.
 
     \b
@@ -51,7 +51,7 @@ def why_command(
             return await box.why(event_id, key=key, unique_key=unique_key)
 
     explanation = session.run(read())
-    options = _given_options(ctx)
+    options = given_options(ctx)
     if session.output.as_json:
         session.output.json(explanation.as_json(options))
     else:
@@ -59,7 +59,7 @@ def why_command(
     ctx.exit(0 if explanation.found else FAILED)
 
 
-def _given_options(ctx: click.Context) -> tuple[str, ...]:
+def given_options(ctx: click.Context) -> tuple[str, ...]:
     """The store and the box, if they were given on this command line. A URL with a password is not repeated: the shell
     takes it from $REDBOX_URL."""
     root = ctx.find_root()
@@ -80,11 +80,11 @@ def holds_secret(url: str) -> bool:
 
 def _show(session: Session, explanation: Explanation, options: tuple[str, ...]) -> None:
     output = session.output
-    output.text(f"{explanation.subject}: {explanation.situation.value.replace('_', ' ')}", "bold")
+    output.paragraph(printable(explanation.headline), "bold")
     for sentence in explanation.sentences:
         output.paragraph(printable(sentence))
     for step in explanation.next_steps:
-        output.text(f"To {step.purpose}:")
+        output.paragraph(printable(f"To {step.purpose}:"))
         output.text(f"  {printable(step.command(options))}", "cyan")
     source = click.get_current_context().find_root()
     given = source.get_parameter_source("url") is ParameterSource.COMMANDLINE

@@ -11,15 +11,19 @@ import asyncio
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from redbox.events import Claim
 from redbox.telemetry import publishing
+
+if TYPE_CHECKING:
+    from redbox.box import Box
 
 CLAIM_HEADER: Final = "redbox-claim"
 ORDERING_HEADER: Final = "redbox-ordering-key"
 ATTEMPT_HEADER: Final = "redbox-attempt"
 REASON_HEADER: Final = "redbox-dead-reason"  # only for events sent to a dead-letter target
+PARTITION_HEADER: Final = "redbox-partition-key"  # only for targets without a place of their own for it
 ADDED_HEADERS: Final = frozenset({CLAIM_HEADER, ORDERING_HEADER, ATTEMPT_HEADER, REASON_HEADER})
 
 #: The format of W3C Trace Context: version, trace id, parent id and flags; an id is never all zeros.
@@ -63,7 +67,10 @@ class Publisher(ABC):
         """
         return None
 
-    async def open(self, box: str) -> None:  # noqa: B027  # not every target needs it
+    def attach(self, box: Box) -> None:  # noqa: B027  # not every target needs it
+        """Called when a relay of `box` gets the publisher, before everything else. Does no I/O."""
+
+    async def open(self, box: str) -> None:  # noqa: B027  # same
         """Called once before the first event, on the event loop that publishes. `box` is the name of the box."""
 
     async def aclose(self) -> None:  # noqa: B027  # same
@@ -84,6 +91,31 @@ class Publisher(ABC):
             else:
                 outcomes.append(None)
         return outcomes
+
+
+class PublisherAround(Publisher):
+    """The base of publishers around another one: everything but the publishing is that of the other."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self.many = publisher.many  # type: ignore[misc]  # that of the class of the other
+        self.calls_at_once = publisher.calls_at_once
+
+    @property
+    def target(self) -> str:
+        return self._publisher.target
+
+    def at_once(self, concurrency: int) -> int:
+        return self._publisher.at_once(concurrency)
+
+    def unfinished(self) -> asyncio.Future[Any] | None:
+        return self._publisher.unfinished()
+
+    async def open(self, box: str) -> None:
+        await self._publisher.open(box)
+
+    async def aclose(self) -> None:
+        await self._publisher.aclose()
 
 
 def passed_on(claim: Claim) -> dict[str, str]:

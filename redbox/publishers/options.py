@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from redbox.arguments import flag, invalid
 from redbox.errors import InvalidURL
+
+
+class FileText(str):
+    """The text of a file, such as a secret. A publisher may read the file again."""
+
+    path: Path
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads a file, without the line break at its end. Raises ValueError."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not text in UTF-8") from None
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror}") from None
+        found = cls(text.removesuffix("\n").removesuffix("\r"))
+        found.path = path
+        return found
 
 
 def parse_number(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, unquote, urlencode
 
@@ -26,6 +26,7 @@ from redbox.arguments import safe_message, whole_number
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.events import Claim
 from redbox.publishers.base import Publisher, passed_on
+from redbox.publishers.calls import chunks
 from redbox.publishers.options import parse_number
 from redbox.urls import option_problem, problem, read_host, read_url
 
@@ -107,7 +108,7 @@ class RedisStreamPublisher(Publisher):
             async with self._slots:
                 connection = await self._pool.get_connection()
                 try:
-                    for chunk in _chunks(commands):
+                    for chunk in chunks(commands, lambda command: len(command[-1]), CHUNK_BYTES):
                         await _send(connection, chunk, outcomes)
                 finally:
                     with anyio.CancelScope(shield=True):  # a cancelled caller must not cost the pool a connection
@@ -132,21 +133,6 @@ def entry_fields(claim: Claim) -> list[bytes]:
         found += [f"header:{name}".encode(), text.encode()]
     found += [b"payload", payload]
     return found
-
-
-def _chunks(commands: list[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    """Splits commands into chunks, in order, so that the packed copy in memory stays small."""
-    chunk: list[tuple[Any, ...]] = []
-    size = 0
-    for command in commands:
-        length = len(command[-1])
-        if chunk and size + length > CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(command)
-        size += length
-    if chunk:
-        yield chunk
 
 
 async def _send(connection: Any, commands: list[tuple[Any, ...]], outcomes: list[BaseException | None]) -> None:

@@ -34,10 +34,20 @@ class Scheme(NamedTuple):
 
 
 SCHEMES: Final = {
-    "https": Scheme("redbox.publishers.http", "HTTPPublisher", "https://", "http"),
-    "http": Scheme("redbox.publishers.http", "HTTPPublisher", "http://", "http"),
+    "https": Scheme("redbox.publishers.http.publisher", "HTTPPublisher", "https://", "http"),
+    "http": Scheme("redbox.publishers.http.publisher", "HTTPPublisher", "http://", "http"),
     "redis+stream": Scheme("redbox.publishers.redis_stream", "RedisStreamPublisher", "redis+stream://"),
     "rediss+stream": Scheme("redbox.publishers.redis_stream", "RedisStreamPublisher", "rediss+stream://"),
+    "amqps": Scheme("redbox.publishers.amqp.publisher", "AMQPPublisher", "amqps://", "amqp"),
+    "amqp": Scheme("redbox.publishers.amqp.publisher", "AMQPPublisher", "amqp://", "amqp"),
+    "nats": Scheme("redbox.publishers.nats.publisher", "NATSPublisher", "nats://", "nats"),
+    "tls": Scheme("redbox.publishers.nats.publisher", "NATSPublisher", "tls://", "nats"),
+    "nats+tls": Scheme("redbox.publishers.nats.publisher", "NATSPublisher", "nats+tls://", "nats"),
+    "kafka": Scheme("redbox.publishers.kafka.publisher", "KafkaPublisher", "kafka://", "kafka"),
+    # These are above the publishers, since they need a box; like those of other packages they are found by name.
+    "box": Scheme("redbox.routing.publisher", "BoxPublisher", "box:NAME"),
+    "box+redis": Scheme("redbox.routing.publisher", "BoxPublisher", "box+redis://"),
+    "box+rediss": Scheme("redbox.routing.publisher", "BoxPublisher", "box+rediss://"),
     "stdout": Scheme("redbox.publishers.stdout", "StdoutPublisher", "stdout:"),
     "null": Scheme("redbox.publishers.null", "NullPublisher", "null:"),
     "python": Scheme("redbox.publishers.python", "open_python", "python:module:function"),

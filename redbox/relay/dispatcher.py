@@ -10,25 +10,26 @@ from typing import Final
 import anyio
 
 from redbox.errors import PASSING, BoxPaused, EmbeddedServerFailed, RedboxError
-from redbox.relay.breaker import Circuit
-from redbox.relay.claimer import SOON, Claimer, ClaimReply
-from redbox.relay.completion import Completion
-from redbox.relay.demand import Demand
+from redbox.relay.claiming.claimer import SOON, Claimer, ClaimReply
+from redbox.relay.claiming.demand import Demand
+from redbox.relay.claiming.held import Held
+from redbox.relay.claiming.ledger import Ledger
 from redbox.relay.digest import Digest
-from redbox.relay.held import Held
-from redbox.relay.judge import Judge
-from redbox.relay.ledger import Ledger
-from redbox.relay.prober import Prober
+from redbox.relay.outcomes.breaker import Circuit
+from redbox.relay.outcomes.completion import Completion
+from redbox.relay.outcomes.judge import Judge
+from redbox.relay.outcomes.prober import Prober
+from redbox.relay.outcomes.settler import Settler, pauses
 from redbox.relay.report import Tally
 from redbox.relay.run_state import RunState
-from redbox.relay.settler import Settler, pauses
 from redbox.relay.workers import Workers
-from redbox.store.replies import Packed
+from redbox.store.scripts.replies import Packed
 
 logger = logging.getLogger("redbox.relay")
 
 #: A drain calls the store again until the pause between two calls exceeds this; a relay that stays never gives up.
 DRAIN_PATIENCE: Final = 1.0
+DRAIN_LOOK: Final = 5.0  # seconds until a drain that is limited looks again
 
 
 class Dispatcher:
@@ -104,8 +105,9 @@ class Dispatcher:
             if waited or len(found):  # a claim that found nothing does not show that waiting works again
                 delays = pauses()
             self._store_answered(None, waits_too=waited or len(found) > 0)
+            await self._reap_if_full(found, drain)
             if (breaker := self._prober.breaker) is not None:
-                if drain and not len(found) and found.more_in != 0 and not found.limited and not breaker.doubting:
+                if drain and not len(found) and found.more_in != 0 and not _held_back(found) and not breaker.doubting:
                     return
                 if reply.probe:
                     await self._end_sample(found)
@@ -116,7 +118,7 @@ class Dispatcher:
                 if not await self._may_drain_more(found, held_nothing):
                     return
             else:
-                await self._wait_for_events(found.more_in, limited=found.limited)
+                await self._wait_for_events(found.more_in, limited=found.limited, full=found.full)
 
     async def last_claims(self) -> list[Held]:
         """Ends a claim that is still pending; its events are held, to be returned to PENDING."""
@@ -130,7 +132,11 @@ class Dispatcher:
         """Waits until a drain may claim again; False if nothing is available. `held_nothing`: no claim was held before
         the last one, so that no event can have returned to PENDING since."""
         if found.limited:
-            await self._state.wait_for(anyio.sleep(found.more_in or 0))
+            # A limit may be changed meanwhile.
+            await self._state.wait_for(anyio.sleep(min(found.more_in or 0, DRAIN_LOOK)))
+            return True
+        if found.full:
+            await self._wait_for_events(found.more_in, full=True)
             return True
         if held_nothing and not len(found) and not await _due_soon(found.more_in):
             return False
@@ -160,9 +166,10 @@ class Dispatcher:
             await self._state.wait_for(self._workers.buffer.refill.wait())
         return events
 
-    async def _wait_for_events(self, due_in: float | None, *, limited: bool = False) -> None:
-        """Waits until there may be something to claim: a hint, the next due time, or the poll interval. `limited`: a
-        limit of the box holds back events that are due, so no verdict is decided for want of others to try."""
+    async def _wait_for_events(self, due_in: float | None, *, limited: bool = False, full: bool = False) -> None:
+        """Waits until there may be something to claim: a hint, the next due time, or the poll interval. `limited`: the
+        rate of the box holds back events that are due, so no verdict is decided for want of others to try. `full`: its
+        max_in_flight does; verdicts are decided, because their events may be the ones that take it up."""
 
         async def wait() -> None:
             try:
@@ -174,6 +181,7 @@ class Dispatcher:
         if self._prober.is_open:
             return  # the loop waits until it is time to probe
         self._state.set_out_of_events(not limited)
+        self._state.set_slots_full(full)
         if not limited:
             self._judge.decide_if_idle(self._workers)
         limit = self._demand.events()
@@ -182,6 +190,7 @@ class Dispatcher:
             limit = min(limit, self._prober.begin(breaker))
         await self._state.wait_for(wait() if limit > 0 else self._workers.buffer.refill.wait())
         self._state.set_out_of_events(False)
+        self._state.set_slots_full(False)
 
     # --- a claim -------------------------------------------------------------------------------------------------
 
@@ -273,13 +282,18 @@ class Dispatcher:
         self._logged_pause = "" if pause is None else pause.message
         self._state.set_paused(pause is not None)
 
+    async def _reap_if_full(self, found: Packed, drain: bool) -> None:
+        """Other relays hold as many claims as max_in_flight allows, and may have ended: a drain has no reaper."""
+        if drain and found.full and not self._ledger.owned:
+            await self._claimer.reap()
+
     async def _end_sample(self, found: Packed) -> None:
         breaker = self._prober.breaker
         assert breaker is not None
         if not len(found) and found.more_in == 0:
             return  # the available events were damaged; there are more
         if not len(found) and (found.limited or not self._prober.can_end(breaker)):
-            await self._wait_for_events(found.more_in, limited=found.limited)
+            await self._wait_for_events(found.more_in, limited=found.limited, full=found.full)
             return
         await self._prober.end(breaker, len(found))
 
@@ -287,6 +301,11 @@ class Dispatcher:
 def _part(waited: bool) -> str:
     """The part that got no answer: where only waits are refused, claims that work do not end the outage."""
     return "waits" if waited else "claims"
+
+
+def _held_back(found: Packed) -> bool:
+    """Whether a limit of the box holds back events that are due."""
+    return found.limited or found.full
 
 
 async def _due_soon(due_in: float | None) -> bool:

@@ -12,23 +12,23 @@ import anyio
 from redbox.box import Box
 from redbox.errors import BoxPaused, RedboxError
 from redbox.publishers.base import Publisher
-from redbox.relay.breaker import Breaker
-from redbox.relay.buffer import Buffer
-from redbox.relay.capacity import capacity
-from redbox.relay.claimer import Claimer
-from redbox.relay.completion import Completion
-from redbox.relay.dead_letters import DeadLetters
-from redbox.relay.demand import Demand
+from redbox.relay.claiming.buffer import Buffer
+from redbox.relay.claiming.capacity import capacity
+from redbox.relay.claiming.claimer import Claimer
+from redbox.relay.claiming.demand import Demand
+from redbox.relay.claiming.ledger import Ledger
 from redbox.relay.digest import Digest
 from redbox.relay.dispatcher import Dispatcher
-from redbox.relay.judge import Judge
-from redbox.relay.ledger import Ledger
 from redbox.relay.otel import traced
+from redbox.relay.outcomes.breaker import Breaker
+from redbox.relay.outcomes.completion import Completion
+from redbox.relay.outcomes.dead_letters import DeadLetters
+from redbox.relay.outcomes.judge import Judge
+from redbox.relay.outcomes.prober import Prober
+from redbox.relay.outcomes.settler import Settler
 from redbox.relay.policy import Policy
-from redbox.relay.prober import Prober
 from redbox.relay.report import Tally
 from redbox.relay.run_state import RunState
-from redbox.relay.settler import Settler
 from redbox.relay.workers import Workers
 
 logger = logging.getLogger("redbox.relay")

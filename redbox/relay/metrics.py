@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
+from redbox.box import Box
 from redbox.box.reports import Stats
 from redbox.errors import MissingExtra, RedboxError
 from redbox.relay.relay import Relay
 from redbox.relay.report import BUCKETS, Histogram
-from redbox.relay.series import add_box, add_relay
+from redbox.relay.series import add_boxes, add_relay
 from redbox.telemetry import METRICS
 
 try:
@@ -31,22 +32,19 @@ _FAMILIES: Final = {
 
 async def scrape(relays: Sequence[Relay]) -> str:
     """The metrics of these relays and their boxes; for a store that does not answer, only that it is down."""
-    found = await asyncio.gather(*(_stats(relay) for relay in relays))
+    boxes = list(dict.fromkeys(relay.box for relay in relays))
+    found = await asyncio.gather(*map(_stats, boxes))
     exposition = Exposition()
-    up: dict[str, bool] = {}
-    for relay, stats in zip(relays, found, strict=True):
+    for relay in relays:
         add_relay(exposition, relay)
-        add_box(exposition, relay.box.name, relay.box.where, stats)
-        up[relay.box.where] = up.get(relay.box.where, False) or stats is not None
-    for where, answers in up.items():
-        exposition.add("redbox_up", int(answers), where)
+    add_boxes(exposition, zip(boxes, found, strict=True))
     return exposition.text()
 
 
-async def _stats(relay: Relay) -> Stats | None:
+async def _stats(box: Box) -> Stats | None:
     try:
         async with asyncio.timeout(STORE_SECONDS):
-            return await relay.box.stats()
+            return await box.stats()
     except (RedboxError, TimeoutError):
         return None
 

@@ -8,8 +8,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 from uuid import uuid4
@@ -19,15 +19,17 @@ import anyio
 from redbox.box import Box
 from redbox.box.claims import check_relay
 from redbox.durations import Duration, positive_duration
-from redbox.errors import StoreError, UsageError
+from redbox.errors import BoxPaused, StoreError, UsageError
 from redbox.events import Claim
 from redbox.publishers.registry import Target, open_target, option_names
 from redbox.relay.alerts import Alerts
 from redbox.relay.alerts.conditions import ALERT_AGE
-from redbox.relay.breaker import Breaker, Circuit
 from redbox.relay.digest import Digest
 from redbox.relay.engine import Engine
+from redbox.relay.limits import BoxLimits, check_limits
+from redbox.relay.middleware import Middleware, check_middleware, with_middleware
 from redbox.relay.otel import uses_metrics
+from redbox.relay.outcomes.breaker import Breaker, Circuit
 from redbox.relay.policy import Policy, PolicySettings, check_interval, check_policy, show_settings
 from redbox.relay.report import PublishRate, Summary, Tally
 from redbox.relay.services import (
@@ -35,6 +37,7 @@ from redbox.relay.services import (
     REAP_EVERY,
     SWEEP_EVERY,
     Heartbeat,
+    LossWatch,
     RateRecorder,
     Reaper,
     Service,
@@ -57,9 +60,12 @@ class Relay:
     PUBLISHED, `Reject` → DEAD, `RetryLater` → retried after its delay, any other → retried after that of `backoff`.
 
     `name`: the name of the relay, which no other relay of the box may have; by default host, pid and a random suffix.
+    `middleware`: async functions of (claim, publish) around each publish to the target, the first outermost.
     `dead_to`: the dead-letter target, which receives each event before it is marked DEAD; `dead_options`: its options.
     `alerts_to`: the target of alerts about the box and its relays, such as an open breaker; `alerts_options`: its
     options. `alert_age`: the age of the oldest available event above which an alert is sent; default 5 min.
+    `max_rate` ("50/s"), `max_burst`, `max_in_flight`: limits for all relays of the box together. They are written as
+    settings of the box when the relay starts; None leaves the setting as it is.
     `breaker`: None to publish even while the target is down. `reap_every`, `sweep_every`, `beat_every`: seconds between
     two runs of a service; None turns it off.
 
@@ -86,11 +92,15 @@ class Relay:
         *,
         options: Mapping[str, Any] | None = None,
         name: str | None = None,
+        middleware: Sequence[Middleware] = (),
         dead_to: Target | None = None,
         dead_options: Mapping[str, Any] | None = None,
         alerts_to: Target | None = None,
         alerts_options: Mapping[str, Any] | None = None,
         alert_age: Duration = ALERT_AGE,
+        max_rate: str | None = None,
+        max_burst: int | None = None,
+        max_in_flight: int | None = None,
         breaker: Breaker | Literal["default"] | None = "default",
         reap_every: float | None = REAP_EVERY,
         sweep_every: float | None = SWEEP_EVERY,
@@ -101,16 +111,22 @@ class Relay:
         if not isinstance(box, Box):
             raise UsageError("a relay takes a box: Relay(Box.open(...), publish)")
         self._publisher = open_target("options", publish, options)
+        self._middleware = check_middleware(middleware)
         if dead_to is None and dead_options:
             raise UsageError("dead_options are for dead_to, which is not given")
         self._dead_publisher = None if dead_to is None else open_target("dead_options", dead_to, dead_options)
         if alerts_to is None and alerts_options:
             raise UsageError("alerts_options are for alerts_to, which is not given")
         self._alerts_publisher = None if alerts_to is None else open_target("alerts_options", alerts_to, alerts_options)
+        for publisher in (self._publisher, self._dead_publisher, self._alerts_publisher):
+            if publisher is not None:
+                publisher.attach(box)
         self._alert_age = positive_duration("alert_age", alert_age)
         self._policy = check_policy(settings, lambda name: _where_it_belongs(name, publish, dead_to))
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
         check_relay(self.name)
+        limits = check_limits(max_rate=max_rate, max_burst=max_burst, max_in_flight=max_in_flight)
+        self._limits = BoxLimits(box, self.name, limits)
         if breaker is not None and breaker != "default" and not isinstance(breaker, Breaker):
             raise UsageError("breaker must be a Breaker, or None for none")
         self.breaker = Breaker() if breaker == "default" else breaker
@@ -159,8 +175,10 @@ class Relay:
         """Publishes until nothing is available, and sweeps meanwhile. Events that are not due yet are left.
 
         Also ends when the breaker opens, and when all calls of the publisher hang: `open` or `stuck` of the summary
-        says why. Its `undelivered` names events that were tried and are to be retried later.
+        says why. Its `undelivered` names events that were tried and are to be retried later. Raises BoxPaused, after
+        the alerts were sent.
         """
+        paused: BoxPaused | None = None
         with self._in_use() as engine:
             await Reaper(self._box).run_once()
             async with anyio.create_task_group() as beside:
@@ -169,14 +187,20 @@ class Relay:
                     beside.start_soon(serve, sweeper, self._digest)
                 try:
                     await self._run(engine, drain=True)
+                except BoxPaused as error:
+                    paused = error
                 finally:
                     beside.cancel_scope.cancel()
             with anyio.CancelScope() as self._last_sweep:
-                for sweeper in sweepers:
+                for sweeper in sweepers if paused is None else ():
                     await self._sweep_at_the_end(sweeper)
                 if self._alerts is not None:
                     await self._send_alerts_at_the_end(self._alerts)
+                with suppress(StoreError):  # it is only a warning
+                    await LossWatch(self._box).run_once()
             self._last_sweep = None
+        if paused is not None:
+            raise paused
         return self.summary()
 
     async def _sweep_at_the_end(self, sweeper: Sweeper) -> None:
@@ -248,8 +272,8 @@ class Relay:
         self._loop = asyncio.get_running_loop()
         self._started = time.monotonic()
         engine = self._engine = Engine(
-            self._box, self.name, self._publisher, self._dead_publisher, self._policy, self.breaker,
-            self.tally, self._digest, self._beat_soon,
+            self._box, self.name, with_middleware(self._publisher, self._middleware), self._dead_publisher,
+            self._policy, self.breaker, self.tally, self._digest, self._beat_soon,
         )  # fmt: skip
         if self._stopped:
             engine.stop()
@@ -269,6 +293,7 @@ class Relay:
         try:
             for target in targets:
                 await target.open(self._box.name)
+            await self._limits.write(engine.state, self._digest, drain=drain)
             self._began.set()
             await engine.run(drain=drain)
         finally:
@@ -289,6 +314,7 @@ class Relay:
             self._heartbeat = Heartbeat(self._box, self.name, self.about, every=beat_every)
             services += [
                 self._heartbeat,
+                LossWatch(self._box, every=max(beat_every, BEAT_EVERY)),
                 RateRecorder(self._box, self.tally.since_due, every=min(beat_every, BEAT_EVERY)),
             ]
         if uses_metrics():
@@ -310,7 +336,7 @@ class Relay:
 
     def _died(self, claim: Claim, reason: str) -> None:
         if self._alerts is not None:
-            self._alerts.died(claim, reason)
+            self._alerts.marked_dead(claim, reason)
 
     # --- status --------------------------------------------------------------------------------------------------
 
@@ -373,6 +399,7 @@ class Relay:
         """The fields of the heartbeat. Ages are in ms: only the store's clock knows the time."""
         summary = self.summary()
         open_for = None if self.breaker is None else self.breaker.open_for
+        outage = None if self.breaker is None else self.breaker.last_outage
         probe_in = self.breaker.wait() if self.breaker is not None and self.circuit is Circuit.OPEN else None
         return {
             "target": self._publisher.target,
@@ -384,7 +411,11 @@ class Relay:
             "reason": summary.open,
             "age": str(int((time.monotonic() - self._started) * 1000)),
             "breaker_age": "" if open_for is None else str(int(open_for * 1000)),
+            "opened_age": "" if outage is None else str(int(outage.opened * 1000)),
+            "closed_age": "" if outage is None else str(int(outage.closed * 1000)),
             "probe_in": "" if probe_in is None else str(int(probe_in * 1000)),
+            "hanging": "0" if self._engine is None else str(self._engine.workers.stuck),
+            "calls": "0" if self._engine is None else str(self._engine.workers.size),
             "failed": str(self.tally.failed),
             "failures_in_row": str(self.tally.failures_in_row),
             "last_error": self.tally.last_error[:LONGEST_ERROR],

@@ -15,11 +15,12 @@ from redbox.arguments import counted
 
 if TYPE_CHECKING:
     from redbox.events import Claim
-    from redbox.relay.held import Held
+    from redbox.relay.claiming.held import Held
 
 #: Upper bounds in seconds of the latency histograms.
 BUCKETS: Final = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400,
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
+    120, 300, 600, 1200, 1800, 3600, 7200, 21600, 86400,
 )  # fmt: skip
 RATE_INTERVAL: Final = 1.0  # minimum seconds over which the publish rate is measured
 #: Retries of this attempt and of later ones are counted together.

@@ -1,4 +1,5 @@
-"""The state of one run that several parts of a relay read: draining, stopping, paused, or out of events."""
+"""The state of one run that several parts of a relay read: draining, stopping, paused, out of events, or
+held back by max_in_flight."""
 
 from __future__ import annotations
 
@@ -16,6 +17,9 @@ class RunState:
         self.stopping = False  # nothing more is claimed
         self.paused = False  # at the last claim, the box was paused
         self.out_of_events = False  # the last claim left nothing to claim, and the relay waits for more
+        self.slots_full = (
+            False  # max_in_flight of the box holds back due events, and the relay waits for a claim to end
+        )
         self._wait: anyio.CancelScope | None = None
 
     @property
@@ -37,6 +41,9 @@ class RunState:
 
     def set_out_of_events(self, out_of_events: bool) -> None:
         self.out_of_events = out_of_events
+
+    def set_slots_full(self, slots_full: bool) -> None:
+        self.slots_full = slots_full
 
     async def wait_for(self, awaitable: Awaitable[Any]) -> None:
         """Waits until `awaitable` completes or the relay is stopped. One wait at a time."""

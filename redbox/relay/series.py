@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
+from redbox.box import Box
 from redbox.box.reports import Stats
+from redbox.rates import per_second
 from redbox.relay.relay import Relay
 from redbox.relay.report import MOST_ATTEMPTS, Histogram
 
@@ -37,6 +40,22 @@ def add_relay(series: Series, relay: Relay) -> None:
     series.add_histogram("redbox_publish_seconds", tally.since_claimed, *labels)
 
 
+def add_boxes(series: Series, found: Iterable[tuple[Box, Stats | None]]) -> None:
+    """Adds the counts of each box once, however many of its relays read them, and whether each store answered."""
+    newest: dict[tuple[str, str], Stats | None] = {}
+    for box, stats in found:
+        named = box.name, box.where
+        known = newest.get(named)
+        if known is None or (stats is not None and stats.at > known.at):  # else a counter could decrease
+            newest[named] = stats
+    up: dict[str, bool] = {}
+    for (name, where), stats in newest.items():
+        add_box(series, name, where, stats)
+        up[where] = up.get(where, False) or stats is not None
+    for where, answers in up.items():
+        series.add("redbox_up", int(answers), where)
+
+
 def add_box(series: Series, box: str, store: str, stats: Stats | None) -> None:
     """Adds the counts of the box; `stats` is None if the store did not answer."""
     labels = (box, store)
@@ -47,14 +66,18 @@ def add_box(series: Series, box: str, store: str, stats: Stats | None) -> None:
         series.add("redbox_phase", count, *labels, phase.value)
     for name, oldest in (("available", stats.oldest_available), ("dead", stats.oldest_dead)):
         series.add(f"redbox_oldest_{name}_seconds", 0.0 if oldest is None else oldest.total_seconds(), *labels)
-    alive = [relay for relay in stats.relays if relay.alive]
+    alive, settings = [relay for relay in stats.relays if relay.alive], stats.settings
     values: dict[str, Any] = {
         "waiting": stats.waiting, "suspects": stats.suspects, "overdue": stats.overdue, "blocked": stats.blocked,
         "lost": stats.lost, "paused": int(stats.paused), "paused_keys": stats.paused_keys,
+        "max_rate": per_second(settings.max_rate) if settings.max_rate else 0,
+        "max_in_flight": settings.max_in_flight or 0,
         "relays_alive": len(alive), "relays_silent": len(stats.relays) - len(alive),
         "relays_breaker_open": sum(relay.breaker_open for relay in alive),
     }  # fmt: skip
     for name, value in values.items():
         series.add(f"redbox_{name}", value, *labels)
+    for limit in ("max_rate", "max_in_flight"):
+        series.add("redbox_limit_reached", int(limit in stats.limits_reached), *labels, limit)
     for step, count in stats.totals.items():
         series.add("redbox_box_events_total", count, *labels, step)

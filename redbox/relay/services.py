@@ -173,6 +173,28 @@ class Heartbeat(Prompted):
             logger.debug("the relay could not be removed from the list: %s", error)
 
 
+class LossWatch:
+    """Warns of events that claims found without their body or their hash: they are never delivered."""
+
+    def __init__(self, box: Box, *, every: float = BEAT_EVERY) -> None:
+        self._box = box
+        self._known = 0
+        self.every = _checked(every)
+
+    async def run_once(self) -> int:
+        """Returns how many such events the box has."""
+        stats = await self._box.stats()
+        if stats.lost > self._known:
+            named = ", ".join(stats.lost_ids) + (", ..." if stats.lost > len(stats.lost_ids) else "")
+            what = "event is lost: it is" if stats.lost == 1 else "events are lost: they are"
+            logger.warning(
+                "%d %s stored in part, and never delivered (%s); `redbox doctor` says what to do",
+                stats.lost, what, named,
+            )  # fmt: skip
+        self._known = stats.lost
+        return stats.lost
+
+
 class RateRecorder:
     """Samples the totals of a box for the history of its rates, with the latencies of a relay's events since the last
     run. Latencies that the store did not take, or did not confirm, are left out."""
@@ -187,7 +209,7 @@ class RateRecorder:
         now = [] if self._latencies is None else list(self._latencies.counts)
         grown = [after - before for before, after in zip(self._before, now, strict=True)]
         self._before = now
-        await self._box.record_rates(latencies=dict(zip(LATENCY_BOUNDS_MS, grown, strict=False)))
+        await self._box.desk.record_rates(latencies=dict(zip(LATENCY_BOUNDS_MS, grown, strict=False)))
 
 
 def _checked(every: float) -> float:

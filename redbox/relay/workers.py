@@ -12,13 +12,13 @@ import anyio
 
 from redbox.errors import NotPublished, Reject
 from redbox.publishers.base import Publisher
-from redbox.relay.buffer import Buffer
-from redbox.relay.capacity import Capacity
-from redbox.relay.dead_letters import DeadLetters
+from redbox.relay.claiming.buffer import Buffer
+from redbox.relay.claiming.capacity import Capacity
+from redbox.relay.claiming.held import Held
 from redbox.relay.errors import Interrupted, TimeLimit
-from redbox.relay.held import Held
-from redbox.relay.judge import Judge
-from redbox.relay.settler import Settler
+from redbox.relay.outcomes.dead_letters import DeadLetters
+from redbox.relay.outcomes.judge import Judge
+from redbox.relay.outcomes.settler import Settler
 
 logger = logging.getLogger("redbox.relay")
 

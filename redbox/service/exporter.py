@@ -5,36 +5,36 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from redbox.box import Box
-from redbox.box.beside import beside
 from redbox.box.reports import Stats
 from redbox.errors import RedboxError, StoreUnavailable
 from redbox.relay import Relay
 from redbox.relay.metrics import STORE_SECONDS, Exposition
 from redbox.relay.series import add_box, add_relay
+from redbox.service import HOST
+from redbox.service.boxes import Boxes
 from redbox.service.health import FRESH_SECONDS, Health
 from redbox.service.monitor import HealthServer
-from redbox.service.server import HOST
-
-NAMES_SECONDS: Final = 300.0  # how long the list of boxes is used: to list them costs the server a pass over its keys
 
 
 class BoxHealth(Health):
     """The metrics of a box, or of all boxes of its store. The store is read when it is asked for, but at most once per
     second."""
 
-    def __init__(self, box: Box, *, all_boxes: bool = False, relays: Sequence[Relay] = ()) -> None:
-        """With `all_boxes`, all boxes of the store of `box` are read over its connection, new ones within five
-        minutes. `relays`: relays of this process, whose metrics are added."""
+    def __init__(self, boxes: Boxes, *, all_boxes: bool = False, relays: Sequence[Relay] = ()) -> None:
+        """The default box is read or, with `all_boxes`, all boxes of its store, over its connection. `relays`: relays
+        of this process, whose metrics are added."""
         self._relays = relays
-        self._box = box
+        self._store = boxes
+        self._box = boxes.default
         self._all = all_boxes
-        self._boxes: dict[str, Box] = {} if all_boxes else {box.name: box}
+        self._boxes: dict[str, Box] = {self._box.name: self._box}
         self._reading = asyncio.Lock()
-        self._text, self._read_at, self._listed_at = "", float("-inf"), float("-inf")
+        self._text, self._read_at = "", float("-inf")
         self._problem = ""
+        self._unlisted = ""  # why the boxes could not be listed
         self._unreadable: dict[str, str] = {}  # box → reason, while others can be read
 
     async def metrics(self) -> str:
@@ -51,14 +51,15 @@ class BoxHealth(Health):
         report: dict[str, Any] = {"status": "failing" if self._problem else "ok", "problem": self._problem or None}
         if self._unreadable:
             report["unreadable"] = self._unreadable
+        if self._unlisted:
+            report["unlisted"] = self._unlisted
         return not self._problem, report
 
     async def _read(self) -> str:
         exposition, self._unreadable = Exposition(), {}
         for relay in self._relays:
             add_relay(exposition, relay)
-        self._problem = await self._list()
-        answers = not self._problem
+        self._unlisted = await self._list() if self._all else ""
         found = dict(
             zip(self._boxes, await asyncio.gather(*(self._stats(box) for box in self._boxes.values())), strict=True)
         )
@@ -71,21 +72,17 @@ class BoxHealth(Health):
         if failed and len(failed) == len(found):
             self._problem = next(iter(failed.values()))
         else:
-            self._unreadable = failed
-        exposition.add("redbox_up", int(not all(away) if away else answers), self._box.where)
+            self._problem, self._unreadable = "", failed
+        exposition.add("redbox_up", int(not all(away)), self._box.where)
         return exposition.text()
 
     async def _list(self) -> str:
-        """Looks which boxes there are, if all are served; returns why that failed, or nothing."""
-        if not self._all or time.monotonic() - self._listed_at < NAMES_SECONDS:
-            return ""
+        """Looks which boxes there are; returns why that failed, or nothing. Those that are known stay."""
         try:
-            async with asyncio.timeout(STORE_SECONDS):
-                names = await self._box.names()
-        except (RedboxError, TimeoutError) as error:
+            names = await self._store.names()
+        except RedboxError as error:
             return _reason(error)
-        self._listed_at = time.monotonic()
-        self._boxes = {name: self._boxes.get(name) or beside(self._box, name) for name in names}
+        self._boxes = {name: self._boxes.get(name) or self._store.beside(name) for name in names}
         return ""
 
     async def _stats(self, box: Box) -> Stats | Exception:
@@ -100,7 +97,7 @@ class Exporter(HealthServer):
     """Serves the metrics of a box, or of all boxes of its store."""
 
     def __init__(self, box: Box, port: int, host: str = HOST, *, all_boxes: bool = False) -> None:
-        super().__init__(BoxHealth(box, all_boxes=all_boxes), port, host)
+        super().__init__(BoxHealth(Boxes(box), all_boxes=all_boxes), port, host)
 
 
 def _reason(error: Exception) -> str:

@@ -1,7 +1,8 @@
 """`/metrics`, `/livez` and `/readyz`: of a relay, of the exporter and of the service.
 
 `/metrics` is for Prometheus. `/livez` reports that the process is alive, without a call of the store. `/readyz` reports
-whether every relay runs and its store answers; `/healthz` is another name for it.
+whether every relay runs and its store answers, and whether the store of a service accepts puts; `/healthz` is another
+name for it.
 """
 
 from __future__ import annotations
@@ -9,22 +10,24 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 from redbox.box import Box
-from redbox.errors import RedboxError
+from redbox.errors import NotPermitted, RedboxError
 from redbox.relay import Relay, metrics
 from redbox.relay.metrics import STORE_SECONDS
-from redbox.service.headers import with_security
+from redbox.service.http.headers import with_security
 
 PATHS: Final = ("/metrics", "/livez", "/readyz", "/healthz")
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 ALIVE: Final = b'{"status":"ok"}\n'
+_Place = tuple[str, str]  # a server, and a box of it: two connections of one box are asked once
 FRESH_SECONDS: Final = 1.0  # how long a reading of the store is used for further requests
 
 
@@ -70,65 +73,81 @@ class HealthApp:
 
 
 class RelayHealth(Health):
-    """The metrics and the health of relays."""
+    """The metrics and the health of relays. An open breaker is reported, but counts as healthy: the target is down, not
+    the relay."""
 
-    def __init__(self, relays: Sequence[Relay]) -> None:
+    def __init__(self, relays: Sequence[Relay], box: Box | None = None) -> None:
+        """`box`: the box of a service, whose store has to accept puts; its problem is reported beside those of the
+        relays."""
         self._relays = relays
+        self._puts = None if box is None else _Checks({_place(box): partial(_check_puts, box)})
+        self._stores = _Checks({_place(relay.box): partial(_read, relay.box) for relay in relays})
 
     async def metrics(self) -> str:
         return await metrics.scrape(self._relays)
 
     async def health(self) -> tuple[bool, dict[str, Any]]:
-        return await health(self._relays)
+        answers = await self._stores.problems()
+        problems = [
+            answers[_place(relay.box)] if relay.running else "the relay is not running" for relay in self._relays
+        ]
+        reports = [
+            {
+                "box": relay.box.name,
+                "relay": relay.name,
+                "target": relay.target,
+                "problem": problem or None,
+                "breaker": relay.circuit.value,
+                "breaker_reason": relay.summary().open or None,
+                "in_flight": relay.in_flight,
+            }
+            for relay, problem in zip(self._relays, problems, strict=True)
+        ]
+        own = "" if self._puts is None else "; ".join(filter(None, (await self._puts.problems()).values()))
+        healthy = not own and not any(problems)
+        report = {} if self._puts is None else {"problem": own or None}
+        return healthy, {"status": "ok" if healthy else "failing", **report, "relays": reports}
 
 
-class StoreCheck:
-    """Whether the store of a box runs a script. It is asked at most once per second."""
+class _Checks:
+    """Calls of stores, one for each box. Each is made at most once per second, however many callers wait."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, calls: Mapping[_Place, Callable[[], Awaitable[Any]]]) -> None:
+        self._calls = calls
         self._asking = asyncio.Lock()
-        self._problem, self._asked_at = "", float("-inf")
+        self._problems: dict[_Place, str] = {}
+        self._asked_at = float("-inf")
 
-    async def problem(self) -> str:
-        """Why it does not; empty if it does."""
+    async def problems(self) -> dict[_Place, str]:
+        """Why each call fails; empty texts if it does not."""
         async with self._asking:
             if time.monotonic() - self._asked_at >= FRESH_SECONDS:
-                self._problem = await _problem_of(self._box.stats())
+                found = await asyncio.gather(*map(_problem, self._calls.values()))
+                self._problems = dict(zip(self._calls, found, strict=True))
                 self._asked_at = time.monotonic()
-            return self._problem
+            return self._problems
 
 
-async def health(relays: Sequence[Relay]) -> tuple[bool, dict[str, Any]]:
-    """Whether all relays run and their stores answer, with a report on each relay.
-
-    An open breaker is reported, but counts as healthy: the target is down, not the relay.
-    """
-    problems = await asyncio.gather(*(_problem(relay) for relay in relays))
-    reports = [
-        {
-            "box": relay.box.name,
-            "relay": relay.name,
-            "target": relay.target,
-            "problem": problem or None,
-            "breaker": relay.circuit.value,
-            "breaker_reason": relay.summary().open or None,
-            "in_flight": relay.in_flight,
-        }
-        for relay, problem in zip(relays, problems, strict=True)
-    ]
-    healthy = not any(problems)
-    return healthy, {"status": "ok" if healthy else "failing", "relays": reports}
+def _place(box: Box) -> _Place:
+    return box.where, box.name
 
 
-async def _problem(relay: Relay) -> str:
-    return await _problem_of(relay.box.settings()) if relay.running else "the relay is not running"
+async def _read(box: Box) -> None:
+    await box.stats()
 
 
-async def _problem_of(call: Any) -> str:
+async def _check_puts(box: Box) -> None:
+    """As `Desk.check_puts`. A user without the permission to put may still serve the dashboard."""
+    try:
+        await box.desk.check_puts()
+    except NotPermitted:
+        await box.stats()
+
+
+async def _problem(call: Callable[[], Awaitable[Any]]) -> str:
     try:
         async with asyncio.timeout(STORE_SECONDS):
-            await call
+            await call()
     except RedboxError as error:
         return str(error)
     except TimeoutError:

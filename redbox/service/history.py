@@ -12,7 +12,7 @@ import anyio
 from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 
-from redbox.box.rates_history import RatesHistory
+from redbox.box.desk.rates_history import RatesHistory
 from redbox.errors import RedboxError
 from redbox.service.boxes import Boxes
 from redbox.service.operations.routes import BoxName, get
@@ -30,16 +30,18 @@ async def get_rates(
 ) -> RatesHistory:
     """Events per second, and the time from when an event was due until it was published, one sample per `step`
     seconds."""
-    return await (await boxes.get(box)).rates_history(window=window)
+    return await (await boxes.get(box)).desk.rates_history(window=window)
 
 
 async def record_once(boxes: Boxes) -> None:
     """Samples the totals of every open box."""
     for box in boxes.opened:
         try:
-            await box.record_rates()
+            await box.desk.record_rates()
         except RedboxError as error:  # the next sample has the mean rate of the time without one
             logger.debug("the rates of box %s were not recorded: %s", box.name, error)
+        except Exception:  # a defect: the other boxes, and the next samples, are recorded
+            logger.exception("the rates of box %s were not recorded", box.name)
 
 
 @asynccontextmanager

@@ -14,19 +14,18 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import PathParameter, QueryParameter
 
 from redbox.box import Box
-from redbox.box.error_groups import OTHER
-from redbox.box.incidents import FAILED_INDEXES, Counted, GroupCensus, SampledGroup
-from redbox.box.record_json import as_json
-from redbox.box.selection import LONGEST_GROUP
+from redbox.box.bulk.selection import LONGEST_GROUP
+from redbox.box.desk.error_groups import OTHER
+from redbox.box.desk.incidents import FAILED_INDEXES, MOST_SAMPLED, Counted, GroupCensus, SampledGroup
+from redbox.box.texts.record_json import as_json
 from redbox.events import Phase, Record, State
-from redbox.fingerprints import NO_TEXT
 from redbox.service.boxes import Boxes
+from redbox.service.http.problems import NotFound
+from redbox.service.http.strict import path_text
 from redbox.service.operations.documents import GroupDocument, GroupList, IncidentDocument
 from redbox.service.operations.filters import EventFilter, provide_filter
 from redbox.service.operations.routes import BoxName, get
 from redbox.service.options import ServiceOptions
-from redbox.service.problems import NotFound
-from redbox.service.strict import path_text
 
 PAGE: Final = 100
 
@@ -39,8 +38,13 @@ class Censuses:
 
     def ask(self, box: Box) -> Counted | None:
         if box.name not in self._known:
-            self._known[box.name] = box.census()
+            self._known[box.name] = box.desk.census()
         return self._known[box.name].ask()
+
+    def recount(self, box: Box) -> None:
+        """Many events of the box have changed: its count is made again soon, if it was made."""
+        if box.name in self._known:
+            self._known[box.name].recount()
 
     async def aclose(self) -> None:
         for census in self._known.values():
@@ -63,33 +67,19 @@ async def list_error_groups(
     """Groups of DEAD events and of PENDING ones that failed, or of one state; the largest come first.
 
     Without filters the newest 2,000 events of each state are read. If there are more, counts are estimated until a full
-    count, which this request begins, has ended. With filters, a bounded number of events is read, the oldest first.
+    count, which this request begins, has ended. With filters, counts are those of the newest events, 10,000 of each
+    state; `looked` is how many were read.
     """
     where = await boxes.get(box)
-    filters = {name: value for name, value in (await event_filter.resolved(where)).items() if value is not None}
-    if filters.keys() <= {"state"} and filters.get("state", State.DEAD) in FAILED_INDEXES:
-        states = [State(filters["state"])] if filters else list(FAILED_INDEXES)
+    filters = await event_filter.resolved(where)
+    states = [State(filters["state"])] if "state" in filters else list(FAILED_INDEXES)
+    if filters.keys() <= {"state"} and states[0] in FAILED_INDEXES:
         counted = state.censuses.ask(where) if (await where.stats()).phases[Phase.DEAD] else None
-        found = await where.failing(states=states, counted=counted)
-        documents = [group_document(group) for group in found.groups[:limit]]
-        return GroupList(groups=documents, sampled=found.sampled, counted_at=found.counted_at)
-    return await _filtered(where, filters, limit, options.look)
-
-
-async def _filtered(box: Box, filters: dict[str, Any], limit: int, look: int) -> GroupList:
-    given = filters.get("state")
-    groups: list[GroupDocument] = []
-    sampled = False
-    for each in list(FAILED_INDEXES) if given is None and "phase" not in filters else [given]:
-        found = await box.error_groups(look=look, **(filters if each is None else {**filters, "state": each}))
-        sampled |= sum(group.count for group in found) >= look
-        groups += [
-            GroupDocument(**msgspec.structs.asdict(group), error=group.example, state=each or State.PENDING)
-            for group in found
-            if group.fingerprint != NO_TEXT or each is State.DEAD
-        ]
-    groups.sort(key=lambda group: -group.count)
-    return GroupList(groups=groups[:limit], sampled=sampled)
+        found = await where.desk.failing(states=states, counted=counted)
+    else:
+        found = await where.desk.failing(states=states, sample=min(options.look, MOST_SAMPLED), **filters)
+    documents = [group_document(group) for group in found.groups[:limit]]
+    return GroupList(groups=documents, sampled=found.sampled, looked=found.looked, counted_at=found.counted_at)
 
 
 def group_document(group: SampledGroup) -> GroupDocument:
@@ -110,9 +100,9 @@ async def get_incident(
     event, and the last one of the same type that was delivered."""
     where, name = await boxes.get(box), path_text(group)
     found = None
-    if in_state is None or in_state in FAILED_INDEXES:
-        found = await where.incident(group=name, state=in_state, counted=state.censuses.ask(where))
-    if found is None or name == OTHER:
+    if name != OTHER and (in_state is None or in_state in FAILED_INDEXES):
+        found = await where.desk.incident(group=name, state=in_state, counted=state.censuses.ask(where))
+    if found is None:
         raise NotFound(f"no event that failed lately has an error of the group {name!r}; list the groups again")
     return IncidentDocument(
         group=group_document(found.group),

@@ -16,21 +16,24 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from litestar import Request
+from litestar.background_tasks import BackgroundTask
 from litestar.datastructures import State as AppState
 from litestar.exceptions import ServiceUnavailableException
 from litestar.params import QueryParameter
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from redbox.box import Box
-from redbox.box.incidents import Counted
-from redbox.box.rates import Rates, rates_between, reported_rates
+from redbox.box.desk.incidents import Counted
+from redbox.box.desk.rates import Rates, rates_between, reported_rates
 from redbox.box.reports import Stats
-from redbox.box.stats_json import as_json, relay_json
+from redbox.box.texts.stats_json import as_json, relay_json
 from redbox.errors import RedboxError
+from redbox.events import State
 from redbox.service.boxes import Boxes
+from redbox.service.http.access import Scope, granted
+from redbox.service.http.problems import Problem, problem_of
 from redbox.service.incidents import group_document
 from redbox.service.operations.routes import get
-from redbox.service.problems import problem_of
 
 logger = logging.getLogger("redbox.service")
 
@@ -43,23 +46,27 @@ GROUP_SAMPLE: Final = 500
 MOST_CLIENTS: Final = 200
 MOST_FEEDS: Final = 100
 
-Jobs = Callable[[Box], Awaitable[Any]]
+ListJobs = Callable[[Box], Awaitable[Any]]
 Count = Callable[[Box], Counted | None]
+Permitted = Callable[[], bool]
 
 
 class Feed:
-    """The feed of one box. `parts` are its latest values, and `versions` when each last changed."""
+    """The feed of one box. `parts` are its latest values, and `versions` when each last changed. `fresh`: they were
+    read since the sampler started. `closed`: the service ends."""
 
-    def __init__(self, box: Box, jobs: Jobs, count: Count) -> None:
+    def __init__(self, box: Box, list_jobs: ListJobs, count: Count) -> None:
         self._box = box
-        self._jobs = jobs
+        self._list_jobs = list_jobs
         self._count = count
         self.token = token_hex(4)  # distinguishes the versions of two processes
         self.version = 0
         self.parts: dict[str, Any] = {}
         self.versions: dict[str, int] = {}
-        self.problem: dict[str, Any] | None = None
+        self.problem: Problem | None = None
         self.problem_version = 0
+        self.fresh = False
+        self.closed = False
         self.clients = 0
         self._changed = asyncio.Event()
         self._sampler: asyncio.Task[None] | None = None
@@ -70,9 +77,10 @@ class Feed:
     # --- sampling ------------------------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """One more page listens."""
+        """One more page listens; the first one starts the sampler, which reads all parts again."""
         self.clients += 1
         if self._sampler is None:
+            self.fresh, self._before = False, None
             self._due.clear()
             self._sampler = asyncio.create_task(self._run(), name=f"redbox live {self._box.name}")
 
@@ -98,11 +106,13 @@ class Feed:
         try:
             found = await self._read()
         except RedboxError as error:
-            self._fail(msgspec.to_builtins(problem_of(error)))
+            self._fail(problem_of(error))
             return
         except Exception:  # a defect: the pages show it, and the feed goes on
             logger.exception("the live feed of box %s failed", self._box.name)
-            self._fail({"title": "Internal Server Error", "status": 500, "detail": "see the log of the service"})
+            self._fail(
+                Problem(title="Internal Server Error", status=500, detail="see the log of the service", error="Defect")
+            )
             return
         changed = {name: value for name, value in found.items() if self._differs(name, value)}
         if changed or self.problem is not None:
@@ -110,7 +120,10 @@ class Feed:
             self.version += 1
             self.parts |= changed
             self.versions |= dict.fromkeys(changed, self.version)
-            self.wake()
+        elif self.fresh:
+            return
+        self.fresh = True
+        self.wake()
 
     async def _read(self) -> dict[str, Any]:
         box = self._box
@@ -123,12 +136,15 @@ class Feed:
             "relays": [relay_json(relay) for relay in stats.relays],
         }
         if self._is_due("why", WHY_EVERY):
-            found["jobs"] = await self._jobs(box)
+            found["jobs"] = await self._list_jobs(box)
             found["why"] = (await box.why()).as_json(("--box", box.name))
         if self._is_due("groups", SLOW_EVERY):
-            failing = await box.failing(sample=GROUP_SAMPLE, counted=self._count(box))
+            failing = await box.desk.failing(sample=GROUP_SAMPLE, counted=self._count(box))
             found["groups"] = [group_document(group) for group in failing.groups[:GROUPS]]
-            samples = (await box.rates_history(window="1h")).samples
+            dead = sum(group.state is State.DEAD for group in failing.groups)
+            found |= {"dead_groups": dead, "retrying_groups": len(failing.groups) - dead}
+            found |= {"sampled": failing.sampled, "counted_at": failing.counted_at}
+            samples = (await box.desk.rates_history(window="1h")).samples
             found["rates_last"] = samples[-1] if samples else None
         return found
 
@@ -147,10 +163,12 @@ class Feed:
         self._compared[name] = encoded
         return not same
 
-    def _fail(self, problem: dict[str, Any]) -> None:
-        if problem != self.problem:
+    def _fail(self, problem: Problem) -> None:
+        self._due.clear()  # the next reading is of all parts
+        if problem != self.problem or not self.fresh:
             self.version += 1
             self.problem, self.problem_version = problem, self.version
+            self.fresh = True
             self.wake()
 
     def wake(self) -> None:
@@ -165,15 +183,18 @@ class Feed:
         known = token == self.token and version.isascii() and version.isdigit() and len(version) < 16
         return int(version) if known and int(version) <= self.version else 0
 
-    def message(self, seen: int) -> ServerSentEventMessage | None:
-        """What a page that has seen this version has to know; None if it knows all."""
-        event_id = f"{self.token}-{self.version}"
-        if self.problem is not None:
-            if self.problem_version <= seen:
-                return None
-            return ServerSentEventMessage(_text(self.problem), event="problem", id=event_id)
-        if not self.parts or seen >= self.version:
+    def message(self, seen: int, reported: int = 0) -> ServerSentEventMessage | None:
+        """The next message for a page that has seen this version of the parts, and the problem of the version
+        `reported`; or None. A problem has no id: it is not a state from which a page could continue."""
+        if not self.fresh:
             return None
+        if self.problem is not None:
+            if self.problem_version <= reported:
+                return None
+            return ServerSentEventMessage(_text(self.problem), event="problem")
+        if seen >= self.version:
+            return None
+        event_id = f"{self.token}-{self.version}"
         if not seen:
             return ServerSentEventMessage(_text(self.parts), event="snapshot", id=event_id)
         changed = {name: value for name, value in self.parts.items() if self.versions[name] > seen}
@@ -188,48 +209,74 @@ class Feed:
         return True
 
 
-class Live:
-    """The feeds of all boxes. `jobs` lists the jobs of a box; `count` is its last full count of error groups."""
+class Page:
+    """A page that follows a feed. It counts as a client of the feed until it is closed. `permitted`: whether it still
+    may, which is asked before each message."""
 
-    def __init__(self, boxes: Boxes, jobs: Jobs | None = None, count: Count = lambda _: None) -> None:
+    def __init__(self, feed: Feed, last_id: str, permitted: Permitted) -> None:
+        self._feed = feed
+        self._permitted = permitted
+        self._seen = feed.position(last_id)
+        self._reported = 0  # version of the problem that it was sent last
+        self._open = True
+        feed.join()
+
+    async def messages(self) -> AsyncIterator[ServerSentEventMessage]:
+        """All messages for the page, until the service ends or the page is no longer permitted; then it is closed."""
+        feed = self._feed
+        try:
+            while not feed.closed and self._permitted():
+                message = feed.message(self._seen, self._reported)
+                if message is not None:
+                    if feed.problem is None:
+                        self._seen = feed.version
+                    else:
+                        self._reported = feed.problem_version
+                    yield message
+                elif not await feed.wait() and not feed.closed:
+                    yield ServerSentEventMessage(comment="still here")
+        finally:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leaves the feed. Needed if `messages` was never begun; may be repeated."""
+        if self._open:
+            self._open = False
+            self._feed.leave()
+
+
+class Live:
+    """The feeds of all boxes. `list_jobs` lists the jobs of a box; `count` is its last full count of error groups."""
+
+    def __init__(self, boxes: Boxes, list_jobs: ListJobs | None = None, count: Count = lambda _: None) -> None:
         self._boxes = boxes
-        self._jobs = jobs or _no_jobs
+        self._list_jobs = list_jobs or _no_jobs
         self._count = count
         self._feeds: dict[str, Feed] = {}
         self._closing = False
 
-    async def open(self, name: str | None) -> Feed:
-        """The feed of a box. Raises UnknownBox, and an exception if too many pages are open."""
-        if self._closing or sum(feed.clients for feed in self._feeds.values()) >= MOST_CLIENTS:
-            raise ServiceUnavailableException(
-                f"the service ends, or {MOST_CLIENTS} pages are open; repeat the request later"
-            )
+    async def open(self, name: str | None, last_id: str = "", permitted: Permitted = lambda: True) -> Page:
+        """A page that follows a box, and that the caller closes. Raises UnknownBox, and ServiceUnavailableException if
+        too many pages are open, or the service ends."""
         box = await self._boxes.get(name)
+        # No await below: a page that is let in is counted at once.
+        if self._closing:
+            raise ServiceUnavailableException("the service is shutting down; repeat the request later")
+        if sum(feed.clients for feed in self._feeds.values()) >= MOST_CLIENTS:
+            raise ServiceUnavailableException(
+                f"{MOST_CLIENTS} pages may be open at once; close one, or repeat the request later"
+            )
         if box.name not in self._feeds:
             if len(self._feeds) >= MOST_FEEDS:
                 self._feeds = {known: feed for known, feed in self._feeds.items() if feed.clients}
-            self._feeds[box.name] = Feed(box, self._jobs, self._count)
-        return self._feeds[box.name]
-
-    async def messages(self, feed: Feed, last_id: str = "") -> AsyncIterator[ServerSentEventMessage]:
-        """What one page gets, until the service ends."""
-        seen = feed.position(last_id)
-        feed.join()
-        try:
-            while not self._closing:
-                message = feed.message(seen)
-                if message is not None:
-                    seen = feed.version
-                    yield message
-                elif not await feed.wait() and not self._closing:
-                    yield ServerSentEventMessage(comment="still here")
-        finally:
-            feed.leave()
+            self._feeds[box.name] = Feed(box, self._list_jobs, self._count)
+        return Page(self._feeds[box.name], last_id, permitted)
 
     def close(self) -> None:
         """Ends all feeds: an HTTP server waits for open responses before it ends."""
         self._closing = True
         for feed in self._feeds.values():
+            feed.closed = True
             feed.wake()
 
 
@@ -253,13 +300,17 @@ async def follow(
         str | None, QueryParameter(max_length=64, description="Name of the box; by default the default box.")
     ] = None,
 ) -> ServerSentEvent:
-    """Server-sent events: `snapshot` with stats, why, rates_last, relays, groups (the 5 largest) and jobs; then `delta`
-    with the parts that changed, at most once a second; `problem` while the store does not answer. After a reconnect
-    with Last-Event-ID, only what changed since is sent."""
+    """Server-sent events: `snapshot` with stats, why, rates_last, relays, groups (the 5 largest), dead_groups and
+    retrying_groups (how many there are), sampled and counted_at (of these counts) and jobs; then `delta` with the parts
+    that changed, at most once a second; `problem` while the store does not answer. After a reconnect with
+    Last-Event-ID, only what changed since is sent. The stream ends when its token is removed or loses the scope
+    read."""
     live: Live = state.live
-    feed = await live.open(box)
-    last_id = request.headers.get("last-event-id", "")
-    return ServerSentEvent(live.messages(feed, last_id))
+    page = await live.open(
+        box, request.headers.get("last-event-id", ""), permitted=lambda: Scope.READ in granted(request)
+    )
+    # The task closes a page whose client has gone before the first message.
+    return ServerSentEvent(page.messages(), background=BackgroundTask(page.aclose))
 
 
 HANDLERS: Final = [follow]

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from redbox.relay import Relay
-from redbox.service.connections import Limits
+from redbox.service import HOST
 from redbox.service.health import Health, HealthApp, RelayHealth
-from redbox.service.server import HOST, Address, HttpServer
+from redbox.service.http.connections import Limits
+from redbox.service.http.listening import Address
+from redbox.service.http.server import HttpServer
 
-LIMITS: Final = Limits(connections=32, head=8192, head_seconds=5.0, body_seconds=5.0, bodies=65536, write_seconds=10.0)
+LIMITS: Final = Limits(
+    connections=32, head_bytes=8192, head_seconds=5.0, body_seconds=5.0, bodies=65536, write_seconds=10.0
+)
 
 
 class HealthServer(HttpServer):

@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from redbox.relay import Relay
-from redbox.service.tokens import Tokens
+from redbox.service.http.connections import Limits
+from redbox.service.http.tokens import Tokens
 
 MAX_BODY: Final = 8 * 1024 * 1024
 
@@ -15,20 +16,18 @@ MAX_BODY: Final = 8 * 1024 * 1024
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and flags of the service.
 
-    `delivers`: a relay runs in this process. `read_only`: nobody may operate through the service. `max_body`: bytes of
-    a request. `max_bodies`: bytes of all requests that are being read or stored at once. `body_seconds`: how long a
-    client may take to send a body. `batch_events`: events of one batch. `look`: the most events that one page of a
-    listing reads. `preview`: the most events that a dry run counts. `running_jobs`: jobs that run at once; `kept_jobs`:
-    ended jobs that can still be asked for. `export_bytes`: the largest export. `tokens`: who may call it; None:
-    everyone who reaches it may do everything. `host_names`: under which it is reached, beside those of loopback.
-    `relays`: those of this process.
+    `delivers`: a relay runs in this process. `max_body`: bytes of a request. `max_bodies`: bytes of all requests that
+    are being read or stored at once, also when decompressed. `batch_events`: events of one batch. `look`: the most
+    events that one page of a listing reads. `preview`: the most events that a dry run reads, or `look` if it reads
+    payloads. `running_jobs`: jobs, and dry runs, at once; `kept_jobs`: ended jobs that can still be asked for.
+    `export_bytes`: the largest export; files of four times that are kept. `tokens`: who may call it; None: everyone who
+    reaches it may do everything. `host_names`: under which it is reached, beside those of loopback. `relays`: those of
+    this process.
     """
 
     delivers: bool = False
-    read_only: bool = False
     max_body: int = MAX_BODY
-    max_bodies: int = 8 * MAX_BODY
-    body_seconds: float = 30.0
+    max_bodies: int = Limits().bodies
     batch_events: int = 10_000
     look: int = 10_000
     preview: int = 100_000

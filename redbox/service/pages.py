@@ -14,6 +14,8 @@ from litestar import HttpMethod, Request, Response, Router, route
 from litestar.datastructures import State
 from litestar.exceptions import NotFoundException
 
+from redbox.service.http.headers import SECURITY
+
 READ: Final = [HttpMethod.GET, HttpMethod.HEAD]
 INDEX: Final = "index.html"
 TYPES: Final = {
@@ -27,13 +29,8 @@ POLICY: Final = (
     "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-HEADERS: Final = {
+HEADERS: Final = {name.decode(): value.decode() for name, value in SECURITY} | {
     "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "vary": "accept-encoding",
     "cache-control": "no-cache",  # a browser asks each time, and gets 304 until redbox is upgraded

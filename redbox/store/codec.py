@@ -28,8 +28,8 @@ from redbox.events import (
     to_ms,
 )
 from redbox.payloads import BYTES, JSON, MSGPACK, TEXT
-from redbox.store.damage import mend_event, read_history, score_ms
-from redbox.store.replies import EventLine, Sighting
+from redbox.store.damage import mend_event, read_history, read_starts, score_ms
+from redbox.store.scripts.replies import EventLine, Sighting
 
 BODY_VERSION: Final = 1
 
@@ -42,6 +42,11 @@ class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     content: int  # bytes of the body that make two events the same; metadata follows
     options: str  # times and keys, or ""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it may replace the holder of its unique key."""
+        return self.options.endswith(_REPLACE)
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
@@ -74,12 +79,16 @@ _decode_many = msgspec.msgpack.Decoder(
     ]
 ).decode  # tuples of Body's fields: faster than structs
 _version = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+#: The first byte of a body: an array with ten fields.
+_HEAD_OF_BODY: Final = bytes([0x90 + len(Body.__struct_fields__)])
+#: After the four options of an event with a unique_key: no created_at, and that it replaces the holder of its key.
+_REPLACE: Final = "\t\t1"
 #: Bytes after the content in a body without metadata.
 _PLAIN_END: Final = len(_encode({})) + len(_encode(None))
 
 
-def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) -> EncodedEvent:
-    """An event for the put script; raises PayloadTooLarge."""
+def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str], *, replace: bool = False) -> EncodedEvent:
+    """An event for the put script, which may `replace` the holder of its unique_key; raises PayloadTooLarge."""
     payload, content_type = event.encode()
     if len(payload) > max_payload:
         raise PayloadTooLarge(
@@ -103,7 +112,7 @@ def encode_event(event: Event, max_payload: int, metadata: Mapping[str, str]) ->
         )
     )
     end = _PLAIN_END if not own_metadata and scope is None else len(_encode(own_metadata)) + len(_encode(scope))
-    return EncodedEvent(event.event_id, event.event_type, body, len(body) - end, _options(event))
+    return EncodedEvent(event.event_id, event.event_type, body, len(body) - end, _options(event) + _REPLACE * replace)
 
 
 def encode_plain(event_id: str, event_type: str, payload: bytes, content_type: str) -> EncodedEvent:
@@ -119,6 +128,20 @@ def encode_restored(event: Event, created_at: datetime) -> EncodedEvent:
     encoded = encode_event(event, sys.maxsize, event.metadata)
     options = encoded.options or f"\t\t\t{event.unique_scope}"
     return msgspec.structs.replace(encoded, options=f"{options}\t{to_ms(created_at)}")
+
+
+def encode_copy(event: Event, metadata: dict[str, str]) -> EncodedEvent:
+    """As `encode_event`, for a copy of an event that another box stores: it is available at once, and its size is not
+    limited again."""
+    payload, content_type = event.encode()
+    scope = None if event.unique_scope == UniqueScope.ALL_LIVE else UniqueScope.UNTOUCHED
+    headers, ordering, unique = dict(sorted(event.headers.items())), event.ordering_key, event.unique_key
+    kind = _TYPE_NUMBERS.get(content_type, content_type)
+    content = _encode((BODY_VERSION, event.event_type, payload, kind, headers, event.partition_key, ordering, unique))
+    # The last two fields of the array follow its content; its first byte is the number of fields.
+    body = b"".join((_HEAD_OF_BODY, content[1:], _encode(metadata), _encode(scope)))
+    options = "" if ordering is None and unique is None else f"\t{ordering or ''}\t{unique or ''}\t{event.unique_scope}"
+    return EncodedEvent(event.event_id, event.event_type, body, len(content), options)
 
 
 def put_arguments(mode: str, events: Iterable[EncodedEvent]) -> list[Any]:
@@ -283,6 +306,9 @@ def _record(
     def moment(name: str) -> Any:
         return from_ms(int(fields[name])) if name in fields else None
 
+    published_seconds = None
+    if state is State.PUBLISHED and "published_at" in fields and "claimed_at" in fields:
+        published_seconds = _seconds(int(fields["claimed_at"]), int(fields["published_at"]))
     event = stored_event(
         event_type=fields["event_type"],
         payload=body.payload,
@@ -313,11 +339,12 @@ def _record(
         lease_until=None if lease_end is None else from_ms(lease_end),
         published_at=moment("published_at"),
         published_by=fields.get("claimed_by") if state is State.PUBLISHED else None,
+        published_seconds=published_seconds,
         died_at=moment("died_at"),
         superseded_by=fields.get("superseded_by"),
         waiting=index == b"waiting",
         suspect=index == b"suspect",
-        history=tuple(_attempt(entry) for entry in history),
+        history=_history(history, fields),
         damaged=damaged,
         problem=problem,
     )
@@ -336,11 +363,24 @@ def phase_of(state: State, tried: int, available_at: int, now: int) -> Phase:
     return Phase.RETRY_SCHEDULED if tried > 0 else Phase.SCHEDULED
 
 
-def _attempt(entry: bytes) -> Attempt:
+def _history(entries: Sequence[bytes], fields: dict[str, str]) -> tuple[Attempt, ...]:
+    if not entries:
+        return ()
+    starts = read_starts(fields)
+    return tuple(_attempt(entry, starts) for entry in entries)
+
+
+def _attempt(entry: bytes, starts: dict[int, int]) -> Attempt:
     read = read_history(entry)
     if read is None:
         raise ValueError("a damaged entry of the history")
-    return Attempt(from_ms(read.at), read.outcome, read.by, read.number, read.error)
+    began = None if read.outcome == "replayed" else starts.get(read.number)  # its number is that of the last attempt
+    return Attempt(from_ms(read.at), read.outcome, read.by, read.number, read.error, _seconds(began, read.at))
+
+
+def _seconds(began: int | None, ended: int) -> float | None:
+    """None if the start is not known, or if the clock was set back meanwhile."""
+    return None if began is None or began > ended else (ended - began) / 1000
 
 
 def difference(stored: bytes, event: Event, max_payload: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from redbox.events import State, UniqueScope
@@ -9,6 +10,7 @@ from redbox.events import State, UniqueScope
 LAST_MS: Final = 253_370_764_800_000  # the year 9999: later moments have no datetime
 _DIGITS: Final = 18  # of a count; `int` refuses texts of several thousand digits
 _MOMENTS: Final = ("created_at", "available_at", "claimed_at", "published_at", "died_at")
+_STARTS: Final = tuple(f"began{slot}" for slot in range(8))  # of the attempts in the history
 _COUNTS: Final = ("attempts", "excused", "expiries", "claim", "earlier_attempts")
 
 
@@ -62,3 +64,9 @@ def read_history(entry: bytes) -> HistoryEntry | None:
         return None
     at, number, outcome, by, error = parts
     return HistoryEntry(int(at), int(number), outcome, by, error)
+
+
+def read_starts(fields: Mapping[str, str]) -> dict[int, int]:
+    """When attempts of an event began, in ms, by their claim numbers. Damaged ones are left out."""
+    texts = [fields[name].split(":") for name in _STARTS if name in fields]
+    return {int(parts[0]): int(parts[1]) for parts in texts if len(parts) == 2 and all(map(is_count, parts))}

@@ -33,6 +33,9 @@ MOVED_UNDER_SCRIPT: Final = "non local key"
 #: The error of a script that calls a command, or touches a key, that its user may not.
 INTERRUPTED: Final = "ACL"
 DENIED_IN_SCRIPT: Final = ("ACL failure in script", "The user executing the script")
+#: Sentences that `server_facts` shares.
+LOADING: Final = "is still loading its data; wait, or use another server"
+LOST_MASTER: Final = "is a replica that has lost its master, or is not synchronized yet; connect to the master"
 
 
 class Meaning(NamedTuple):
@@ -62,7 +65,7 @@ _REFUSED: Final = Meaning(
 _NO_PASSWORD: Final = Meaning(
     StoreUnavailable,
     "{where} asks for a password, and got none: write user and password into the URL (--url or $REDBOX_URL), as in "
-    "redis://USER:PASSWORD@HOST",
+    "redis://USER:PASSWORD@HOST, or redis://:PASSWORD@HOST for a server without users",
 )
 
 #: First word of an error reply → its meaning.
@@ -72,12 +75,12 @@ REPLIES: Final[dict[str, Meaning]] = {
     "NOREPLICAS": Meaning(
         StoreUnavailable, "{where} has fewer replicas than min-replicas-to-write asks for", Effect.NOTHING_WRITTEN
     ),
-    "LOADING": Meaning(StoreUnavailable, "{where} is still loading its data; try again in a moment"),
+    "LOADING": Meaning(StoreUnavailable, f"{{where}} {LOADING}"),
     "MOVED": _MOVING,
     "ASK": _MOVING,
     "TRYAGAIN": _MOVING,
     "CLUSTERDOWN": _MOVING,
-    "MASTERDOWN": Meaning(StoreUnavailable, "{where} is a replica that has lost its master; connect to the master"),
+    "MASTERDOWN": Meaning(StoreUnavailable, f"{{where}} {LOST_MASTER}"),
     "READONLY": Meaning(StoreUnavailable, "{where} is a read-only replica; connect to its master"),
     "UNBLOCKED": Meaning(StoreUnavailable, "{where} has changed its role; try again in a moment"),
     "NOAUTH": _NO_PASSWORD,

@@ -22,10 +22,11 @@ from redis.exceptions import (
 )
 
 from redbox import keys
-from redbox.errors import ForeignKey, RedboxError, UsageError
+from redbox.errors import ForeignKey, RedboxError, StoreUnavailable, UsageError
 from redbox.store.connect import Endpoint
-from redbox.store.errors import translate
-from redbox.store.foreign import find_foreign, foreign_key_error, keys_of_box
+from redbox.store.errors import code, translate
+from redbox.store.server.foreign import find_foreign, foreign_key_error, keys_of_box
+from redbox.store.server.server_facts import LACK_QUESTIONS, ServerFacts
 from redbox.store.wire.base import BlockingWait, Command, NotConnected, Talk, Wire
 from redbox.store.wire.multiplexer import WAIT_PATIENCE
 
@@ -129,7 +130,7 @@ class Exchanges:
         replies = await self.send(commands, repeat=repeat, wait=wait)
         for reply in replies:
             if isinstance(reply, Exception):
-                raise await self.explain(self.translate(reply, maybe=False)) from reply
+                raise await self.explain(reply) from reply
         return replies
 
     async def send(
@@ -158,11 +159,13 @@ class Exchanges:
                 # A master that became a replica ran nothing, so any commands may be sent to the new master.
             except UnicodeEncodeError as error:
                 raise UsageError(f"this text cannot be encoded as UTF-8: {error.object!a:.100}") from None
+            except BusyLoadingError as error:
+                raise await self.explain(error) from error
             except (RedisError, OSError) as error:
                 sent = sent or not isinstance(error, NotConnected)
                 lasting = not isinstance(error, ConnectionError | TimeoutError | OSError)
                 pause = next(pauses, None) if now() < deadline else None
-                if lasting or pause is None or isinstance(error, AuthenticationError | BusyLoadingError):
+                if lasting or pause is None or isinstance(error, AuthenticationError):
                     raise self.translate(error, maybe=writes and sent) from error
             await asyncio.sleep(pause)
 
@@ -188,20 +191,31 @@ class Exchanges:
         return min(longest, (WAIT_PATIENCE if patience is None else patience) / 2)
 
     async def scan(self, pattern: str) -> list[bytes]:
-        """Every matching key of the server, or of all nodes of a cluster."""
-        try:
-            wire = await self.wire()
-            with self._in_flight:
-                return await wire.scan(pattern)
-        except (RedisError, OSError) as error:
-            raise self.translate(error, maybe=False) from error
+        """Every matching key of the server, or of all nodes of a cluster. Repeated after a broken connection: one that
+        was idle may have broken long ago."""
+        pauses = iter(REPEAT_PAUSES)
+        while True:
+            try:
+                wire = await self.wire()
+                with self._in_flight:
+                    return await wire.scan(pattern)
+            except (RedisError, OSError) as error:
+                lasting = not isinstance(error, ConnectionError | OSError)
+                pause = None if lasting else next(pauses, None)
+                if pause is None or isinstance(error, AuthenticationError | BusyLoadingError):
+                    raise await self.explain(error) from error
+            await asyncio.sleep(pause)
 
     def translate(self, error: Exception, *, maybe: bool) -> RedboxError:
         """A redis-py error as a RedboxError. `maybe`: the connection broke after something was sent."""
         return translate(error, where=self.endpoint.description, box=self.box, maybe=maybe)
 
-    async def explain(self, error: RedboxError) -> RedboxError:
-        """The error; a ForeignKey names the key, if it is one that the box has once."""
+    async def explain(self, reply: Exception) -> RedboxError:
+        """An error reply as a RedboxError, with what the server says when asked: which key is foreign, if it is one
+        that the box has once, or how far the server is with loading its data."""
+        error = self.translate(reply, maybe=False)
+        if code(reply) in {"LOADING", "MASTERDOWN"}:
+            return await self.lack() or error
         if not isinstance(error, ForeignKey):
             return error
         try:
@@ -209,3 +223,18 @@ class Exchanges:
         except RedboxError:
             return error
         return foreign_key_error(found, where=self.endpoint.description, box=self.box) if found else error
+
+    async def lack(self) -> StoreUnavailable | None:
+        """The error of a server that may lack data: it is loading, or a replica without a link to its master. None if
+        it has all, or does not say."""
+        wire = await self.wire()
+        try:
+            with self._in_flight:
+                facts = ServerFacts.read_lack(await wire.exchange(self._meta, LACK_QUESTIONS))
+        except (RedisError, OSError):
+            return None
+        if not facts.lack:
+            return None
+        error = StoreUnavailable(f"{self.endpoint.description} {facts.lack}")
+        error.answered = True
+        return error

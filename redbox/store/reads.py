@@ -12,10 +12,10 @@ from redbox.errors import ForeignKey, StoreError
 from redbox.store.codec import pairs
 from redbox.store.damage import is_count, is_moment, read_history, score_ms
 from redbox.store.exchanges import Exchanges
-from redbox.store.foreign import Foreign, find_foreign, keys_of_box
-from redbox.store.replies import BlockedLine, EventSummary, Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
-from redbox.store.server_facts import QUESTIONS, ServerFacts
-from redbox.store.steps import batches
+from redbox.store.scripts.replies import BlockedLine, EventSummary, Fence, Fields, LoggedEntry, PausedEntry, StoredEvent
+from redbox.store.scripts.steps import batches
+from redbox.store.server.foreign import Foreign, find_foreign, keys_of_box
+from redbox.store.server.server_facts import QUESTIONS, ServerFacts
 from redbox.store.wire.base import BlockingWait, Command
 
 NEWEST_COUNT: Final = 250  # events that are read at once
@@ -78,6 +78,14 @@ class Reads:
         (reply,) = await self.exchange([("HGETALL", self._meta)], repeat=True)
         return pairs(part for pair in as_fields(reply).items() for part in pair)
 
+    async def exists(self) -> bool:
+        """Whether the box exists. Raises StoreUnavailable if it is not found on a server that may lack data."""
+        if await self.meta():
+            return True
+        if (lack := await self.exchanges.lack()) is not None:
+            raise lack
+        return False
+
     async def hashes(self, ids: Sequence[str], *, bodies: bool) -> list[StoredEvent]:
         """The hash of each event and, if asked for, its body.
 
@@ -91,10 +99,14 @@ class Reads:
         read = replies.pop() if bodies else [None] * len(ids)
         return [StoredEvent(as_fields(reply), body) for reply, body in zip(replies, read, strict=True)]
 
-    async def newest_dead(self, count: int) -> list[str]:
-        """The ids of the events that died last, the newest first."""
-        (reply,) = await self.exchange([("ZRANGE", keys.dead(self.box), 0, count - 1, "REV")], repeat=True)
-        return [raw.decode(errors="replace") for raw in reply]
+    async def scores_from_end(self, index: str, count: int, until: int | None) -> list[int]:
+        """The scores, in ms, of the member that is `count`th from the end of an index and of the one before it; none
+        for those that do not exist. Members later than `until` are left out."""
+        where, latest = f"{keys.prefix(self.box)}:{index}", "+inf" if until is None else until
+        command = ("ZRANGE", where, latest, "-inf", "BYSCORE", "REV", "LIMIT", count - 1, 2, "WITHSCORES")
+        (reply,) = await self.exchange([command], repeat=True)
+        scored = reply if reply and isinstance(reply[0], list) else list(zip(reply[::2], reply[1::2], strict=True))
+        return [score_ms(score) for _, score in scored]
 
     async def newest(self, index: str, count: int, *, by_attempt: bool = False) -> list[EventSummary]:
         """The last members of an index, the newest first, without their bodies. Those without an event are left out.
@@ -298,8 +310,13 @@ class Reads:
         ]
 
     async def boxes(self) -> list[str]:
-        """The names of all boxes of this server, or of this cluster."""
+        """The names of all boxes of this server, or of this cluster.
+
+        Raises StoreUnavailable if none is found on a server that may lack data.
+        """
         found = await self.exchanges.scan(keys.EVERY_META)
+        if not found and (lack := await self.exchanges.lack()) is not None:
+            raise lack
         return sorted({box for key in found if (box := keys.box_of_meta(key))})
 
 

@@ -6,7 +6,7 @@ steps. Times and leases are in milliseconds, unless a method says seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final, Literal, TypedDict, Unpack
 
@@ -18,14 +18,11 @@ from redbox.events import Outcome, Record
 from redbox.store.codec import EncodedEvent, decode_record, decode_sighting, pairs, put_arguments
 from redbox.store.connect import Endpoint
 from redbox.store.damage import score_ms
-from redbox.store.durability import SERVER, Durability
 from redbox.store.exchanges import Exchanges
-from redbox.store.items import KillItem, KnownBody, MarkItem, RetryItem, SeenClaim, StreamBatch
 from redbox.store.reads import Reads, as_fields
-from redbox.store.replies import (
+from redbox.store.scripts.items import KillItem, KnownBody, MarkItem, RetryItem, SeenClaim, StreamBatch
+from redbox.store.scripts.replies import (
     CLAIM_HEAD,
-    CREATED,
-    EXISTS,
     START,
     ClaimPage,
     EventState,
@@ -52,13 +49,16 @@ from redbox.store.replies import (
     StreamPosition,
     SummaryPage,
     SweepStep,
+    is_stored,
     read_put_replies,
 )
-from redbox.store.script_runner import ScriptRunner, flat
-from redbox.store.steps import UNKNOWN, batches, by_work
+from redbox.store.scripts.runner import ScriptRunner, flat
+from redbox.store.scripts.steps import UNKNOWN, batches, by_work
+from redbox.store.server.durability import SERVER, Durability
+from redbox.store.server.permissions import REPLACE
 from redbox.store.wire.base import BlockingWait
 
-PutMode = Literal["each", "until", "all"]
+PutMode = Literal["each", "until", "all", "check"]
 Mark = Literal["superseded_by", "archived"]
 LockAction = Literal["take", "keep", "free"]
 Sought = Literal["event", "line", "unique", "box"]
@@ -66,6 +66,8 @@ Sought = Literal["event", "line", "unique", "box"]
 TOKEN_KEPT_MS: Final = 10_000
 MARK_COUNT: Final = 250
 RENEW_COUNT: Final = 500
+
+_NO_KEYS: Final = (None, None, None, None)  # place, head, unique score and pause of an event without keys
 
 
 class ClaimRequest(TypedDict):
@@ -105,7 +107,11 @@ class Store(Reads):
         except DurabilityNotReached as error:  # a refused event is refused all the same
             unconfirmed = Refusal("UNCONFIRMED", str(error).encode())
             replies = read_put_replies(error.replies)
-            return [unconfirmed if reply in (CREATED, EXISTS) else reply for reply in replies]
+            return [unconfirmed if is_stored(reply) else reply for reply in replies]
+
+    async def permit_replacing(self) -> None:
+        """Raises NotPermitted if a put of this user may not replace events."""
+        await self.scripts.permit(REPLACE)
 
     async def claim(self, *, spread: bool = False, **request: Unpack[ClaimRequest]) -> Packed:
         """`spread`: a sample from the oldest to the newest available event, instead of the oldest."""
@@ -277,10 +283,10 @@ class Store(Reads):
         """Records a heartbeat; returns the fields of another living relay of the same name, if there is one."""
         return pairs(await self.scripts.run("beat", (relay, instance, fresh, forget, int(leaving), *flat(fields))))
 
-    async def record_rates(self, latencies: Iterable[tuple[str, int]]) -> bool:
+    async def record_rates(self, latencies: Iterable[tuple[str, int]], *, new: bool = False) -> bool:
         """Samples the totals of the box; `latencies`: the bound of a bucket in ms, and how many events to add to it.
-        False for a box that does not exist."""
-        return bool(await self.scripts.run("record_rates", flat(latencies)))
+        `new`: the box did not exist when the caller last sampled it. False for a box that does not exist."""
+        return bool(await self.scripts.run("record_rates", (int(new), *flat(latencies))))
 
     async def configure(
         self, action: str, changes: Iterable[tuple[str, str]], *, who: str, why: str, limit: int
@@ -422,9 +428,17 @@ class Store(Reads):
         done = await self.scripts.run("repair_key", (int(dry), kind, name, *member), repeat=True)
         return [word.decode(errors="replace") for word in done]
 
-    async def examine(self, ids: Iterable[str | bytes]) -> Examined:
-        claims, places, *events = await self.scripts.run("examine", tuple(ids), repeat=True)
-        return Examined(claims, places, [ExaminedEvent(*each) for each in events])
+    async def examine(self, ids: Iterable[bytes], *, bodies: int = 0) -> Examined:
+        """What is stored about these ids, at one moment, with at most `bodies` bytes of their bodies."""
+        given = tuple(ids)
+        reply = await self.scripts.run("examine", (bodies, *given), repeat=True)
+        claims, places, *scores, fields, sizes, histories, read, keyed = reply
+        of_keys: list[Sequence[Any]] = [_NO_KEYS] * len(given)
+        for number, *values in keyed:
+            of_keys[number - 1] = values
+        columns = [repeat(None) if column is None else column for column in scores]
+        rows = zip(given, fields, zip(*columns, strict=False), sizes, histories, read, of_keys, strict=False)
+        return Examined(claims, places, [ExaminedEvent(*row, *values) for *row, values in rows])
 
     async def examine_keys(self, *, limit: int, names: Iterable[tuple[str, bytes, bytes, bytes]]) -> list[ExaminedKey]:
         """Each name: "line" or "unique", the key, and the position to continue after: score and member."""

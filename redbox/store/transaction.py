@@ -21,8 +21,8 @@ from redbox.errors import (
     TransactionFailed,
 )
 from redbox.store.codec import EncodedEvent, put_arguments
-from redbox.store.durability import Durability
-from redbox.store.replies import CREATED, EXISTS, PutReply, read_put_replies
+from redbox.store.scripts.replies import PutReply, is_stored, read_put_replies
+from redbox.store.server.durability import Durability
 from redbox.store.store import Store
 from redbox.store.wire.base import Command, redirection
 
@@ -77,9 +77,9 @@ async def transact(
                 if isinstance(checked, Exception):
                     await talk([("UNWATCH",)])
                     raise await store.scripts.error(checked) from checked
-                if any(reply not in (CREATED, EXISTS) for reply in checked):
+                if not all(map(is_stored, puts := read_put_replies(checked))):
                     await talk([("UNWATCH",)])
-                    return NotCommitted(read_put_replies(checked))
+                    return NotCommitted(puts)
                 sent = True
                 replies = await talk(writing)
         except (RedisError, OSError) as error:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from redbox import keys
 from redbox.box import Box
-from redbox.store.scripts import load
+from redbox.store.scripts.registry import load
 
 
 async def advance(box: Box, **duration: float) -> int:

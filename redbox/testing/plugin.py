@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from redbox import Box
 
-pytest.register_assert_rewrite("redbox.testing.conformance")
+pytest.register_assert_rewrite("redbox.testing.conformance", "redbox.testing.publisher_contract")
 
 _names = (f"test-{os.getpid()}-{number}" for number in itertools.count())
 

@@ -104,6 +104,9 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "MQ-5": (
         "sweep removes DEAD and PUBLISHED events by age and count, in bounded steps, with a dry run; delete on success"
     ),
+    "MQ-6": (
+        "a put may replace the holder of its unique_key in one step if the holder was never claimed; else it is refused"
+    ),
     # Replay and operations
     "RO-1": "inspect by id; list by state, type, key, error and time, paged; counts and ages by phase",
     "RO-2": "replay one, many or all, from DEAD and PUBLISHED; reset, delay, rate, dry run; respects ordering",
@@ -131,8 +134,13 @@ REQUIREMENTS: Final[dict[str, str]] = {
     ),
     "RT-3": "each destination has its own retries, breaker, limits and dead letters",
     # Consumer kit
-    "CK-1": "one call verifies a signed delivery",
-    "CK-2": "one call deduplicates by event_id and fences by claim number",
+    "CK-1": (
+        "one call verifies a signed delivery in any framework: signature, age, and several secrets while one is rotated"
+    ),
+    "CK-2": (
+        "one call deduplicates by event_id and fences by claim number, on Redis, with a memory of ids that is bounded; "
+        "an effect on the same Redis is committed with the record"
+    ),
     # Store-and-forward service
     "SF-1": "a client that posts an event gets an OK after the event is persisted",
     "SF-2": "the forwarder delivers to HTTP services at least once",

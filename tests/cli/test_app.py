@@ -14,7 +14,7 @@ from redis._parsers.base import BaseParser
 import redbox as package
 from redbox import Event
 from redbox.cli.app import COMMANDS, cli
-from redbox.cli.failures import describe_failure
+from redbox.cli.printing.failures import describe_failure
 from redbox.errors import EmbeddedServerFailed, StoreUnavailable
 from redbox.store.errors import translate
 from tests.cli.conftest import Redbox
@@ -157,7 +157,7 @@ def test_an_unreachable_store_has_its_own_exit_code(redbox: Redbox, path: tuple[
     [
         ("WRONGPASS invalid username-password pair or user is disabled.", "refused the user or the password"),
         ("NOAUTH Authentication required.", "asks for a password, and got none"),
-        ("LOADING Redis is loading the dataset in memory", "is still loading its data; try again in a moment"),
+        ("LOADING Redis is loading the dataset in memory", "is still loading its data; wait, or use another server"),
     ],
 )
 def test_a_server_that_answers_is_running(reply: str, words: str):

@@ -9,7 +9,7 @@ import pytest
 
 from redbox import Event, Settings, keys
 from redbox.box.operate import Operate
-from redbox.cli import changes
+from redbox.cli.options import changes
 from tests.cli.conftest import Redbox
 
 
@@ -86,7 +86,7 @@ def test_resume_of_a_box_with_paused_keys_alone_names_them(redbox: Redbox):
     ramp = ("resume", "--ramp", "5m", "--yes")
     assert redbox(*ramp).stdout == "nothing to resume: box 'default' is not paused\n"
     redbox("pause", "--key", "order 7", "--yes")
-    words = "box 'default' is not paused, but 1 ordering key is: redbox resume '--key=order 7'"
+    words = "box 'default' is not paused, but 1 ordering key is:\n  redbox resume '--key=order 7'"
     for command in (ramp, ("resume", "--yes"), ("resume", "--dry-run")):
         done = redbox(*command, code=1)
         assert done.stdout == f"nothing to resume: {words}\n"
@@ -94,8 +94,9 @@ def test_resume_of_a_box_with_paused_keys_alone_names_them(redbox: Redbox):
     for number in range(4):
         redbox("pause", "--key", f"k{number}", "--yes")
     many = redbox("resume", "--yes", code=1).stdout
-    assert "5 ordering keys are: redbox resume " in many
-    assert many.endswith(", ...\n")
+    assert "5 ordering keys are:\n  redbox resume " in many
+    assert many.count("\n  redbox resume ") == 3
+    assert many.endswith("\n  ...\n")
     stats = redbox.within(lambda box: box.stats())
     assert (stats.ramp_ends, stats.paused_keys) == (None, 5)
 
@@ -159,6 +160,11 @@ def test_pause_and_resume_ask_on_a_terminal(redbox: Redbox, monkeypatch: pytest.
         (("configure", "max_pending=many", "--yes"), "max_pending: must be a whole number, not 'many'"),
         (("configure", "keep_dead_count=-1", "--yes"), "must be a whole number, or unlimited"),
         (("configure", "dead_head=jump", "--yes"), "must be 'skip' or 'block'"),
+        (("configure", "max_rate=50", "--yes"), "max_rate: must be a number of events and a unit of time: 50/s,"),
+        (("configure", "max_rate=0/s", "--yes"), "max_rate: must be more than 0, not '0/s'; to stop all claims, pause"),
+        (("configure", "max_rate=2000000/s", "--yes"), "max_rate: must be between 1/d and 1000000/s"),
+        (("configure", "max_in_flight=0", "--yes"), "not 0; to stop all claims, pause the box"),
+        (("configure", "max_burst=x", "--yes"), "max_burst: must be a whole number, or unlimited"),
     ],
 )
 def test_wrong_usage(redbox: Redbox, arguments: tuple[str, ...], message: str):
@@ -190,6 +196,20 @@ def test_configure(redbox: Redbox):
     assert [entry.action for entry in redbox.within(lambda box: box.operate.log())] == ["configure"] * 3
 
 
+@pytest.mark.req("LM-1", "LM-2")
+def test_configure_limits(redbox: Redbox):
+    redbox.put(Event("a"))
+    done = redbox("configure", "max_rate=1000/m", "max_in_flight=5", "--yes")
+    assert done.stdout == "changed max_rate from unlimited to 1000/min, max_in_flight from unlimited to 5\n"
+    assert redbox("configure", "max_burst=7", "--yes").stdout == "changed max_burst from default to 7\n"
+    settings = redbox.within(lambda box: box.settings())
+    assert (settings.max_rate, settings.max_burst, settings.max_in_flight) == ("1000/min", 7, 5)
+    redbox("configure", "max_rate=unlimited", "max_burst=default", "max_in_flight=default", "--yes")
+    assert redbox.within(lambda box: box.settings()) == Settings()
+    meta = redbox.within(lambda box: box._store.meta())
+    assert {"max_rate", "max_burst", "max_in_flight"}.isdisjoint(meta)
+
+
 @pytest.mark.req("MQ-5")
 def test_all_settings_are_shown_with_what_they_mean(redbox: Redbox):
     redbox.put(Event("a"))
@@ -202,8 +222,9 @@ def test_all_settings_are_shown_with_what_they_mean(redbox: Redbox):
     shown = redbox.json("configure")
     assert shown["keep_dead"] == {
         "value": 7776000.0, "text": "90d", "default": "forever", "is_default": False,
-        "meaning": "how long DEAD events are kept",
+        "meaning": "how long DEAD events are kept", "choices": [],
     }  # fmt: skip
+    assert shown["dead_head"]["choices"] == ["skip", "block"]
     assert shown["max_pending"]["is_default"]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from redbox import Event
-from redbox.cli.placeholders import expand, expand_options, expand_url
+from redbox.cli.options.placeholders import expand, expand_options, expand_url
 from redbox.cli.relay.config import ConfigError, load, open_relays
 from redbox.cli.relay.retry_option import parse_attempts, parse_limit, parse_retry
 from redbox.cli.relay.settings import FIELDS
@@ -43,9 +44,9 @@ def relays(text: str) -> list[Relay]:
 def problem(text: str) -> str:
     with pytest.raises(ConfigError) as caught:
         relays(text)
-    message = str(caught.value)
-    assert message.startswith("redbox.toml: ")
-    return message.removeprefix("redbox.toml: ")
+    found = re.fullmatch(r"redbox\.toml(:\d+)?: (.*)", str(caught.value), re.DOTALL)
+    assert found
+    return found[2]
 
 
 # --- the store -------------------------------------------------------------------------------------------------
@@ -75,11 +76,13 @@ def test_an_invalid_url_of_the_store_is_named_as_it_was_given(redbox: Redbox):
     write('url = "redis://host:port/0"\n[[relay]]\nto = "null:"')
     problem = redbox.error("relay", "--config", "redbox.toml", url=None, code=2)
     assert problem.startswith(
-        "redbox.toml: relay 1 (box default): url: this is not a valid store URL: the port must be"
+        "redbox.toml:2: relay 1 (box default): url: this is not a valid store URL: the port must be"
     )
     write('[[relay]]\nto = "null:"')
     problem = redbox.error("relay", "--config", "redbox.toml", url="redis://host:port/0", code=2)
-    assert problem.startswith("redbox.toml: relay 1 (box default): --url or $REDBOX_URL: this is not a valid store URL")
+    assert problem.startswith(
+        "redbox.toml:1: relay 1 (box default): --url or $REDBOX_URL: this is not a valid store URL"
+    )
 
 
 def test_a_file_without_a_store(redbox: Redbox):
@@ -110,6 +113,8 @@ def test_a_file_with_everything():
         lease = 20
         time_limit = "unlimited"
         grace = 2.5
+        max_rate = "1000/m"
+        max_in_flight = 5
         concurrency = 10
         batch = 50
         on_success = "delete"
@@ -140,7 +145,7 @@ def test_a_file_with_everything():
     assert users.breaker is not None
     assert config.relay[0].policy_text(orders) == (
         "retry fixed:10m, attempts 3, max-age 7 d, on-success delete, on-dead drop, concurrency 10, batch 50, "
-        "lease 20 s, time-limit unlimited, grace 2.5 s, dead-to null:, breaker off"
+        "lease 20 s, time-limit unlimited, grace 2.5 s, max-rate 1000/min, max-in-flight 5, dead-to null:, breaker off"
     )
     assert config.relay[1].policy_text(users) == (
         "retry exp:1s..5m, attempts unlimited, max-age unlimited, on-success keep, on-dead keep, concurrency 100, "
@@ -188,6 +193,10 @@ ONE = '[[relay]]\nbox = "orders"\nto = "null:"\n'
         (ONE + "concurrency = 'x'", "relay 1 (box orders): concurrency: a whole number, without quotes"),
         (ONE + "retry = 5", "relay 1 (box orders): retry: text in quotes"),
         (ONE + "breaker = 'no'", "relay 1 (box orders): breaker: true or false"),
+        (ONE + "max_rate = 50", 'relay 1 (box orders): max_rate: a rate in quotes: "50/s"'),
+        (ONE + "max_rate = '50'", "relay 1 (box orders): max_rate: must be a number of events and a unit of time"),
+        (ONE + "max_in_flight = 0", "relay 1 (box orders): max_in_flight: must be between 1 and 1,000,000,000, not 0"),
+        (ONE + "max_in_flight = '5'", "relay 1 (box orders): max_in_flight: a whole number, without quotes"),
         (ONE + "concurrency = 0", "relay 1 (box orders): concurrency must be a whole number of at least 1"),
         (ONE + "options = { a = [] }", "relay 1 (box orders): options: a table of text and numbers"),
         (ONE + "options = { a = 1 }", "relay 1 (box orders): options: null: has no option 'a'; it has none"),

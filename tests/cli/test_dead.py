@@ -13,11 +13,11 @@ from unittest.mock import Mock
 import pytest
 
 from redbox import Box, Event, Phase, StoreUnavailable, UniqueScope, keys
-from redbox.box import drop as drop_events
+from redbox.box.bulk import drop as drop_events
 from redbox.box.operate import operator_name
-from redbox.cli import changes
 from redbox.cli.dead import drop as drop_command
 from redbox.cli.dead import replay as replay_command
+from redbox.cli.options import changes
 from redbox.fingerprints import group_id
 from redbox.store.store import Store
 from tests.cli.conftest import Redbox
@@ -37,7 +37,7 @@ def dead_events(redbox: Redbox) -> Redbox:
 
 def test_list(dead_events: Redbox):
     header, *rows = dead_events("dead", "list").stdout.splitlines()
-    assert header.split() == ["ID", "TYPE", "DIED", "ATTEMPTS", "KEY", "LAST", "ERROR"]
+    assert header.split() == ["ID", "TYPE", "DEAD", "SINCE", "ATTEMPTS", "KEY", "LAST", "ERROR"]
     assert [row.split()[0] for row in rows] == ["d1", "d2", "d3"]
     assert rows[0].endswith("1       HTTP 500: boom")
     assert [event["event_id"] for event in dead_events.lines("dead", "list", "--type", "user.*")] == ["d1", "d2"]
@@ -322,11 +322,11 @@ def test_a_canary_that_dies_again_stops_the_replay(dead_events: Redbox, monkeypa
     result = dead_events("dead", "replay", "--all", "--yes", "--canary", "2", code=1)
     assert result.stdout.splitlines() == [
         "2 events replayed",
-        "DIED AGAIN  ERROR",
+        "DEAD AGAIN  ERROR",
         "d1          HTTP 422 still wrong",
         "d2          HTTP 422 still wrong",
     ]
-    words = "stopped after the canary: 2 of 2 canary events died again. 1 other event is still dead"
+    words = "stopped after the canary: 2 of 2 canary events are DEAD again. 1 other event is still dead"
     assert words in result.stderr
     assert count(dead_events, Phase.DEAD) == 3
     report = dead_events.json("dead", "replay", "--all", "--yes", "--canary", "1", code=1)
@@ -336,12 +336,60 @@ def test_a_canary_that_dies_again_stops_the_replay(dead_events: Redbox, monkeypa
 
 
 @pytest.mark.req("RO-2")
+def test_a_canary_of_which_one_event_dies_and_another_is_retried(dead_events: Redbox, monkeypatch: pytest.MonkeyPatch):
+    look = Store.read_states
+
+    async def settle_and_look(store: Store, ids: list[str]) -> Any:
+        box = Box(store, "server", 1000)
+        for claim in await box.claim("relay-1"):
+            await (box.kill(claim, reason="HTTP 422") if claim.event_id == "d1" else box.retry(claim, delay=3600))
+        return await look(store, ids)
+
+    monkeypatch.setattr(Store, "read_states", settle_and_look)
+    arguments = ("--all", "--yes", "--canary", "2", "--canary-wait", "100ms")
+    note = dead_events("dead", "replay", *arguments, code=1).stderr
+    words = "stopped after the canary: 1 of 2 canary events is DEAD again, 1 is not settled yet. 1 other event is still"
+    assert words in note
+
+
+@pytest.mark.req("RO-2")
 def test_a_canary_without_a_relay(dead_events: Redbox):
     result = dead_events("dead", "replay", "--all", "--yes", "--canary", "1", "--canary-wait", "100ms", code=1)
-    assert "1 of 1 canary event not settled in time" in result.stderr
-    assert "`redbox stats` shows whether a relay is running" in result.stderr
+    assert "1 of 1 canary event is not settled yet. `redbox why`" in result.stderr
+    assert "`redbox why` says whether no relay is running, the box is paused or the breaker is open" in result.stderr
     assert "`redbox show d1`" in result.stderr
+    _, warning, waiting, *_ = result.stderr.splitlines()
+    assert warning == "warning: no relay is alive, so the canary would not be published"
+    assert waiting == "waiting until 1 canary event is settled (100 ms at most)"
     assert (count(dead_events, Phase.DEAD), count(dead_events, Phase.AVAILABLE)) == (2, 1)
+
+
+@pytest.mark.req("RO-2")
+@pytest.mark.parametrize(
+    ("beat", "paused", "words"),
+    [
+        (
+            {"breaker": "open", "reason": "HTTP 503"},
+            False,
+            "warning: the breaker of the only relay is open: HTTP 503, so",
+        ),
+        ({}, True, "warning: the box is paused, so the canary would not be published"),
+        ({}, False, ""),
+    ],
+)
+def test_a_dry_run_says_why_a_canary_would_not_be_published(
+    dead_events: Redbox, beat: dict[str, str], paused: bool, words: str
+):
+    async def prepare(box: Box) -> None:
+        await box.beat("relay-1", "1", beat, fresh=10)
+        if paused:
+            await box.operate.pause(who="ada", why="")
+
+    dead_events.within(prepare)
+    result = dead_events("dead", "replay", "--all", "--dry-run", "--canary", "1")
+    assert words in result.stderr
+    assert ("warning" in result.stderr) is bool(words)
+    assert "warning" not in dead_events("dead", "replay", "--all", "--dry-run").stderr
 
 
 @pytest.mark.req("RO-2")
@@ -593,3 +641,28 @@ def test_an_empty_or_short_id(redbox: Redbox, command: str):
 
 def test_a_replay_of_a_handful_is_too_short_to_be_interrupted(dead_events: Redbox):
     assert "interrupted" not in dead_events("dead", "replay", "--all", "--yes", "--rate", "100").stderr
+
+
+@pytest.mark.req("RO-2")
+@pytest.mark.parametrize("group", ["deadbeef", "GROUP"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("replay", "--canary", "10", "--yes"),
+        ("replay", "--dry-run"),
+        ("drop", "--yes"),
+        ("export",),
+        ("export", "--to", "file"),
+    ],
+    ids=" ".join,
+)
+def test_a_group_that_does_not_exist_is_an_error(dead_events: Redbox, command: tuple[str, ...], group: str):
+    found = dead_events.error("dead", *command, "--group", group, code=1)
+    assert found == (f"there is no error group {group} among the dead events; `redbox dead list --by-error` lists them")
+    assert not Path("file").exists()
+
+
+def test_a_group_of_which_no_event_passes_the_other_filters_is_no_error(dead_events: Redbox):
+    group = dead_events.lines("dead", "list", "--by-error")[0]["group"]
+    done = dead_events("dead", "replay", "--group", group, "--type", "none.of.them", "--yes")
+    assert "no dead events match the filters" in done.stderr

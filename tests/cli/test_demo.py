@@ -63,7 +63,7 @@ def test_counts_that_do_not_add_up_are_a_failure(redbox: Redbox, monkeypatch: py
 @pytest.mark.usefixtures("server")
 def test_without_the_other_extra(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "aiohttp", None)
-    monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
+    monkeypatch.delitem(sys.modules, "redbox.publishers.http.publisher", raising=False)
     assert "pip install 'redbox-outbox[http]'" in redbox.error("demo", url=None, code=1)
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from datetime import datetime
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from redbox import Box, Event, Page, keys
+from redbox.box.bulk import selection
+from redbox.cli import inspect
+from redbox.service.operations.filters import PhaseName
 from redbox.testing import advance
 from tests.cli.conftest import Redbox
 
@@ -74,6 +79,10 @@ def test_a_table_of_plain_text(full: Redbox):
         (("--state", "pending", "--since", "+90m"), ["scheduled"]),
         (("--since", "2000-01-01T00:00Z", "--state", "dead"), ["dead"]),
         (("--until", "2000-01-01T00:00Z"), []),
+        (("--phase", "retry_scheduled"), ["retry"]),
+        (("--phase", "WAITING"), ["waiting"]),
+        (("--text", "1", "--state", "dead"), ["dead"]),
+        (("--text", "none"), []),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -81,6 +90,10 @@ def test_filters(full: Redbox, filters: tuple[str, ...], found: list[str]):
     assert ids(full, *filters) == found
     if not found:
         assert "no events match the filters" in full("list", *filters).stderr
+
+
+def test_the_phases_of_the_option_are_those_of_the_filter():
+    assert set(inspect.PHASES) == set(selection.PHASES) == set(get_args(PhaseName))
 
 
 def test_relative_times(redbox: Redbox):
@@ -200,11 +213,30 @@ def test_a_suspect_in_words(redbox: Redbox):
 
 
 def test_history_and_json_payload(redbox: Redbox):
-    redbox.kill(Event("a", {"id": 42, "tags": ["x"]}, event_id="e1", headers={"h": "1"}), reason="no\x1b[0m")
+    async def fill(box: Box) -> None:
+        await box.put(Event("a", {"id": 42, "tags": ["x"]}, event_id="e1", headers={"h": "1"}))
+        claims = await box.claim("relay-1")
+        await advance(box, seconds=20)
+        await box.kill(claims, reason="no\x1b[0m")
+
+    redbox.within(fill)
     text = redbox("show", "e1").stdout
     assert '  {\n    "id": 42,\n    "tags": [\n      "x"\n    ]\n  }\n' in text
     assert "headers       h=1" in text
-    assert text.splitlines()[-1].split()[1:] == ["died", "1", "relay-1", "no\\x1b[0m"]
+    assert text.splitlines()[-1].split()[1:] == ["died", "1", "20", "s", "relay-1", "no\\x1b[0m"]
+    assert 20 <= redbox.json("show", "e1")["history"][0]["seconds"] < 21
+
+
+def test_how_long_the_successful_attempt_took(redbox: Redbox):
+    async def fill(box: Box) -> None:
+        await box.put(Event("a", event_id="e1"))
+        claims = await box.claim("relay-1")
+        await advance(box, seconds=20)
+        await box.ack(claims)
+
+    redbox.within(fill)
+    assert " by relay-1, 20 s after its claim\n" in redbox("show", "e1").stdout
+    assert 20 <= redbox.json("show", "e1")["published_seconds"] < 21
 
 
 def test_text_and_binary_payloads(redbox: Redbox):
@@ -275,3 +307,17 @@ def test_attempts_that_do_not_count_agree_with_their_number(redbox: Redbox):
 def test_an_empty_id_is_wrong_usage(redbox: Redbox):
     redbox.put(Event("a"))
     assert "ID must not be empty" in redbox.error("show", "", code=2)
+
+
+def test_events_in_flight_are_listed_with_their_claims(redbox: Redbox):
+    async def claim(box: Box) -> None:
+        await box.put_many([Event("a", event_id="e1"), Event("a", event_id="e2")])
+        await box.claim("relay-1", limit=1, lease=30)
+
+    redbox.within(claim)
+    for option in (("--state", "claimed"), ("--phase", "in_flight")):
+        header, row = redbox("list", *option).stdout.splitlines()
+        assert re.split(r" {2,}", header) == ["ID", "TYPE", "CLAIMED", "LEASE ENDS", "BY", "ATTEMPTS", "KEY", "ERROR"]
+        claimed, ends = (datetime.fromisoformat(row.split()[at]) for at in (2, 3))
+        assert (ends - claimed).total_seconds() in (30, 31)
+        assert row.split()[4] == "relay-1"

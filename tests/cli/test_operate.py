@@ -8,7 +8,7 @@ import pytest
 
 from redbox import Box, Event, Phase
 from redbox.box.operate import operator_name
-from redbox.cli import changes
+from redbox.cli.options import changes
 from tests.cli.conftest import Redbox
 
 DONE = {"kill": "killed", "release": "released", "reschedule": "rescheduled", "drop": "dropped"}

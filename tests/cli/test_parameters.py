@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from redbox.cli.parameters import ABSOLUTE_MOMENT, DURATION, MOMENT
+from redbox.cli.options.parameters import ABSOLUTE_MOMENT, DURATION, MOMENT
 
 
 def test_times_are_absolute_or_relative():

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pty
 import re
-import select
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ import pytest
 from redbox import Box, Event
 from tests.cli.conftest import Redbox
 from tests.servers import valkey_binary
+from tests.terminals import terminal
 
 ROOT = Path(__file__).parents[2]
 REDBOX = [sys.executable, "-m", "redbox"]
@@ -33,28 +31,6 @@ def url(redbox: Redbox) -> str:
 
 def pipe(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*REDBOX, *arguments], capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload]
-
-
-def terminal(*arguments: str, typed: str = "", columns: int = 100) -> tuple[int, str]:
-    """Runs a command on a pseudo-terminal; returns the exit code and the output."""
-    pid, screen = pty.fork()
-    if pid == 0:
-        os.environ |= {"TERM": "xterm-256color", "COLUMNS": str(columns)}
-        os.execv(sys.executable, [*REDBOX, *arguments])
-    os.write(screen, typed.encode())
-    shown, deadline = b"", time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if not select.select([screen], [], [], 1)[0]:
-            continue
-        try:
-            part = os.read(screen, 65536)
-        except OSError:  # the end of the output, on Linux
-            break
-        if not part:
-            break
-        shown += part
-    os.close(screen)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
 
 
 def imported_by(*arguments: str) -> set[str]:

@@ -35,8 +35,15 @@ def test_put_prints_the_id(redbox: Redbox):
 
 def test_put_as_json(redbox: Redbox):
     receipt = redbox.json("put", "a", "--id", "e1")
-    nothing = {"refused": None, "reason": None, "holder": None}
+    nothing = {"refused": None, "reason": None, "holder": None, "replaced": None}
     assert receipt == {"event_id": "e1", "created": True, "durability": "server", **nothing}
+
+
+def test_replace(redbox: Redbox):
+    redbox("put", "a", "--id", "e1", "--unique-key", "u", "--delay", "1h")
+    done = redbox("put", "a", "--id", "e2", "--unique-key", "u", "--on-conflict", "replace")
+    assert (done.stdout, "replaced event e1" in done.stderr) == ("e2\n", True)
+    assert redbox.json("put", "a", "--unique-key", "u", "--on-conflict", "replace")["replaced"] == "e2"
 
 
 def test_every_option_is_stored(redbox: Redbox):

@@ -16,14 +16,13 @@ import click
 import pytest
 
 from redbox import Box, Event, Relay
-from redbox.cli import logs
 from redbox.cli.app import cli
+from redbox.cli.printing import logs
 from redbox.cli.relay import run as relay_run
-from redbox.cli.relay.command import METRICS_HOST
 from redbox.cli.relay.leftovers import Leftovers
 from redbox.cli.relay.run import in_counts
 from redbox.relay import Summary, policy
-from redbox.service.server import HOST
+from redbox.service import HOST
 from redbox.settings import LEASE
 from redbox.testing import advance
 from tests.cli.conftest import Redbox
@@ -68,6 +67,19 @@ def test_once_publishes_the_available_events_and_ends(redbox: Redbox, target: Ca
         "batch 100, lease 30 s, time-limit 30 s, grace 10 s, dead-to none, breaker on"
     ) in result.stderr
     assert phases(redbox) == {"COMPLETED": 2, "SCHEDULED": 1}
+
+
+@pytest.mark.req("LM-1", "LM-2")
+def test_limits_are_written_into_the_box(redbox: Redbox):
+    redbox.put(Event("a"), Event("b"))
+    result = redbox("relay", "--to", "null:", "--once", "--max-rate", "1000/s", "--max-in-flight", "1", "--name", "r1")
+    assert "max_rate of box default is now 1000/s" in result.stderr
+    assert "grace 10 s, max-rate 1000/s, max-in-flight 1, dead-to none" in result.stderr
+    settings = redbox.within(lambda box: box.settings())
+    assert (settings.max_rate, settings.max_in_flight) == ("1000/s", 1)
+    assert phases(redbox) == {"COMPLETED": 2}
+    redbox("relay", "--to", "null:", "--once")
+    assert redbox.within(lambda box: box.settings()) == settings
 
 
 def test_the_summary_as_json(redbox: Redbox):
@@ -402,12 +414,16 @@ def test_a_relay_that_fails_for_good_ends_all(redbox: Redbox):
         ("--to null: --attempts 0", "Invalid value for '--attempts': give a whole number of at least 1, or unlimited"),
         ("--to null: --retry fixed:0 --attempts unlimited", "retries without a delay need a limit of attempts"),
         ("--to null: --lease long", "Invalid value for '--lease': 'long' is not a duration"),
+        ("--to null: --max-rate 50", "Invalid value for '--max-rate': must be a number of events and a unit of time"),
+        ("--to null: --max-rate 0/s", "Invalid value for '--max-rate': must be more than 0, not '0/s'; to stop all"),
+        ("--to null: --max-in-flight 0", "Invalid value for '--max-in-flight': 0 is not in the range x>=1"),
+        ("--to null: --max-in-flight 5000000000", "Invalid value for '--max-in-flight': must be between 1 and"),
         ("--to null: --batch 5000", "Invalid value for '--batch': 5000 is not in the range 1<=x<=1000"),
         ("--to null: --metrics-host ::", "--metrics-host without --metrics-port serves nothing"),
         ("--config nowhere.toml", "Invalid value for '--config': File 'nowhere.toml' does not exist"),
         ("--config redbox.toml --to null:", "--to cannot be combined with --config: write it into the file"),
         ("--config redbox.toml --no-breaker", "--no-breaker cannot be combined with --config: write it into the file"),
-        ("--config redbox.toml", "redbox.toml: relay 1 (box default): to: a target is a URL that begins with"),
+        ("--config redbox.toml", "redbox.toml:2: relay 1 (box default): to: a target is a URL that begins with"),
     ],
 )
 def test_wrong_usage(redbox: Redbox, options: str, said: str):
@@ -422,7 +438,7 @@ def test_a_file_names_its_boxes(redbox: Redbox):
 
 
 def test_a_target_whose_package_is_missing(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
+    monkeypatch.delitem(sys.modules, "redbox.publishers.http.publisher", raising=False)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     said = redbox.error("relay", "--to", "https://h/", code=1)
     assert "pip install 'redbox-outbox[http]'" in said
@@ -441,7 +457,7 @@ def test_the_help_shows_the_defaults_that_are_used():
         for param in command.params
         if isinstance(param, click.Option) and (found := re.search(r"\[default: (.*)\]", param.help or ""))
     }
-    assert (METRICS_HOST, shown["metrics_host"]) == (HOST, HOST)
+    assert shown["metrics_host"] == HOST
     assert shown["attempts"] == str(policy.ATTEMPTS)
     assert shown["concurrency"] == str(policy.CONCURRENCY)
     assert shown["batch"] == str(policy.BATCH)
@@ -465,6 +481,7 @@ def test_log_lines(capsys: pytest.CaptureFixture[str]):
         token = logs.about.set({"box": "orders", "relay": "r1"})
         logger.warning("the target said: %s", "\x1b[31mno\nway")
         logger.debug("not this")
+        logging.getLogger("aiormq.connection").error("what redbox reports itself")
         logs.about.reset(token)
     with logs.to_stderr("json", logging.INFO):
         try:

@@ -52,6 +52,10 @@ async def blocks_the_loop(event):
     Path(f"begun-{event.event_id}").touch()
     for _ in range(6000):
         time.sleep(0.01)  # Python looks for signals in between, whichever thread they came to
+
+async def sleeps_in_the_loop(event):
+    Path(f"begun-{event.event_id}").touch()
+    time.sleep(3600)
 """
 
 
@@ -170,6 +174,19 @@ def test_a_second_signal_exits_at_once(url: str, relay: Callable[..., Running], 
     code, took = running.ends()
     assert code in (128 + signal.SIGINT, 128 + signal.SIGTERM)
     assert took < 3
+    assert phases(url) == {"IN_FLIGHT": 1}
+
+
+@pytest.mark.req("PL-7")
+def test_a_publisher_that_blocks_the_loop_does_not_outlive_the_grace_time(url: str, relay: Callable[..., Running]):
+    put(url, "1")
+    running = relay("--to", "python:target:sleeps_in_the_loop", "--grace", "100ms", "--time-limit", "unlimited")
+    until(begun)
+    running.process.send_signal(signal.SIGTERM)
+    running.says("SIGTERM: the event loop is blocked")
+    code, took = running.ends()
+    assert (code, took < 15) == (1, True)
+    assert "error: a publisher did not return within 0.1 s" in running.log
     assert phases(url) == {"IN_FLIGHT": 1}
 
 

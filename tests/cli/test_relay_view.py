@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redbox.box.reports import RelayReport
-from redbox.cli.relay_view import view_relays
+from redbox.cli.printing.relay_view import view_relays
 
 pytestmark = pytest.mark.req("RO-3")
 REASON = "the target was unavailable 5 times in a row: HTTP 503 Service Unavailable"
@@ -74,6 +74,26 @@ def test_a_silent_relay_has_no_next_probe():
     lines = [line for line, _ in view_relays([relay(1, seen=timedelta(minutes=2))], None).table]
     assert "PROBE" not in lines[0]
     assert "silent 2 min" in lines[1]
+
+
+def test_a_paused_box_has_no_next_probe():
+    (header, _), *_ = view_relays([relay(1)], None, paused=True).table
+    assert "PROBE" not in header
+
+
+def test_a_silent_relay_holds_no_figure_of_its_last_heartbeat():
+    """Its claims may have returned, and been claimed by another relay."""
+    header, line = (line for line, _ in view_relays([relay(0, seen=timedelta(minutes=2, seconds=45))], None).table)
+    assert "IN FLIGHT" not in header
+    assert "900" not in line
+
+
+def test_a_silent_relay_does_not_cost_the_others_their_figures():
+    gone = relay(2, seen=timedelta(hours=2, minutes=45))
+    (header, _), (alive, _), _ = view_relays([relay(0), gone], 80).table
+    assert header.split() == ["RELAY", "SEEN", "RATE", "IN", "FLIGHT", "PUBLISHED", "FAILED", "BREAKER"]
+    assert "123/s" in alive
+    assert "1,234,567" in alive
 
 
 def test_a_probe_that_is_due_and_wide_characters():

@@ -9,7 +9,7 @@ import pytest
 
 from redbox import Box, Event, Stats, keys
 from redbox.box.reports import Pause
-from redbox.cli.box_view import pauses
+from redbox.cli.printing.box_view import pauses
 from redbox.errors import StoreUnavailable
 from redbox.testing import advance
 from tests.cli.conftest import Redbox
@@ -71,7 +71,7 @@ def test_stats_as_json(redbox: Redbox):
 
 def test_pending_events_without_a_live_relay_are_a_warning(redbox: Redbox):
     redbox.put(Event("a", delay=3600))
-    words = "no relay is running: pending events wait until one is started (redbox relay --to URL)"
+    words = "no relay is running: pending events wait until one is started (`redbox relay --to URL`)"
     assert words in redbox("stats").stdout
     redbox.within(lambda box: box.beat("r1", "1", {"target": "null:"}, fresh=10))
     assert "no relay" not in redbox("stats").stdout
@@ -109,7 +109,7 @@ def test_boxes(redbox: Redbox):
     redbox.put(Event("a"), Event("a", delay=60), box="orders")
     redbox.put(Event("a"), box="users")
     header, *rows = redbox("boxes").stdout.splitlines()
-    assert header.split()[:4] == ["BOX", "AVAILABLE", "SCHEDULED", "RETRY_SCHEDULED"]
+    assert header.split()[:4] == ["BOX", "AVAILABLE", "SCHEDULED", "RETRY"]
     assert [row.split()[:4] for row in rows] == [["orders", "1", "1", "0"], ["users", "1", "0", "0"]]
     assert [(box["box"], box["phases"]["AVAILABLE"]) for box in redbox.lines("boxes")] == [("orders", 1), ("users", 1)]
 
@@ -278,6 +278,22 @@ def test_a_pause_is_shown_with_who_why_and_how_long():
         "PAUSED: no event is claimed until the box is resumed (by ada)"
     ]
     assert pauses(stats()) == []
+
+
+@pytest.mark.req("RO-3", "LM-1", "LM-2")
+def test_limits_are_shown_with_whether_they_are_reached(redbox: Redbox):
+    redbox.put(*(Event("a") for _ in range(4)))
+    assert "limits" not in redbox("stats").stdout
+    redbox("configure", "max_rate=1000/s", "max_in_flight=2", "--yes")
+    assert "limits  max_rate 1000/s, max_in_flight 2 (0 now)\n" in redbox("stats").stdout
+    redbox.within(lambda box: box.claim("relay-1", limit=1))
+    redbox("configure", "max_rate=20/h", "max_burst=10", "--yes")
+    redbox.within(lambda box: box.operate.configure(max_in_flight=1, who="ada", why="test"))
+    found = redbox("stats").stdout
+    assert "limits  max_rate 20/h with bursts of 10 (reached), max_in_flight 1 (reached: 1 now)\n" in found
+    values = redbox.json("stats")
+    assert values["limits_reached"] == ["max_rate", "max_in_flight"]
+    assert (values["tokens"], values["settings"]["max_rate"], values["settings"]["max_in_flight"]) == (0, "20/h", 1)
 
 
 @pytest.mark.req("RO-3", "LM-3")

@@ -23,8 +23,8 @@ import msgspec
 import pytest
 
 from redbox import Box, Event, Phase
-from redbox.box.rates import Rates
-from redbox.box.recent_errors import RecentError
+from redbox.box.desk.rates import Rates
+from redbox.box.desk.recent_errors import RecentError
 from redbox.box.reports import Pause
 from redbox.cli.top import screen
 from redbox.cli.top.app import Top
@@ -238,7 +238,7 @@ async def test_the_errors_of_the_newest_dead_events(redbox_box: Box):
     claims = await redbox_box.claim("r")
     for claim, reason in zip(claims, ("old", "a", "b", "a", "a", "b"), strict=True):
         await redbox_box.kill(claim, reason=reason)
-    found = await redbox_box.recent_errors(5)
+    found = await redbox_box.desk.recent_errors(5)
     assert [(each.error, each.count) for each in found] == [("a", 3), ("b", 2)]
     assert found[1].event_id == "e5"
 

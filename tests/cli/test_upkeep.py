@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redbox import Box, Event, Phase
-from redbox.cli import changes
+from redbox.cli.options import changes
 from redbox.testing import advance
 from tests.cli.conftest import Redbox
 

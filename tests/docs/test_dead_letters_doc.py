@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from redbox.cli.filters import NAMES
+from redbox.cli.options.filters import NAMES
 from redbox.store.embedded import server as embedded
 from tests.docs.test_readme import environment
 from tests.servers import poll, valkey_binary

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
-from redbox.service.cloudevents import EXTENSIONS
+from redbox.service.http.connections import Limits
+from redbox.service.ingest.cloudevents import EXTENSIONS
 from redbox.service.options import ServiceOptions
 from redbox.settings import MAX_PAYLOAD
 from tests.publishers.target import http_target
 
-DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "forwarder.md").read_text()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCUMENT, SECURITY = ((DOCS / name).read_text() for name in ("forwarder.md", "security-of-the-service.md"))
 BLOCKS = re.findall(r"(?ms)^```(sh|json)\n(.*?)^```$", DOCUMENT)
 ADDRESS, TARGET = "http://127.0.0.1:8080", "https://hooks.example.com/orders"
 START = f"redbox up --to {TARGET}"
@@ -101,6 +103,19 @@ def test_the_limits_and_extensions_are_those_of_the_code():
     assert rows["payload"] == f"{MAX_PAYLOAD // 2**20} MiB"
     assert rows["events of a batch"] == f"{options.batch_events:,}"
     assert rows["bodies that are being read or stored in the process"] == f"{options.max_bodies // 2**20} MiB"
-    assert rows["time to send a body"] == f"{options.body_seconds:g} s"
+    assert rows["time to send a body"] == f"{Limits().body_seconds:g} s"
     for name, field in EXTENSIONS.items():
         assert re.search(rf"(?m)^\|[^|]*`{name}`[^|]*\|[^|]*`{field}`", DOCUMENT), name
+
+
+@pytest.mark.req("SF-5")
+def test_the_limits_of_connections_are_those_of_the_code():
+    limits, options = Limits(), ServiceOptions()
+    assert options.max_bodies == limits.bodies
+    rows = dict(re.findall(r"(?m)^\| ([^|]+) \| ([^|]+) \|", SECURITY[SECURITY.index("## Limits") :]))
+    assert rows["request line and headers"] == f"{limits.head_bytes // 2**10} KiB, {limits.head_seconds:g} s"
+    assert rows["body"] == f"{options.max_body // 2**20} MiB, {limits.body_seconds:g} s"
+    assert rows["all bodies together"].startswith(f"{limits.bodies // 2**20} MiB;")
+    assert rows["sent after the answer"] == f"{limits.discard_bytes // 2**20} MiB, {limits.discard_seconds:g} s"
+    assert rows["connections"].startswith(f"{limits.connections:,};")
+    assert rows["a client that does not read its answer"] == f"{limits.write_seconds:g} s"

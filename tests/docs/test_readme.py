@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -48,7 +49,7 @@ def test_the_first_screen(tmp_path: Path):
 def test_the_readme_says_when_duplicates_happen_and_shows_a_consumer_that_dedups():
     chapter = README.partition("## Duplicates")[2].partition("\n## ")[0]
     assert "same `event_id`" in chapter
-    consumer = next(block for block in PYTHON if "seen:{event_id}" in block)
+    consumer = next(block for block in PYTHON if "guard.once(delivery)" in block)
     compile(consumer, "README.md", "exec")
 
 
@@ -125,11 +126,48 @@ def test_benchmarks_run():
     assert "1,000 ordering keys" in done.stdout
 
 
+@pytest.mark.req("RT-2", "RT-3", "LM-1")
+@pytest.mark.timeout(90)
+def test_one_destination_is_limited_and_one_is_down(tmp_path: Path, redis_url: str):
+    """The file as printed, with targets of this machine: events of `search` wait, and hold up no other."""
+    file = re.search(r"```toml\n(.*?)```", README, re.DOTALL)
+    assert file is not None
+    text = file[1].replace("redis://localhost:6379/0", redis_url)
+    text = text.replace("https://billing.example.com/events", "stdout:")
+    text = text.replace("rabbit.example.com", "127.0.0.1:1")
+    text = text.replace("nats://nats.example.com:4222/mail.{event_type}", "null:")
+    (tmp_path / "redbox.toml").write_text(text)
+
+    def sh(command: str, *, code: int = 0) -> str:
+        command = command.partition("#")[0].replace("redis://localhost:6379/0", redis_url)
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=tmp_path, env={**environment(), "RABBIT_PASSWORD": "guest"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    check, relay, up, stats, configure = next(block for block in SHELL if "config check" in block).splitlines()
+    assert up.startswith("redbox up --config redbox.toml")
+    assert "billing" in sh(check)
+    sh(f"redbox --url {redis_url} --box orders put order.paid '{{\"id\": 42}}'")
+    relay = f"{relay.partition('#')[0]} --once 2> /dev/null"
+    first = sh(f"{relay} || true")  # the boxes drain at the same time, so this run may have delivered the copies or not
+    delivered = first + sh(relay, code=1)  # search is down
+    assert delivered.count('"payload":{"id": 42}') == 1
+    boxes = [json.loads(line) for line in sh(f"redbox --url {redis_url} --json boxes").splitlines()]
+    published = {each["box"]: each["phases"]["COMPLETED"] for each in boxes}
+    assert (published["billing"], published["search"]) == (1, 0)
+    assert "50/s" in sh(stats)
+    sh(configure)
+    assert "20/s" in sh(stats)
+
+
 @pytest.mark.req("SF-1", "SF-3")
 @pytest.mark.timeout(60)
 def test_the_service_delivers_what_is_posted(tmp_path: Path):
     """Runs it as printed, with another port and target."""
-    block = next(block for block in SHELL if "redbox up" in block)
+    block = next(block for block in SHELL if "redbox up --to" in block)
     up, post = (line for line in block.splitlines() if not line.startswith("pip "))
     assert post.startswith("curl ")
     up = up.replace("https://hooks.example.com/orders", "stdout:") + " --port 0"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, StoreFull
+from redbox.telemetry import METRICS
 from tests import servers
 from tests.docs.test_readme import environment
 
@@ -113,6 +114,13 @@ def poll(condition: Callable[[], bool], complaint: str, seconds: float = 40.0) -
 Story = Generator[None, list[str], None]
 
 
+def no_metrics_are_scraped(desk: Desk) -> Story:
+    desk.put(2)
+    why, boxes = yield
+    assert "2 events are due" in why
+    assert "orders" in boxes
+
+
 def store_is_full(desk: Desk) -> Story:
     async def fill(box: Box) -> None:
         await box.put_many([Event("order.placed", b"x" * 10_000) for _ in range(200)])
@@ -169,6 +177,19 @@ def box_is_paused(desk: Desk) -> Story:
             assert "the provider is moving" in text
         yield
         desk.until_phase(COMPLETED=5)
+
+
+def limit_is_reached(desk: Desk) -> Story:
+    desk.put(1000)
+    desk.box(lambda box: box.operate.configure(max_rate="20/min", who="ada", why="the provider asked for it"))
+    with desk.relay():
+        desk.until_why("The limit max_rate is reached")
+        why, stats, log = yield
+        assert "redbox configure max_rate=40/min" in why
+        assert "limits  max_rate 20/min (reached)" in stats
+        assert "the provider asked for it" in log
+        yield
+        poll(lambda: desk.stats()["phases"]["COMPLETED"] > 100, "the rate was not raised")
 
 
 def keys_are_paused(desk: Desk) -> Story:
@@ -287,10 +308,12 @@ def box_is_damaged(desk: Desk) -> Story:
 
 
 STORIES: dict[str, Callable[[Desk], Story]] = {
+    "No metrics are scraped": no_metrics_are_scraped,
     "The store does not answer, or is full": store_is_full,
     "No relay is alive": no_relay_is_alive,
     "The target is down": target_is_down,
     "The box is paused": box_is_paused,
+    "A limit is reached": limit_is_reached,
     "Ordering keys are paused": keys_are_paused,
     "Events die": events_die,
     "An ordering key is blocked": key_is_blocked,
@@ -345,7 +368,24 @@ def test_the_alert_rules(command: str):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+RULES = (Path(__file__).resolve().parents[2] / "docs" / "alerts" / "redbox.rules.yml").read_text()
+
+
 def test_every_alert_has_a_section():
-    rules = (Path(__file__).resolve().parents[2] / "docs" / "alerts" / "redbox.rules.yml").read_text()
-    alerts = set(re.findall(r"alert: (\w+)", rules)) - {"RedboxExporterMissing"}
-    assert set(re.findall(r"^\| (Redbox\w+) \|", RUNBOOK, re.MULTILINE)) == alerts
+    rows = dict(re.findall(r"^\| (Redbox\w+) \| (\[.*\)) \|$", RUNBOOK, re.MULTILINE))
+    assert set(rows) == set(re.findall(r"alert: (\w+)", RULES))
+    assert {name for links in rows.values() for name in re.findall(r"\[(.*?)\]", links)} <= set(SECTIONS)
+
+
+def test_every_alert_names_a_section():
+    """In its description, as far as the title goes."""
+    named = re.findall(r'See the runbook, \\?"(.*?)\\?"', RULES)
+    assert len(named) == len(re.findall(r"alert: ", RULES))
+    assert [title for title in named if not any(section.startswith(title) for section in SECTIONS)] == []
+
+
+def test_every_alert_can_fire_from_the_metrics_of_the_exporter():
+    used = set(re.findall(r"\bredbox_\w+", "".join(re.findall(r"expr: (.*)", RULES))))
+    served = {metric.name for metric in METRICS if metric.labels[:2] == ("box", "store")}
+    assert used
+    assert used <= served

@@ -21,11 +21,15 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import msgspec
 import pytest
+import redis.asyncio
 
-from examples.consumer import OrderChanged, Result, handle, open_database
-from redbox import Backoff, Box, Claim, Event, Phase, Relay, State
+from examples.consumer_sql import OrderChanged, Result, handle, open_database
+from redbox import Backoff, Box, Claim, Event, Phase, Reject, Relay, RetryLater, State
+from redbox.consumer import Guard
 from redbox.publishers.registry import open_publisher
 from redbox.store.embedded import server as embedded
 from redbox.testing import advance, check_invariants
@@ -43,7 +47,7 @@ pytestmark = pytest.mark.timeout(90)
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of a reader: the commands of this environment on the path, and no variables of redbox."""
-    names = ("REDBOX", "HOOK_URL", "CONSUMER_DB")
+    names = ("REDBOX", "HOOK_URL", "CONSUMER_", "REDIS_URL")
     plain = {name: value for name, value in os.environ.items() if not name.startswith(names)}
     return {
         **plain,
@@ -137,7 +141,7 @@ def is_confirmed(url: str, order_id: str) -> Callable[[], bool]:
 
 def assert_ended_well(application: Application, said: str) -> None:
     assert application.process.returncode in (0, -signal.SIGTERM), said  # uvicorn ends by the signal it was sent
-    assert "Application shutdown complete." in said
+    assert "Application shutdown complete." in said or "lifespan' protocol appears unsupported" in said
     assert "Traceback" not in said
     assert "ERROR" not in said
 
@@ -307,7 +311,7 @@ def test_of_many_deliveries_at_once_one_is_handled(tmp_path: Path):
 @pytest.fixture(scope="module")
 def consuming(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     place, port = checkout(tmp_path_factory.mktemp("consumer")), free_port()
-    with served(uvicorn("consumer", port), port, place) as application:
+    with served(uvicorn("consumer_sql", port), port, place) as application:
         yield f"{application.url}/orders", place / "consumer.db"
         said = application.stop()
     assert_ended_well(application, said)
@@ -464,6 +468,58 @@ async def test_without_an_ordering_key_a_lower_number_means_nothing(redbox_box: 
     assert second.number > first.number
 
 
+# --- the consumers with the kit --------------------------------------------------------------------------------
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def emptied(url: str) -> str:
+    """The URL of a server without data."""
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+    return url
+
+
+@pytest.mark.req("CK-1", "CK-2", "DS-1")
+@pytest.mark.parametrize("name", ["consumer", "consumer_django"])
+async def test_a_consumer_with_the_kit(name: str, redbox_box: Box, redis_url: str, tmp_path: Path):
+    """What the relay sends: once, again after a lost acknowledgement, late, with a wrong secret, and by another process
+    that has begun."""
+    port = free_port()
+    environment = {"CONSUMER_SECRET": SECRET, "REDIS_URL": emptied(redis_url)}
+    with served(uvicorn(name, port), port, checkout(tmp_path), **environment) as application:
+        url = f"{application.url}/orders"
+        publisher = open_publisher(url, secret=SECRET)
+        stranger = open_publisher(url, secret="whsec_" + "A" * 32)
+        await publisher.open("shop")
+        await stranger.open("shop")
+
+        await redbox_box.put(Event("order.changed", {"order": "7", "status": "paid"}, ordering_key="7", event_id="a"))
+        await redbox_box.put(Event("order.changed", {"order": "7", "status": "sent"}, ordering_key="7", event_id="b"))
+        (first,) = await redbox_box.claim("relay")
+        with pytest.raises(Reject, match="HTTP 401") as refused:
+            await stranger.publish(first)
+        assert refused.value.blames_target  # the event is kept until the secret is right
+        await publisher.publish(first)
+        await publisher.publish(first)  # the acknowledgement was lost
+        assert (await asyncio.to_thread(ask, f"{url}/7"))[1] == {"status": "paid", "changes": "1"}
+        await redbox_box.ack([first])
+        (second,) = await redbox_box.claim("relay")
+        async with redis.asyncio.Redis.from_url(redis_url) as client:
+            other = Guard(client, name="shop").once("b", claim=second.number, source="/redbox/shop", ordering_key="7")
+            await other.__aenter__()
+            with pytest.raises(RetryLater, match="HTTP 425") as busy:
+                await publisher.publish(second)
+            assert 0 < busy.value.delay <= 60
+            await other.__aexit__(ValueError, ValueError(), None)
+        await publisher.publish(second)
+        with pytest.raises(Reject, match="HTTP 409"):
+            await publisher.publish(msgspec.structs.replace(first, event_id="late"))
+        assert (await asyncio.to_thread(ask, f"{url}/7"))[1] == {"status": "sent", "changes": "2"}
+        await publisher.aclose()
+        await stranger.aclose()
+
+
 # --- the README, and with it the unit tests --------------------------------------------------------------------
 
 
@@ -483,16 +539,20 @@ def test_every_example_has_a_chapter():
 
 
 @pytest.mark.parametrize("title", CHAPTERS)
-def test_the_commands_as_printed(title: str, tmp_path: Path):
-    """Except the port, which may be in use."""
+def test_the_commands_as_printed(title: str, tmp_path: Path, request: pytest.FixtureRequest):
+    """Except the ports, which may be in use."""
     if "curl" in CHAPTERS[title] and not shutil.which("curl"):
-        servers._do_without("curl is not installed")
+        servers.do_without("curl is not installed")
     place, port = checkout(tmp_path), free_port()
     parts = [(kind, re.sub(r"\b800[01]\b", str(port), text)) for kind, text in blocks(CHAPTERS[title])]
+    if "localhost:6379" in CHAPTERS[title]:
+        server = urlsplit(emptied(request.getfixturevalue("redis_url"))).netloc
+        parts = [(kind, text.replace("localhost:6379", server)) for kind, text in parts]
     with ExitStack() as stack:
-        if parts[0][1].startswith("uvicorn"):
+        if "uvicorn" in parts[0][1]:
             hook_url = f"http://127.0.0.1:{port}/hooks/orders"
-            application = stack.enter_context(served(parts.pop(0)[1], port, place, HOOK_URL=hook_url))
+            command = shlex.join(["sh", "-ec", parts.pop(0)[1].replace("uvicorn", "exec uvicorn", 1)])
+            application = stack.enter_context(served(command, port, place, HOOK_URL=hook_url))
             stack.callback(lambda: assert_ended_well(application, application.stop()))
         assert [kind for kind, _ in parts] == ["sh", "text"] * (len(parts) // 2), "commands, then their output"
         for (_, commands), (_, promised) in zip(parts[::2], parts[1::2], strict=True):

@@ -18,7 +18,7 @@ from redis.crc import key_slot
 from redbox import Box, Event, StoreError, keys
 from redbox.errors import TransactionFailed
 from redbox.store import transaction as transact
-from redbox.store.items import SeenClaim, StreamBatch
+from redbox.store.scripts.items import SeenClaim, StreamBatch
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import contents
 from redbox.testing.plugin import new_box_name

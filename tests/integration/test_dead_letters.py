@@ -86,7 +86,7 @@ async def drop_and_die(*arguments, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     return await drop(*arguments, **options)
 Store.drop = drop_and_die
-from redbox.box import bulk as module
+from redbox.box.bulk import choice as module
 module.BATCH_COUNT = 100
 from redbox.cli.app import main
 main()

@@ -13,7 +13,7 @@ import pytest
 
 from redbox import Box, Event, Relay, State
 from redbox.errors import DurabilityNotReached, DurabilityUnsupported
-from redbox.store import durability
+from redbox.store.server import durability
 from tests import servers
 from tests.relay.steps import until
 

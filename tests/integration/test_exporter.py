@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redbox import Box, Event
+from redbox.service.boxes import Boxes
 from redbox.service.exporter import BoxHealth
 from tests import servers
 
@@ -18,7 +19,7 @@ async def test_all_boxes_share_one_connection():
                 await box.put(Event("a"))
         watching = server.client()
         async with Box.open(server.url) as lender:
-            exporter = BoxHealth(lender, all_boxes=True)
+            exporter = BoxHealth(Boxes(lender), all_boxes=True)
             assert (await exporter.metrics()).count("redbox_store_up{") == 20
             assert len(watching.client_list()) == 2, "its own, and that of the test"
             assert len(await lender.names()) == 20, "the exporter must not close the connection"

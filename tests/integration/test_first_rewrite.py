@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, DurabilityNotReached, Event, keys
-from redbox.store import durability
+from redbox.store.server import durability
 from tests import servers
 
 pytestmark = [

@@ -182,7 +182,7 @@ async def test_a_relative_directory_stays_where_it_was(
 @pytest.mark.parametrize("killed", [True, False])
 @pytest.mark.parametrize("first", ["put", "transaction"])
 async def test_an_embedded_directory_that_was_removed(
-    tmp_path: Path, redbox_runner: asyncio.Runner, killed: bool, first: str
+    tmp_path: Path, redbox_runner: asyncio.Runner, caplog: pytest.LogCaptureFixture, killed: bool, first: str
 ):
     """The old events are gone with it; a server in a new directory keeps the events put after that."""
     data = tmp_path / "data"
@@ -199,6 +199,10 @@ async def test_an_embedded_directory_that_was_removed(
             async with box.transaction() as tx:
                 tx.put(event)
         assert (await asyncio.gather(*(box.put(Event("n")) for _ in range(5))))[0].created
+    (said,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert (
+        said.getMessage() == f"{data} was removed while in use: the store there is new, and has none of the old events"
+    )
     assert embedded.wait_stopped(data)
     async with Box.open(f"embedded:{data}") as box:
         assert await box.get(event.event_id) is not None

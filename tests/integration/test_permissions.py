@@ -32,8 +32,8 @@ from redbox.publishers.registry import open_publisher
 from redbox.relay import metrics
 from redbox.relay.alerts import Alerts
 from redbox.relay.digest import Digest
-from redbox.store.permissions import ARGUMENTS, together
-from redbox.store.scripts import NO_WRITES, REGISTRY, commands
+from redbox.store.scripts.registry import NO_WRITES, REGISTRY, commands
+from redbox.store.server.permissions import ARGUMENTS, needed, together
 from redbox.store.wire.base import BlockingWait
 from redbox.testing import check_invariants
 from redbox.testing.plugin import new_box_name
@@ -150,7 +150,7 @@ async def test_a_missing_permission_is_an_error_of_a_store_that_may_let_us_in_la
 
 @pytest.mark.parametrize("script", WRITING)
 async def test_every_writing_script_is_checked(restricted: Restricted, script: str):
-    for command in sorted(commands(script)):
+    for command in sorted(needed(script) if script == "put" else commands(script)):
         restricted.permit(f"-{command.lower()}")
         with pytest.raises(NotPermitted) as caught:
             await restricted.box._store.scripts.script(script)
@@ -176,6 +176,23 @@ async def test_a_permission_that_one_script_lacks_does_not_stop_another(restrict
         tx.put(Event("b"))
     with pytest.raises(NotPermitted):
         await restricted.box.claim("relay-1")
+
+
+@pytest.mark.req("MQ-6")
+async def test_an_application_that_must_not_remove_events_can_put_but_not_replace(restricted: Restricted):
+    restricted.permit("-unlink", "-zrem", "-hdel")
+    await restricted.box.put(Event("a", event_id="holder", unique_key="u"))
+    for _ in range(2):
+        with pytest.raises(NotPermitted, match=r"\+unlink"):
+            await restricted.box.put(Event("b", unique_key="u"), on_conflict="replace")
+    with pytest.raises(NotPermitted, match=r"\+zrem"):
+        await restricted.box.put_many([Event("b", unique_key="u")], on_conflict="replace")
+    with pytest.raises(NotPermitted, match=r"\+hdel"):
+        async with restricted.box.transaction() as tx:
+            tx.put(Event("b", unique_key="u"), on_conflict="replace")
+    assert [record.event_id async for record in restricted.box.list()] == ["holder"]
+    restricted.permit("+unlink", "+zrem", "+hdel")
+    assert (await restricted.box.put(Event("b", unique_key="u"), on_conflict="replace")).replaced == "holder"
 
 
 async def test_a_transaction_without_a_permission_commits_nothing(restricted: Restricted, client: redis.Redis):
@@ -469,7 +486,7 @@ async def test_doctor_names_missing_permissions(box: Box, restricted: Restricted
     restricted.permit("-zadd")
     (finding,) = [each for each in await diagnose(restricted.box) if each.check == "permissions"]
     assert finding.severity == "warning"
-    assert finding.remedy == "redis-cli ACL SETUSER NAME +zadd"
+    assert finding.remedy == "`redis-cli ACL SETUSER NAME +zadd`"
     rules = acl_rules("relay", box.name)
     client.execute_command("ACL", "SETUSER", restricted.user, "reset", "on", ">pw", *rules.split())
     assert await quick_errors(restricted.box) == []

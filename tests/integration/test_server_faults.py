@@ -219,7 +219,7 @@ async def test_order_is_kept_when_the_reply_to_a_batch_is_lost(server: servers.S
         (b"NOPERM this user has no permissions to run the 'evalsha' command", StoreUnavailable, "permissions"),
         (b"NOAUTH Authentication required.", StoreUnavailable, "asks for a password"),
         (b"MISCONF Redis is configured to save RDB snapshots", StoreFull, "out of disk"),
-        (b"MASTERDOWN Link with MASTER is down", StoreUnavailable, "has lost its master"),
+        (b"MASTERDOWN Link with MASTER is down", StoreUnavailable, "has lost its master, or is not synchronized yet"),
         (b"BUSY Redis is busy running a script", StoreUnavailable, "busy with another client's script"),
         (b"NOREPLICAS Not enough good replicas to write.", StoreUnavailable, "fewer replicas"),
         (b"ERR something else", UnexpectedReply, "something else"),

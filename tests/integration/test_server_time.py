@@ -20,8 +20,8 @@ from redbox.box.receipts import chunks
 from redbox.pipeline.source.options import LOOK
 from redbox.settings import BATCH_BYTES, BATCH_COUNT, MAX_PAYLOAD
 from redbox.store.codec import encode_restored
-from redbox.store.items import MarkItem, SeenClaim, StreamBatch
-from redbox.store.scripts import REGISTRY, load
+from redbox.store.scripts.items import MarkItem, SeenClaim, StreamBatch
+from redbox.store.scripts.registry import REGISTRY, load
 from redbox.testing import advance
 from tests import servers
 

@@ -13,8 +13,8 @@ import pytest
 
 from redbox import Box, Conflict, Event, IdReused, InvalidEvent, RedboxError
 from redbox.errors import DurabilityNotReached, PartlyCommitted, StoreFull, TransactionFailed, UsageError
-from redbox.store import durability
 from redbox.store import transaction as transact
+from redbox.store.server import durability
 from redbox.testing import check_invariants
 from tests import servers
 

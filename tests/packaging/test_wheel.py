@@ -117,7 +117,7 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 import redbox
 from redbox import Box, Event
-from redbox.store.scripts import REGISTRY, load
+from redbox.store.scripts.registry import REGISTRY, load
 assert redbox.__file__.startswith(sys.argv[1]), redbox.__file__
 assert all(load(name).text.startswith("#!lua") for name in REGISTRY)
 

@@ -19,7 +19,7 @@ from redbox.pipeline.tasks import map_arrow
 
 def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import redbox
-    from redbox.store.scripts import load
+    from redbox.store.scripts.registry import load
 
     for _ in batches:
         continue

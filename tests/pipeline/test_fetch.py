@@ -14,8 +14,8 @@ from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.source.rows import BatchBuilder, FetchedEvent
 from redbox.pipeline.source.schema import schema_of
-from redbox.store.items import SeenClaim
-from redbox.store.replies import Fence
+from redbox.store.scripts.items import SeenClaim
+from redbox.store.scripts.replies import Fence
 from redbox.testing.conformance.steps import publish
 from redbox.testing.conformance.test_rules import write_directly
 

@@ -25,7 +25,7 @@ from redbox.pipeline.archive.lock import locked
 from redbox.pipeline.failures import translate
 from redbox.pipeline.jobs.audit import audit
 from redbox.pipeline.source.connection import patiently
-from redbox.store.scripts import load
+from redbox.store.scripts.registry import load
 from redbox.testing.conformance.steps import publish
 from tests import servers
 
@@ -35,6 +35,8 @@ from .test_drain import Drain, check_published, fill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.campaign
 
 FOR_GOOD = 1_000_000
 READING = b"HGETALL"
@@ -273,6 +275,7 @@ def archive_again(played: Played, away: Outage, spark: SparkSession, lake: Path)
     return archive(spark, address(played), str(lake))
 
 
+@pytest.mark.campaign
 @pytest.mark.req("SP-5")
 def test_an_archive_that_loses_the_server_while_it_reads(
     behind: Played, away: Outage, spark: SparkSession, tmp_path: Path
@@ -288,6 +291,7 @@ def test_an_archive_that_loses_the_server_while_it_reads(
     assert in_redis(behind) == {"waits"}
 
 
+@pytest.mark.campaign
 @pytest.mark.req("SP-5", "SP-9")
 def test_an_archive_that_loses_the_server_while_it_removes(
     behind: Played, away: Outage, spark: SparkSession, tmp_path: Path

@@ -17,7 +17,7 @@ from redbox.pipeline.jobs.replay import _latest, replay
 from redbox.pipeline.report.tables import events
 from redbox.pipeline.source.options import Address
 from redbox.pipeline.tasks import in_line_order
-from redbox.store.items import MarkItem
+from redbox.store.scripts.items import MarkItem
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import claim_one, contents, known, make_dead, publish, store_time
 

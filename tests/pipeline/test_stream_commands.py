@@ -183,6 +183,7 @@ def interrupted(module_played: Callable[[], Played], tmp_path_factory: pytest.Te
     return stopped_by(played, sink, stop, drained, "drain", "--every", "1 hour")
 
 
+@pytest.mark.campaign
 def test_control_c_ends_a_drain_with_its_summary(interrupted: Ended, spark: SparkSession):
     assert interrupted.code == 0, interrupted.err
     assert interrupted.out.startswith(f"30 events in 1 micro-batch written to {interrupted.sink} in ")
@@ -190,11 +191,13 @@ def test_control_c_ends_a_drain_with_its_summary(interrupted: Ended, spark: Spar
     assert rows(spark, interrupted.sink) == Counter(f"e{number:03}" for number in range(30))
 
 
+@pytest.mark.campaign
 def test_control_c_settles_what_is_committed(interrupted: Ended):
     played = interrupted.played
     assert played.run(played.box.stats()).phases[Phase.COMPLETED] == 30
 
 
+@pytest.mark.campaign
 def test_control_c_prints_no_traceback(interrupted: Ended):
     assert interrupted.err.splitlines() == ["starting Spark ...", *progress(30)]
 
@@ -215,6 +218,7 @@ def terminated(module_played: Callable[[], Played], tmp_path_factory: pytest.Tem
     return stopped_by(played, sink, stop, followed, "follow", "--every", "200 milliseconds")
 
 
+@pytest.mark.campaign
 def test_a_terminated_follow_leaves_nothing_behind_and_can_go_on(terminated: Ended, spark: SparkSession):
     assert terminated.left == []
     played, expected = terminated.played, Counter([f"p{n}" for n in range(20)] + [f"d{n}" for n in range(5)])
@@ -224,6 +228,7 @@ def test_a_terminated_follow_leaves_nothing_behind_and_can_go_on(terminated: End
     assert rows(spark, terminated.sink) == expected + Counter(["new"])
 
 
+@pytest.mark.campaign
 def test_sigterm_ends_a_follow_with_its_summary(terminated: Ended):
     assert terminated.code == 0, (terminated.code, terminated.err)
     assert terminated.out.startswith(f"25 events in 1 micro-batch written to {terminated.sink} in ")

@@ -2,60 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gzip
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 import redis.asyncio
 
-from redbox.publishers import Publisher
+from redbox import Box, State, open_publisher
+from redbox.consumer import read_batch
+from redbox.ids import new_id
+from redbox.testing.publisher_contract import Arrived, Case
+from tests.kafka_cluster import KafkaCluster
+from tests.nats_server import jetstream, stored
+from tests.proxy import proxy
 from tests.publishers.conftest import opened
-from tests.publishers.target import http_target
-
-
-@dataclass
-class Arrived:
-    """One event as a consumer reads it; `everything` is all data that the target received for it."""
-
-    event_id: str
-    event_type: str
-    payload: bytes
-    headers: dict[str, str]
-    partition_key: str | None
-    everything: bytes
-
-
-@dataclass
-class Case:
-    """An open publisher, and its target."""
-
-    publisher: Publisher
-    arrived: Callable[[], Any]
+from tests.publishers.queues import shop_queue
+from tests.publishers.target import Reply, http_target
 
 
 @asynccontextmanager
-async def http_case(structured: bool) -> AsyncIterator[Case]:
-    async with (
-        http_target() as target,
-        opened(target.url, cloudevents="structured" if structured else "binary") as publisher,
-    ):
+async def http_case(kind: str) -> AsyncIterator[Case]:
+    """`http`, `http-structured`, or `http-batch`, which also compresses."""
+    options = {"http-structured": {"cloudevents": "structured"}, "http-batch": {"batch": 20, "gzip": 100}}.get(kind, {})
+    read = {"http-structured": _structured, "http-batch": _batched}.get(kind, _binary)
+    async with http_target() as target, opened(target.url, **options) as publisher:
 
         async def arrived() -> list[Arrived]:
-            return [(_structured if structured else _binary)(request) for request in target.requests]
+            return [event for request in target.requests for event in read(request)]
 
-        yield Case(publisher, arrived)
+        @asynccontextmanager
+        async def outage() -> AsyncIterator[None]:
+            target.reply = Reply(close=True)
+            yield
+            target.reply = Reply()
+
+        yield Case(publisher, arrived, outage)
 
 
-def _binary(request: Any) -> Arrived:
+def _binary(request: Any) -> list[Arrived]:
     key = request.header("ce-partitionkey")
-    return Arrived(
+    event = Arrived(
         unquote(request.header("ce-id")),
         unquote(request.header("ce-type")),
         request.body,
@@ -63,9 +57,27 @@ def _binary(request: Any) -> Arrived:
         None if key is None else unquote(key),
         request.raw_head + request.body,
     )
+    return [event]
 
 
-def _structured(request: Any) -> Arrived:
+def _batched(request: Any) -> list[Arrived]:
+    """As a consumer reads a batch."""
+    body = gzip.decompress(request.body) if request.header("content-encoding") == "gzip" else request.body
+    documents = json.loads(body)
+    events = read_batch(request.headers, request.body)
+    found = []
+    for event, document in zip(events, documents, strict=True):
+        added = {
+            f"redbox-{name.removeprefix('redbox')}": text for name, text in document.items() if isinstance(text, str)
+        }
+        headers = json.loads(document.get("redboxheaders", "{}")) | added
+        headers |= {"redbox-ordering-key": event.ordering_key} if event.ordering_key else {}
+        headers |= {"traceparent": document["traceparent"]} if "traceparent" in document else {}
+        found.append(Arrived(event.event_id, event.event_type or "", event.payload, headers, event.partition_key, body))
+    return found
+
+
+def _structured(request: Any) -> list[Arrived]:
     document = json.loads(request.body)
     if "data" in document:  # the bytes themselves, not a parsed value
         payload = request.body.partition(b'"data":')[2][:-1]
@@ -73,20 +85,23 @@ def _structured(request: Any) -> Arrived:
         payload = base64.b64decode(document["data_base64"])
     headers = {name.decode(): value.decode() for name, value in request.headers}
     everything = request.raw_head + request.body
-    return Arrived(document["id"], document["type"], payload, headers, document.get("partitionkey"), everything)
+    return [Arrived(document["id"], document["type"], payload, headers, document.get("partitionkey"), everything)]
 
 
 @asynccontextmanager
 async def redis_case(url: str) -> AsyncIterator[Case]:
     stream = "contract/stream"
-    where = url.replace("redis://", "redis+stream://")
-    async with redis.asyncio.Redis.from_url(url) as client, opened(f"{where}/{stream}") as publisher:
+    async with (
+        redis.asyncio.Redis.from_url(url) as client,
+        proxy(urlsplit(url).port or 0) as between,
+        opened(f"{between.url.replace('redis://', 'redis+stream://')}/{stream}") as publisher,
+    ):
         await client.delete(stream)
 
         async def arrived() -> list[Arrived]:
             return [_entry(fields) for _, fields in await client.xrange(stream)]
 
-        yield Case(publisher, arrived)
+        yield Case(publisher, arrived, between.outage)
         await client.delete(stream)
 
 
@@ -97,6 +112,66 @@ def _entry(fields: dict[bytes, bytes]) -> Arrived:
     everything = b"\n".join(name + b"=" + value for name, value in fields.items())
     found = fields[b"event_id"].decode(), fields[b"event_type"].decode(), fields[b"payload"], headers
     return Arrived(*found, None if key is None else key.decode(), everything)
+
+
+@asynccontextmanager
+async def amqp_case(port: int) -> AsyncIterator[Case]:
+    async with (
+        shop_queue(port) as queue,
+        proxy(port) as between,
+        opened(f"amqp://127.0.0.1:{between.port}/%2F/{quote(queue.exchange, safe='')}") as publisher,
+    ):
+        yield Case(publisher, queue.arrived, between.outage)
+
+
+@asynccontextmanager
+async def nats_case(url: str) -> AsyncIterator[Case]:
+    async with (
+        jetstream(url) as js,
+        proxy(urlsplit(url).port or 0) as between,
+        opened(f"nats://127.0.0.1:{between.port}/contract") as publisher,
+    ):
+        await js.add_stream(name="contract", subjects=["contract"])
+
+        async def arrived() -> list[Arrived]:
+            return [_nats_message(each) for each in await stored(js, "contract")]
+
+        yield Case(publisher, arrived, between.outage)
+        await js.delete_stream("contract")
+
+
+def _nats_message(message: Any) -> Arrived:
+    headers = message.headers
+    key = headers.get("ce-partitionkey")
+    everything = repr(headers).encode() + message.data
+    found = unquote(headers["ce-id"]), unquote(headers["ce-type"]), message.data, headers
+    return Arrived(*found, None if key is None else unquote(key), everything)
+
+
+@asynccontextmanager
+async def kafka_case(cluster: KafkaCluster) -> AsyncIterator[Case]:
+    topic = f"contract-{new_id()}"
+    cluster.create(topic)
+    properties = {"message.max.bytes": 4 * 2**20}
+
+    @asynccontextmanager
+    async def outage() -> AsyncIterator[None]:
+        cluster.down()
+        yield
+        cluster.up()
+
+    async def arrived() -> list[Arrived]:
+        return [_record(each) for each in await asyncio.to_thread(cluster.read, topic)]
+
+    async with opened(f"{cluster.url}/{topic}", **properties) as publisher:
+        yield Case(publisher, arrived, outage)
+
+
+def _record(record: Any) -> Arrived:
+    headers = {name: value.decode() for name, value in record.headers()}
+    everything = repr(record.headers()).encode() + (record.key() or b"") + (record.value() or b"")
+    found = headers["ce_id"], headers["ce_type"], record.value(), headers
+    return Arrived(*found, headers.get("ce_partitionkey"), everything)
 
 
 @asynccontextmanager
@@ -148,6 +223,23 @@ async def function_case(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch) 
 
         yield Case(publisher, arrived)
     monkeypatch.delitem(sys.modules, "shop_events", raising=False)
+
+
+@asynccontextmanager
+async def box_case(kind: str, url: str) -> AsyncIterator[Case]:
+    """A box keeps events as they are: it adds no headers, and its metadata is not shown to consumers."""
+    name = f"billing-{new_id()}"
+    async with Box.open(url, name="orders") as orders, Box.open(url, name=name) as billing:
+        target = f"box:{name}" if kind == "box" else f"box+{url}/{name}"
+        publisher = open_publisher(target)
+        publisher.attach(orders)
+
+        async def arrived() -> list[Arrived]:
+            found = [record.event async for record in billing.list(state=State.PENDING)]
+            return [Arrived(e.event_id, e.event_type, e.payload, dict(e.headers), e.partition_key, b"") for e in found]
+
+        async with opened(publisher):
+            yield Case(publisher, arrived)
 
 
 @asynccontextmanager

@@ -9,9 +9,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from redbox import open_publisher
 from redbox.errors import NotPublished, Unavailable, UsageError
-from redbox.publishers.addresses import is_public
-from tests.publishers.claims import new_claim
+from redbox.publishers.http.addresses import is_public
+from redbox.testing.claims import new_claim
 from tests.publishers.conftest import opened
 from tests.publishers.target import http_target
 
@@ -39,7 +40,7 @@ def test_any_other_address_is_not(text: str):
 
 
 @pytest.mark.parametrize("deny", [True, "true"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1", "0"])
+@pytest.mark.parametrize("host", ["localhost", "localhost."])
 async def test_a_private_address_is_not_connected_to(redbox_runner, host: str, deny: Any):
     async with http_target() as target:
         url = f"http://{host}:{target.port}/hook"
@@ -49,6 +50,18 @@ async def test_a_private_address_is_not_connected_to(redbox_runner, host: str, d
         assert not target.requests
         async with opened(target.url, deny_private=False) as publisher:
             await publisher.publish(new_claim())
+
+
+@pytest.mark.parametrize("deny", [True, "true"])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "10.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0"],
+)
+def test_a_url_with_a_private_address_is_refused_at_once(host: str, deny: Any):
+    with pytest.raises(UsageError, match=r"is not public, .*; give a public address, or leave out deny_private"):
+        open_publisher(f"http://{host}:8000/hook", deny_private=deny)
+    open_publisher("http://1.1.1.1/hook", deny_private=deny)
+    open_publisher(f"http://{host}:8000/hook")
 
 
 async def test_a_name_that_changes_its_address_does_not_pass(redbox_runner, monkeypatch: pytest.MonkeyPatch):

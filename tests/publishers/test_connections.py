@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from redbox.publishers.connections import _Protocol
+from redbox.publishers.http.connections import MOST_INTERIM, _Protocol
 
 RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
@@ -70,3 +70,13 @@ async def test_data_after_a_response_does_not_hide_it(redbox_runner):
     assert (await protocol.read())[0].code == 200
     transport.abort.assert_called_once()
     assert protocol.should_close
+
+
+@pytest.mark.req("PC-1")
+async def test_each_response_may_follow_some_interim_ones(redbox_runner):
+    protocol, _ = connected()
+    for _ in range(3):
+        protocol.set_response_params()
+        protocol.data_received(b"HTTP/1.1 102 Processing\r\n\r\n" * MOST_INTERIM + RESPONSE)
+        assert [(await protocol.read())[0].code for _ in range(MOST_INTERIM + 1)] == [102] * MOST_INTERIM + [200]
+        assert not protocol.should_close

@@ -16,7 +16,7 @@ from redbox.errors import InvalidURL, Reject, UsageError
 from redbox.publishers import Publisher
 from redbox.publishers.null import NullPublisher
 from redbox.publishers.registry import open_publisher
-from tests.publishers.claims import new_claim
+from redbox.testing.claims import new_claim
 from tests.publishers.conftest import opened
 from tests.relay.steps import until
 

@@ -20,9 +20,9 @@ import pytest
 from redbox import Box, Event, Relay
 from redbox.errors import InvalidURL, NotPublished, Reject, RetryLater, Unavailable, UsageError
 from redbox.events import HTTP_HEADERS
-from redbox.publishers import connections
+from redbox.publishers.http import connections
 from redbox.publishers.registry import open_publisher
-from tests.publishers.claims import new_claim
+from redbox.testing.claims import new_claim
 from tests.publishers.conftest import opened
 from tests.publishers.target import Reply, Request, Target, http_target
 
@@ -210,7 +210,7 @@ async def test_a_dead_letter_is_signed_too(redbox_box: Box):
 
 def test_a_signature_by_hand():
     """A fixed example, so that signing and verifying cannot be wrong together."""
-    from redbox.publishers.webhooks import read_secrets, signature_headers
+    from redbox.publishers.http.webhooks import read_secrets, signature_headers
 
     headers = signature_headers(
         read_secrets(SECRET), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}'
@@ -420,7 +420,7 @@ async def test_a_target_that_never_responds(redbox_runner):
 @pytest.mark.req("PC-1")
 @pytest.mark.parametrize("status", [200, 500])
 async def test_the_status_decides_whatever_happens_to_the_body(redbox_runner, monkeypatch, status: int):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 0.05)
     replies = [
         Reply(status, body=b"x" * 1000, cut=10),
         Reply(status, {"content-length": "10"}, body=b"short"),  # and nothing more
@@ -461,7 +461,7 @@ async def test_an_unexpected_body_does_not_hide_the_status(redbox_runner, raw: b
 
 @pytest.mark.req("PC-1")
 async def test_an_acknowledgement_does_not_wait_for_its_body(redbox_runner, monkeypatch):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 60.0)
     async with http_target() as target:
         target.reply = Reply(headers={"content-length": "10"}, body=b"short")
         async with asyncio.timeout(10), opened(target.url, timeout=5) as publisher:
@@ -472,7 +472,7 @@ async def test_an_acknowledgement_does_not_wait_for_its_body(redbox_runner, monk
 
 @pytest.mark.req("PC-1")
 async def test_the_time_limit_of_a_relay_does_not_cover_the_body_of_an_acknowledgement(redbox_box: Box, monkeypatch):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 60.0)
     await redbox_box.put(Event("a"))
     async with http_target() as target:
         target.reply = Reply(headers={"content-length": "10"}, body=b"short")
@@ -483,7 +483,7 @@ async def test_the_time_limit_of_a_relay_does_not_cover_the_body_of_an_acknowled
 
 @pytest.mark.req("PC-4")
 async def test_a_timeout_in_the_body_of_a_refusal_does_not_hide_it(redbox_runner, monkeypatch):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 60.0)
     async with http_target() as target:
         began = time.monotonic()
         problem = await failure(target, Reply(422, {"content-length": "10"}, body=b"short"), timeout=0.2)
@@ -494,14 +494,14 @@ async def test_a_timeout_in_the_body_of_a_refusal_does_not_hide_it(redbox_runner
 
 @pytest.mark.req("PC-4")
 async def test_a_cancellation_in_the_body_of_a_refusal_does_not_hide_it(redbox_runner, monkeypatch):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 60.0)
     reading = asyncio.Event()
 
     async def read_start(*arguments: Any) -> bytes:
         reading.set()
         return await connections.read_start(*arguments)
 
-    monkeypatch.setattr("redbox.publishers.http.read_start", read_start)
+    monkeypatch.setattr("redbox.publishers.http.publisher.read_start", read_start)
     async with http_target() as target, opened(target.url) as publisher:
         target.reply = Reply(422, {"content-length": "10"}, body=b"short")
         task = asyncio.ensure_future(publisher.publish(new_claim()))
@@ -592,7 +592,7 @@ async def test_a_target_that_closes_connections_without_announcing_it(redbox_box
 @pytest.mark.req("PC-1")
 @pytest.mark.parametrize("stray", [200, 400])
 async def test_an_unsolicited_response_is_not_taken_for_the_next(redbox_runner, monkeypatch, stray: int):
-    monkeypatch.setattr("redbox.publishers.connections.KEEP_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.KEEP_SECONDS", 60.0)
     async with http_target() as target, opened(target.url) as publisher:
         await publisher.publish(new_claim())
         (writer,) = target.open
@@ -622,7 +622,7 @@ def half_closed(port: int) -> int:
 
 
 async def test_idle_connections_are_closed_after_a_time(redbox_runner, monkeypatch):
-    monkeypatch.setattr("redbox.publishers.connections.KEEP_SECONDS", 0.05)
+    monkeypatch.setattr("redbox.publishers.http.connections.KEEP_SECONDS", 0.05)
     async with http_target() as target, opened(target.url) as publisher:
         await publisher.publish(new_claim())
         await target.hung_up()
@@ -676,7 +676,7 @@ async def test_cancelled_requests_close_their_connections_and_free_their_slots(r
 
 @pytest.mark.req("PC-3")
 async def test_a_response_keeps_its_slot_until_it_ends(redbox_runner, monkeypatch):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 60.0)
     hold = asyncio.Event()
     async with http_target() as target, opened(target.url, max_connections=1) as publisher:
         target.replies.append(Reply(hold=hold, body=b"late"))
@@ -694,7 +694,7 @@ async def test_a_response_keeps_its_slot_until_it_ends(redbox_runner, monkeypatc
 @pytest.mark.req("PC-3")
 @pytest.mark.parametrize("reply", [Reply(body=b"y" * 65536, endless=True), Reply(headers={"content-length": "9"})])
 async def test_a_response_that_does_not_end_frees_its_slot(redbox_runner, monkeypatch, reply: Reply):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 0.05)
     async with http_target() as target, opened(target.url, max_connections=1) as publisher:
         target.reply = reply
         async with asyncio.timeout(10):
@@ -704,7 +704,7 @@ async def test_a_response_that_does_not_end_frees_its_slot(redbox_runner, monkey
 
 
 async def test_closing_ends_unread_responses_while_a_request_is_in_flight(redbox_runner, monkeypatch):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 60.0)
     gate = asyncio.Event()
     async with http_target() as target, opened(target.url) as publisher:
         target.replies.extend([Reply(headers={"content-length": "10"}, body=b"short"), Reply(gate=gate)])
@@ -719,7 +719,7 @@ async def test_closing_ends_unread_responses_while_a_request_is_in_flight(redbox
 
 
 async def test_closing_while_a_response_arrives(redbox_runner, monkeypatch):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 60.0)
     gate = asyncio.Event()
     async with http_target() as target, opened(target.url) as publisher:
         target.reply = Reply(headers={"content-length": "10"}, gate=gate, body=b"short")

@@ -15,7 +15,7 @@ import pytest
 
 from redbox.errors import NotPublished, Reject, Unavailable, UsageError
 from redbox.publishers.redaction import redactor
-from tests.publishers.claims import new_claim
+from redbox.testing.claims import new_claim
 from tests.publishers.conftest import opened
 from tests.publishers.target import Reply, http_target
 
@@ -40,8 +40,9 @@ async def until_open_sockets(expected: int) -> None:
 
 
 @asynccontextmanager
-async def listening(reply: bytes = b"", seconds: float = 0.0) -> AsyncIterator[str]:
-    """A target that sends its reply `seconds` after a connection and reads nothing; without a reply it accepts none."""
+async def listening(reply: bytes = b"", seconds: float = 0.0, *, endless: bool = False) -> AsyncIterator[str]:
+    """A target that sends its reply `seconds` after a connection and reads nothing; without a reply it accepts none.
+    `endless`: it sends the reply until the client closes the connection."""
 
     def respond() -> None:
         with suppress(OSError):
@@ -50,12 +51,15 @@ async def listening(reply: bytes = b"", seconds: float = 0.0) -> AsyncIterator[s
                 accepted.append(connection)
                 time.sleep(seconds)
                 connection.sendall(reply)
+                with suppress(OSError):
+                    while endless:
+                        connection.sendall(reply)
 
     accepted = list[socket.socket]()
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(100)
-        thread = threading.Thread(target=respond if reply else lambda: None)
+        thread = threading.Thread(target=respond if reply else lambda: None, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
         listener.shutdown(socket.SHUT_RD)  # ends the accept
@@ -78,7 +82,7 @@ async def test_a_body_that_is_not_read_does_not_keep_its_connection(redbox_runne
 @pytest.mark.req("PC-3")
 @pytest.mark.parametrize("seconds", [0.0, 0.05])
 async def test_an_early_response_does_not_keep_its_connection(redbox_runner, monkeypatch, seconds: float):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 0.05)
     async with listening(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", seconds) as url:
         before = open_sockets()
         async with opened(url, max_connections=2) as publisher:
@@ -99,10 +103,37 @@ async def test_a_switch_of_protocols_closes_the_connection(redbox_runner, caplog
     assert not caplog.records
 
 
+async def longest_pause() -> float:
+    """Measures until it is cancelled how long the event loop was blocked at most, in seconds."""
+    longest, before = 0.0, time.monotonic()
+    with suppress(asyncio.CancelledError):
+        while True:
+            await asyncio.sleep(0)
+            now = time.monotonic()
+            longest, before = max(longest, now - before), now
+    return longest
+
+
+@pytest.mark.req("PC-3")
+@pytest.mark.parametrize("flood", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\nlink: x\n\n", b"\r\n"])
+async def test_a_flood_of_interim_responses_ends_the_connection(redbox_runner, flood: bytes):
+    async with listening(flood * 40_000, endless=True) as url, opened(url, max_connections=1) as publisher:
+        before = open_sockets()
+        measuring = asyncio.create_task(longest_pause())
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            for _ in range(3):
+                with pytest.raises(NotPublished, match="is not valid HTTP: it has more than 16 interim responses"):
+                    await publisher.publish(new_claim())
+        measuring.cancel()
+        assert await measuring < 0.1
+        await until_open_sockets(before + 3)  # the target's ends
+
+
 @pytest.mark.req("PC-3")
 async def test_an_unread_body_does_not_hold_up_the_next_event(redbox_runner, monkeypatch):
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
-    monkeypatch.setattr("redbox.publishers.connections.SLOT_SECONDS", 0.01)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.SLOT_SECONDS", 0.01)
     async with http_target() as target, opened(target.url, max_connections=2) as publisher:
         target.reply = Reply(headers={"content-length": "9"}, body=b"abc")
         async with asyncio.timeout(10):
@@ -114,8 +145,8 @@ async def test_an_unread_body_does_not_hold_up_the_next_event(redbox_runner, mon
 @pytest.mark.req("PC-3")
 async def test_unread_bodies_do_not_hold_up_the_last_event(redbox_runner, monkeypatch):
     """More events wait than bodies are unread when they begin to wait, and none comes after them."""
-    monkeypatch.setattr("redbox.publishers.connections.BODY_SECONDS", 60.0)
-    monkeypatch.setattr("redbox.publishers.connections.SLOT_SECONDS", 0.01)
+    monkeypatch.setattr("redbox.publishers.http.connections.BODY_SECONDS", 60.0)
+    monkeypatch.setattr("redbox.publishers.http.connections.SLOT_SECONDS", 0.01)
     async with http_target() as target, opened(target.url, max_connections=2) as publisher:
         target.reply = Reply(headers={"content-length": "9"}, body=b"abc")
         async with asyncio.timeout(10):

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
-from redbox.publishers.http_responses import connection_error, response_error, retry_after
+from redbox.publishers.http.responses import connection_error, response_error, retry_after
 from redbox.publishers.redaction import redactor
 
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -10,9 +10,9 @@ import redis.asyncio
 
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.publishers.registry import open_publisher
+from redbox.testing.claims import CREATED_MS, new_claim
 from tests import servers
 from tests.proxy import proxy, refusing_server
-from tests.publishers.claims import CREATED_MS, new_claim
 from tests.publishers.conftest import opened
 
 

@@ -21,6 +21,15 @@ URLS = {
     "http": "HTTP://shop.example/hook",
     "redis+stream": "redis+stream://host:6379/0/shop",
     "rediss+stream": "rediss+stream://host:6379/0/shop",
+    "amqps": "amqps://host/%2F/shop",
+    "amqp": "amqp://host/%2F/shop",
+    "nats": "nats://host:4222/shop",
+    "tls": "tls://host:4222/shop",
+    "nats+tls": "nats+tls://host/orders.{event_type}",
+    "kafka": "kafka://host:9092,other/shop",
+    "box": "box:billing",
+    "box+redis": "box+redis://host:6379/0/billing",
+    "box+rediss": "BOX+REDISS://host:6379/0/billing",
     "stdout": "stdout:",
     "null": "null:",
     "python": f"python:{__name__}:publish",
@@ -54,7 +63,7 @@ def test_an_unknown_option_is_refused_with_those_that_exist(scheme: str):
         open_publisher(URLS[scheme], colour="red")
 
 
-@pytest.mark.parametrize("url", ["kafka://host/topic", "ftp:x", "localhost:8080/hook", "://x"])
+@pytest.mark.parametrize("url", ["sqs://host/topic", "ftp:x", "localhost:8080/hook", "://x"])
 def test_an_unknown_scheme_is_refused_with_those_that_exist(url: str):
     with pytest.raises(InvalidURL, match=r"https://, http://, redis.stream://.*stdout:, null:, python:module:function"):
         open_publisher(url)
@@ -91,11 +100,22 @@ def test_placeholders_in_other_options_and_urls_are_refused_too():
     assert open_expanded(URLS["https"], authorization="Bearer ${as_it_is}")
 
 
-def test_a_missing_extra_prints_the_pip_command(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
-    monkeypatch.delitem(sys.modules, "redbox.publishers.http", raising=False)
-    with pytest.raises(MissingExtra, match=r"the target https:// needs .*pip install 'redbox-outbox\[http\]'"):
-        open_publisher("https://shop.example/")
+@pytest.mark.parametrize(
+    ("url", "extra", "package"),
+    [
+        ("https://shop.example/", "http", "aiohttp"),
+        ("nats://host", "nats", "nats"),
+        ("kafka://host/shop", "kafka", "confluent_kafka"),
+    ],
+)
+def test_a_missing_extra_prints_the_pip_command(monkeypatch: pytest.MonkeyPatch, url: str, extra: str, package: str):
+    for name in list(sys.modules):
+        if name.startswith((f"{package}.", f"redbox.publishers.{extra}")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    scheme = url.partition("://")[0]
+    with pytest.raises(MissingExtra, match=rf"the target {scheme}:// needs .*pip install 'redbox-outbox\[{extra}\]'"):
+        open_publisher(url)
 
 
 def test_a_publisher_is_imported_when_it_is_needed():

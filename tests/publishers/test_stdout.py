@@ -14,7 +14,7 @@ import pytest
 
 from redbox.errors import InvalidURL, Unavailable
 from redbox.publishers.registry import open_publisher
-from tests.publishers.claims import new_claim
+from redbox.testing.claims import new_claim
 from tests.publishers.conftest import opened
 from tests.publishers.kinds import read_line
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import asyncio, sys
 from redbox.errors import Unavailable
-from tests.publishers.claims import new_claim
+from redbox.testing.claims import new_claim
 from tests.publishers.conftest import opened
 
 async def main(count, size, gone):

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from redbox import Backoff, Box, Event, Publisher, Reject, Relay, Unavailable
+from redbox import Backoff, Box, BoxPaused, Event, Publisher, Reject, Relay, Unavailable
+from redbox.box.desk.marks import Marks
 from redbox.events import Claim
 from redbox.publishers.function import FunctionPublisher
 from redbox.relay.alerts import Alerts, service
@@ -187,12 +188,12 @@ async def test_two_relays_report_a_new_error_group_once(pair: tuple[Box, Alerts,
     await put(box, 4)
     claims = await box.claim("r", limit=4)
     for claim, watcher in zip(claims, both * 2, strict=True):
-        watcher.died(claim, f"HTTP 422: no row {claim.event_id} 1234")
+        watcher.marked_dead(claim, f"HTTP 422: no row {claim.event_id} 1234")
     await look(*both)
     assert inbox.types == ["redbox.error_group.new"]
     for claim, watcher in zip(claims, both * 2, strict=True):
-        watcher.died(claim, "HTTP 410: gone")
-        watcher.died(claim, f"HTTP 422: no row {claim.event_id} 99")
+        watcher.marked_dead(claim, "HTTP 410: gone")
+        watcher.marked_dead(claim, f"HTTP 422: no row {claim.event_id} 99")
     await look(*both)
     assert inbox.types == ["redbox.error_group.new"] * 2
     assert "HTTP 410: gone" in inbox.alerts[1][1]["text"]
@@ -202,7 +203,7 @@ async def test_a_dead_alert_is_not_reported(box: Box, inbox: Inbox):
     watcher = alerts(box, inbox)
     await box.put(Event("redbox.error_group.new"))
     [claim] = await box.claim("r")
-    watcher.died(claim, "HTTP 422")
+    watcher.marked_dead(claim, "HTTP 422")
     await look(watcher)
     assert inbox.types == []
 
@@ -212,9 +213,40 @@ async def test_error_groups_without_end_are_a_bounded_number_of_alerts(box: Box,
     await box.put(Event("n"))
     [claim] = await box.claim("r")
     for number in range(60):
-        watcher.died(claim, f"the reason is {chr(97 + number % 26) * (1 + number // 26)}")
+        watcher.marked_dead(claim, f"the reason is {chr(97 + number % 26) * (1 + number // 26)}")
     await look(watcher)
     assert len(inbox.alerts) == service.GROUPS_PER_HOUR
+
+
+async def test_a_group_beyond_the_limit_of_the_hour_is_reported_later(box: Box, inbox: Inbox):
+    watcher = alerts(box, inbox)
+    await box.put(Event("n"))
+    [claim] = await box.claim("r")
+    for number in range(service.GROUPS_PER_HOUR):
+        watcher.marked_dead(claim, f"the reason is {chr(97 + number)}")
+    watcher.marked_dead(claim, "HTTP 422: the lasting incident")
+    await look(watcher)
+    assert len(inbox.alerts) == service.GROUPS_PER_HOUR
+    watcher._group_alerts = [at - 3600 for at in watcher._group_alerts]
+    watcher.marked_dead(claim, "HTTP 422: the lasting incident")
+    await look(watcher)
+    assert len(inbox.alerts) == service.GROUPS_PER_HOUR + 1
+    assert "the lasting incident" in inbox.alerts[-1][1]["text"]
+
+
+async def test_an_alert_that_is_not_taken_does_not_count_for_the_hour(box: Box, inbox: Inbox):
+    watcher = alerts(box, inbox)
+    await box.put(Event("n"))
+    [claim] = await box.claim("r")
+    watcher.marked_dead(claim, "HTTP 422: bad")
+    inbox.fails = ValueError("inbox is away")
+    for _ in range(service.GROUPS_PER_HOUR + 1):
+        watcher._quiet_until = 0
+        await look(watcher, times=1)
+    inbox.fails = None
+    watcher._quiet_until = 0
+    await look(watcher)
+    assert inbox.types == ["redbox.error_group.new"]
 
 
 async def test_an_alert_that_is_not_taken_is_sent_later(
@@ -231,6 +263,39 @@ async def test_an_alert_that_is_not_taken_is_sent_later(
     monkeypatch.setattr(watcher, "_quiet_until", 0)
     await look(watcher)
     assert inbox.types == ["redbox.box.paused"]
+
+
+async def test_a_note_is_prolonged_until_the_end_of_its_condition_was_taken(
+    box: Box, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+):
+    """Also while the condition is neither confirmed nor ruled out: without its note, the end would not be sent."""
+    prolonged: list[str] = []
+
+    class Spied(Marks):
+        async def set(self, name: str, text: str, holds: float) -> str:
+            prolonged.append(name)
+            return await super().set(name, text, holds)
+
+    monkeypatch.setattr(service, "PROLONG_SECONDS", 0.0)
+    monkeypatch.setattr(service, "Marks", Spied)
+    watcher = alerts(box, inbox)
+    await box.operate.configure(max_pending=10, who="ann", why="test")
+    await put(box, 10)
+    await look(watcher, times=2)
+    assert prolonged[-1] == "alert:full"
+    await box.ack(await box.claim("r", limit=1))  # 9 of 10: neither full nor with room
+    prolonged.clear()
+    await look(watcher, times=1)
+    assert "alert:full" in prolonged
+    await box.ack(await box.claim("r", limit=5))
+    inbox.fails = ValueError("inbox is away")
+    prolonged.clear()
+    await look(watcher, times=1)
+    assert "alert:full" in prolonged
+    await watcher.leave()
+    inbox.fails = None
+    await look(alerts(box, inbox, "r2"))
+    assert inbox.types == ["redbox.box.full", "redbox.box.has_room"]
 
 
 async def test_a_target_that_hangs_is_called_once(box: Box, monkeypatch: pytest.MonkeyPatch):
@@ -290,6 +355,19 @@ async def test_a_drain_reports_dead_events_at_its_end(box: Box, inbox: Inbox):
     assert inbox.types == ["redbox.error_group.new"]
 
 
+async def test_a_drain_of_a_paused_box_reports_the_pause_once(box: Box, inbox: Inbox):
+    await put(box, 5)
+    await box.operate.pause(who="ann", why="the target is moved")
+    for _ in range(2):
+        with pytest.raises(BoxPaused):
+            await drained(Relay(box, Target(), alerts_to=inbox))
+    assert inbox.types == ["redbox.box.paused"]
+    assert inbox.alerts[0][1]["text"].endswith("is paused by ann: the target is moved")
+    await box.operate.resume(who="ann", why="")
+    assert (await drained(Relay(box, Target(), alerts_to=inbox))).published == 5
+    assert inbox.types == ["redbox.box.paused", "redbox.box.resumed"]
+
+
 async def test_alerts_that_fail_do_not_hold_up_delivery(box: Box, inbox: Inbox):
     inbox.fails = RuntimeError("no")
     await put(box, 20)
@@ -319,3 +397,23 @@ async def test_an_outage_of_the_store_is_reported_by_the_relay_that_led():
 
             await answered()
             assert inbox.types == ["redbox.store.unreachable", "redbox.store.reachable"]
+
+
+async def test_the_end_of_an_outage_is_sent_when_the_target_takes_it():
+    inbox = Inbox()
+    with servers.redis_server(appendonly="yes") as server:
+        async with Box.open(server.url, name="away") as box:
+            watcher = alerts(box, inbox)
+            await look(watcher)
+            await asyncio.to_thread(server.stop)
+            for _ in range(2):
+                with pytest.raises(service._AWAY):
+                    await watcher.run_once()
+            await asyncio.to_thread(server.start)
+            inbox.fails = ValueError("inbox is away")
+            await look(watcher)
+            assert inbox.tried == 1 + 3, "and none for a while"
+            inbox.fails = None
+            watcher._quiet_until = 0
+            await look(watcher)
+    assert inbox.types == ["redbox.store.unreachable", "redbox.store.reachable"]

@@ -12,7 +12,7 @@ import pytest
 
 from redbox import Backoff, Box, Claim, Event, Reject, Relay, RetryLater, State, Unavailable
 from redbox.publishers.base import REASON_HEADER, Publisher
-from redbox.relay import judge
+from redbox.relay.outcomes import judge
 from redbox.testing import advance
 from tests.relay.steps import Target, drained, known, put, running, states, until
 

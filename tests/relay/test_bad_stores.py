@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from redbox import Backoff, Box, EmbeddedServerFailed, Event, Phase, Reject, Relay, State
-from redbox.store.scripts import load
+from redbox.store.scripts.registry import load
 from redbox.testing.plugin import new_box_name
 from tests import servers
 from tests.proxy import proxy

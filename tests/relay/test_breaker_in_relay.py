@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from redbox import Backoff, Box, Breaker, Event, Phase, Reject, Relay, State, Unavailable
 from redbox.relay import Circuit, services
-from redbox.relay.breaker import SAMPLE
+from redbox.relay.outcomes.breaker import SAMPLE
 from redbox.testing import advance
 from tests.relay.steps import LIMIT, Target, adds_up, drained, known, put, running, states, until
 
@@ -341,6 +342,11 @@ async def test_a_change_of_the_breaker_is_reported_at_once(redbox_box: Box):
         target.raises = None
         await until(lambda: relay.circuit is Circuit.CLOSED, "it did not close")
         await until(lambda: shown("closed"), "it is not shown as closed", seconds=5)
+        (report,) = (await redbox_box.stats()).relays
+        assert report.breaker_since is None
+        assert report.last_opened is not None
+        assert report.last_closed is not None
+        assert report.last_opened - report.last_closed >= timedelta(seconds=0.2), "its pause, less the jitter"
 
 
 async def test_a_breaker_that_flaps_does_not_flood_the_store(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):

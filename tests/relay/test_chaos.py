@@ -107,6 +107,7 @@ class Chance:
             tasks[at] = asyncio.create_task(relays[at].run())
 
 
+@pytest.mark.campaign
 @pytest.mark.req("PL-7", "OP-1")
 @pytest.mark.parametrize("seed", range(3))
 async def test_by_chance(redbox_box: Box, seed: int):

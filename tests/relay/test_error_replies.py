@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from redbox import Box, Event, Relay, State, StoreUnavailable
-from redbox.relay.settler import FIRST_PAUSE
+from redbox.relay.outcomes.settler import FIRST_PAUSE
 from redbox.testing.plugin import new_box_name
 from tests import servers
 from tests.relay.steps import Target, put, running, states, until

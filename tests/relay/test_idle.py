@@ -15,11 +15,11 @@ import pytest
 import redis.asyncio
 
 from redbox import Box, Event, Phase, Relay, UsageError, keys
-from redbox.box import sweep as sweeping
+from redbox.box.bulk import sweep as sweeping
 from redbox.box.reports import Swept
 from redbox.errors import StoreUnavailable
 from redbox.relay import services
-from redbox.relay.services import Heartbeat, Reaper, ReapResult, Sweeper, serve
+from redbox.relay.services import Heartbeat, LossWatch, Reaper, ReapResult, Sweeper, serve
 from redbox.testing import advance
 from redbox.testing.plugin import new_box_name
 from tests import servers
@@ -201,6 +201,31 @@ async def test_a_relay_claims_at_the_rate_of_a_ramp_with_few_commands(server: se
 
 
 # --- services ----------------------------------------------------------------------------------------------------
+
+
+async def test_events_that_a_claim_finds_incomplete_are_warned_of_once(
+    redbox_box: Box, caplog: pytest.LogCaptureFixture
+):
+    watch = LossWatch(redbox_box)
+    events = [Event("n", event_id=f"e{number}") for number in range(3)]
+    await redbox_box.put_many(events)
+    assert await watch.run_once() == 0
+    await redbox_box._store.exchange([("UNLINK", keys.body(redbox_box.name, "e1"))])
+    assert len(await redbox_box.claim("relay-1")) == 2
+    assert await watch.run_once() == await watch.run_once() == 1
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        (
+            "WARNING",
+            "1 event is lost: it is stored in part, and never delivered (e1); `redbox doctor` says what to do",
+        )
+    ]
+
+
+async def test_a_relay_warns_of_lost_events_when_it_meets_them(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+    await redbox_box.put_many([Event("n", event_id=f"e{number}") for number in range(3)])
+    await redbox_box._store.exchange([("UNLINK", keys.event(redbox_box.name, "e1"))])
+    await Relay(redbox_box, lambda _: None).drain()
+    assert "1 event is lost: it is stored in part, and never delivered (e1)" in caplog.text
 
 
 async def test_reaper(redbox_box: Box, caplog: pytest.LogCaptureFixture):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
+import msgspec
 import pytest
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
@@ -18,7 +22,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from redbox import Backoff, Box, Event, Publisher, Reject, Relay
 from redbox.events import Claim
 from redbox.publishers.base import passed_on
-from redbox.relay.otel.instruments import BoxReader
+from redbox.relay.otel.instruments import BoxReader, _Observations
+from redbox.relay.series import add_boxes
 from redbox.telemetry import METRICS, current_traceparent
 from tests.relay.steps import Target, drained, put, running, until
 
@@ -155,6 +160,97 @@ async def test_the_series_are_those_of_prometheus(
     assert all(not points for points in read(reader).values() if not hasattr((points or [None])[0], "count")), (
         "a relay that has ended is not observed any more"
     )
+
+
+async def test_two_relays_of_a_box_count_its_events_once(
+    redbox_box: Box, reader: InMemoryMetricReader, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(BoxReader, "every", 0.02)
+    await put(redbox_box, 5)
+    pair = [Relay(redbox_box, Target(), name=name) for name in ("r1", "r2")]
+
+    def counted() -> dict[str, list[float]]:
+        steps: dict[str, list[float]] = {}
+        for point in read(reader).get("redbox_box_events", ()):
+            steps.setdefault(point.attributes["step"], []).append(point.value)
+        return steps
+
+    async with running(*pair):
+        await until(lambda: sum(relay.summary().published for relay in pair) == 5, "not published")
+        await until(lambda: counted().get("published") == [5], "not read, or counted twice")
+        assert counted()["put"] == [5]
+        assert [point.value for point in read(reader)["redbox_up"]] == [1]
+        assert sum(point.value for point in read(reader)["redbox_claimed"]) == 5
+
+
+async def test_of_two_readings_of_a_box_the_newer_is_shown(redbox_box: Box):
+    """Two relays read the box at different times: a counter that showed either one could decrease."""
+    stats = await redbox_box.stats()
+    older, newer = (
+        msgspec.structs.replace(stats, at=stats.at + timedelta(seconds=count), totals={"put": count})
+        for count in (5, 6)
+    )
+    for found in ([older, newer, None], [None, newer, older]):
+        series = _Observations()
+        add_boxes(series, [(redbox_box, each) for each in found])
+        assert [each.value for each in series.found["redbox_box_events_total"]] == [6]
+        assert [each.value for each in series.found["redbox_up"]] == [1]
+
+
+async def test_a_span_keeps_the_tracestate_of_a_cloudevent(
+    redbox_box: Box, tracer: tuple[trace.Tracer, InMemorySpanExporter]
+):
+    metadata = {"traceparent": f"00-{7:032x}-{8:016x}-01", "tracestate": "vendor=a1,other=b2"}
+    await redbox_box.put(Event("paid", metadata=metadata))
+    await drained(Relay(redbox_box, Target()))
+    [span] = named(tracer[1], "redbox publish")
+    assert span.context is not None
+    assert span.parent is not None
+    assert (span.context.trace_id, span.parent.span_id) == (7, 8)
+    assert dict(span.context.trace_state) == {"vendor": "a1", "other": "b2"}
+
+
+@pytest.mark.parametrize("metadata", [{}, {"tracestate": "a=b"}, {"traceparent": "?", "tracestate": "=,="}])
+async def test_metadata_without_a_valid_trace_context_begins_a_trace(
+    redbox_box: Box, tracer: tuple[trace.Tracer, InMemorySpanExporter], metadata: dict[str, str]
+):
+    await redbox_box.put(Event("paid", metadata=metadata))
+    assert (await drained(Relay(redbox_box, Target()))).published == 1
+    [span] = named(tracer[1], "redbox publish")
+    assert span.parent is None
+
+
+PUTS = """
+import asyncio, sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from redbox import Box, Event
+trace.set_tracer_provider(TracerProvider())
+async def main():
+    async with Box.open(sys.argv[1], name=sys.argv[2]) as box:
+        with trace.get_tracer("shop").start_as_current_span("checkout") as span:
+            await box.put(Event("paid"))
+        context = span.get_span_context()
+        print(context.trace_id, context.span_id)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.usefixtures("redbox_runner")
+async def test_a_publish_continues_the_trace_of_another_process(
+    redis_url: str, tracer: tuple[trace.Tracer, InMemorySpanExporter]
+):
+    name = f"traces-{uuid4().hex[:8]}"
+    arguments = [sys.executable, "-c", PUTS, redis_url, name]
+    process = await asyncio.to_thread(subprocess.run, arguments, check=True, timeout=50, stdout=subprocess.PIPE)
+    trace_id, span_id = map(int, process.stdout.split())
+    async with Box.open(redis_url, name=name) as box:
+        assert (await drained(Relay(box, Target()))).published == 1
+    [span] = named(tracer[1], "redbox publish")
+    assert span.context is not None
+    assert span.parent is not None
+    assert (span.context.trace_id, span.parent.span_id) == (trace_id, span_id)
+    assert span.parent.is_remote
 
 
 @pytest.mark.parametrize("installed", [False, True])

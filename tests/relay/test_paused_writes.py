@@ -17,7 +17,7 @@ import pytest
 
 import redbox
 from redbox import Box, Event, Relay, State, keys
-from redbox.store.scripts import lua_root
+from redbox.store.scripts.registry import lua_root
 from redbox.testing.plugin import new_box_name
 from tests import servers
 from tests.relay.steps import LIMIT, Target, running, states, until

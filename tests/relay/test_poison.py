@@ -11,7 +11,7 @@ import pytest
 
 from redbox import Backoff, Box, Breaker, Event, Reject, Relay, State, Unavailable
 from redbox.relay import Circuit
-from redbox.relay.breaker import SAMPLE
+from redbox.relay.outcomes.breaker import SAMPLE
 from redbox.testing import advance, check_invariants
 from tests.relay.steps import LIMIT, Target, drained, known, put, running, states, until
 
@@ -75,6 +75,7 @@ async def test_poison_among_good_events_in_any_order(redbox_box: Box, why: str, 
         assert breaker.opened == 0
 
 
+@pytest.mark.campaign
 @pytest.mark.req("RF-4")
 @pytest.mark.parametrize("store", ["memory", "redis"])
 async def test_poison_ages_out_once_the_target_has_taken_an_event(box: Box, store: str):
@@ -237,6 +238,7 @@ async def test_an_instance_that_answers_401_does_not_kill_while_the_other_one_wo
     assert relay.summary().dead == 0
 
 
+@pytest.mark.campaign
 @pytest.mark.req("RF-4")
 async def test_many_events_that_the_target_does_not_know_are_dead_after_their_attempts(redbox_box: Box):
     await put_mixed(redbox_box, 1500, 50, "shuffled")

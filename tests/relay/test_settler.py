@@ -10,13 +10,13 @@ import pytest
 
 from redbox import Box, Event, State, StoreUnavailable
 from redbox.errors import DurabilityNotReached
-from redbox.relay import settler as settling
-from redbox.relay.buffer import Buffer
+from redbox.relay.claiming.buffer import Buffer
+from redbox.relay.claiming.held import Held
+from redbox.relay.claiming.ledger import Ledger
 from redbox.relay.digest import Digest
-from redbox.relay.held import Held
-from redbox.relay.ledger import Ledger
+from redbox.relay.outcomes import settler as settling
+from redbox.relay.outcomes.settler import Settler
 from redbox.relay.report import Tally
-from redbox.relay.settler import Settler
 from tests.relay.steps import known
 
 pytestmark = pytest.mark.timeout(30)

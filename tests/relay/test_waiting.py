@@ -14,7 +14,7 @@ import redis
 
 from redbox import Backoff, Box, Breaker, Event, Relay, State, StoreUnavailable, Unavailable, keys
 from redbox.relay import Circuit
-from redbox.relay.breaker import SAMPLE
+from redbox.relay.outcomes.breaker import SAMPLE
 from redbox.store.wire.base import BlockingWait
 from redbox.testing.plugin import new_box_name
 from tests import servers

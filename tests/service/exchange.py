@@ -14,10 +14,11 @@ import pytest
 from redbox import Box
 from redbox.service.app import create_app
 from redbox.service.boxes import Boxes
-from redbox.service.connections import Limits
+from redbox.service.http.connections import Limits
+from redbox.service.http.listening import Address
+from redbox.service.http.server import HttpServer
+from redbox.service.http.tokens import Tokens, parse
 from redbox.service.options import ServiceOptions
-from redbox.service.server import Address, HttpServer
-from redbox.service.tokens import Tokens, parse
 
 INGEST, READ, OPERATE = "i" * 32, "r" * 32, "o" * 32
 LINES = f"shop ingest {INGEST}\nviewer read {READ}\n# a comment\n\nalice ingest,operate {OPERATE}\n"
@@ -44,7 +45,7 @@ def tokens() -> Tokens:
 async def serving(
     box: Box, *, limits: Limits | None = None, address: Address | None = None, **options: Any
 ) -> AsyncIterator[HttpServer]:
-    boxes = Boxes(box, lambda name: Box.open("memory:", name=name))
+    boxes = Boxes(box)
     app = create_app(boxes, ServiceOptions(**options))
     async with HttpServer(app, address or Address(), limits) as server:
         yield server

@@ -15,8 +15,9 @@ import httpx
 from redbox import Box
 from redbox.service.app import create_app
 from redbox.service.boxes import Boxes
+from redbox.service.http.listening import Address
+from redbox.service.http.server import HttpServer
 from redbox.service.live import Feed, Live
-from redbox.service.server import Address, HttpServer
 
 LONGEST = 20.0  # seconds until a test gives up
 _names = (f"observed-{os.getpid()}-{number}" for number in itertools.count())
@@ -85,7 +86,7 @@ async def until(events: AsyncIterator[Sent], wanted: Any) -> Sent:
 @asynccontextmanager
 async def observed(url: str) -> AsyncIterator[Observed]:
     async with Box.open(url, name=next(_names)) as box:
-        boxes = Boxes(box, lambda other: Box.open(url, name=other))
+        boxes = Boxes(box)
         app = create_app(boxes)
         try:
             async with (

@@ -15,8 +15,10 @@ import pytest
 from redbox import Box, Event
 from redbox.service.app import create_app
 from redbox.service.boxes import Boxes
+from redbox.service.http.connections import Limits
+from redbox.service.http.listening import Address
+from redbox.service.http.server import HttpServer
 from redbox.service.options import ServiceOptions
-from redbox.service.server import Address, HttpServer
 
 _names = (f"service-{os.getpid()}-{number}" for number in itertools.count())
 
@@ -60,14 +62,16 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(url: str, name: str | None = None, **options: Any) -> AsyncIterator[Service]:
+async def serving(
+    url: str, name: str | None = None, limits: Limits | None = None, **options: Any
+) -> AsyncIterator[Service]:
     async with Box.open(url, name=name or next(_names)) as box:
-        boxes = Boxes(box, lambda other: Box.open(url, name=other))
+        boxes = Boxes(box)
         await box.operate.configure(who="test", why="", keep_published=86400)
         app = create_app(boxes, ServiceOptions(**options))
         try:
             async with (
-                HttpServer(app, Address()) as server,
+                HttpServer(app, Address(), limits) as server,
                 httpx.AsyncClient(base_url=server.url, timeout=20) as client,
             ):
                 yield Service(box, client, app)

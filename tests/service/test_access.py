@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from litestar.routes import HTTPRoute
 
@@ -26,7 +28,7 @@ INGEST_PATHS = {
 
 
 async def test_every_other_route_has_a_guard(redbox_box: Box):
-    app = create_app(Boxes(redbox_box, lambda _: redbox_box), ServiceOptions())
+    app = create_app(Boxes(redbox_box), ServiceOptions())
     unguarded = {
         route.path
         for route in app.routes
@@ -35,6 +37,32 @@ async def test_every_other_route_has_a_guard(redbox_box: Box):
         if not handler.resolve_guards() and handler.http_methods != {"OPTIONS"}
     }
     assert {path for path in unguarded if not path.startswith(PUBLIC)} <= {"/", *INGEST_PATHS}
+
+
+async def test_no_guard_runs_in_a_thread(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a thread was used")
+
+    async with serving(redbox_box, tokens=tokens()) as server:
+        monkeypatch.setattr("litestar.utils.sync.sync_to_thread", refuse)
+        monkeypatch.setattr("litestar.concurrency.sync_to_thread", refuse)
+        found = await request(server, "GET", "/v1/boxes/test/stats", authorization=f"Bearer {READ}")
+        assert found.status == 200
+        assert (await request(server, "GET", "/v1/boxes/test/stats")).status == 401
+
+
+async def test_the_answer_to_options_names_every_method(redbox_box: Box):
+    async with serving(redbox_box) as server:
+        for path, methods in (
+            ("/v1/boxes/test/events", "GET, OPTIONS, POST"),
+            ("/v1/boxes/test/jobs", "GET, OPTIONS, POST"),
+            ("/v1/boxes/test/settings", "GET, OPTIONS, PATCH"),
+            ("/v1/events", "OPTIONS, POST"),
+        ):
+            assert (await request(server, "OPTIONS", path)).headers["allow"] == methods
+            refused = await request(server, "PUT", path)
+            assert refused.status == 405
+            assert sorted(refused.headers["allow"].split(", ")) == methods.split(", ")
 
 
 async def test_ingest_checks_the_scope_on_every_path(redbox_box: Box):

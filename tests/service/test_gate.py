@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redbox import Box
-from redbox.service.headers import SECURITY
+from redbox.service.http.headers import SECURITY
 from tests.service.exchange import EVENT, OPERATE, QUIET, Response, exchange, request, serving, tokens
 
 pytestmark = [pytest.mark.req("SF-5"), pytest.mark.timeout(30), QUIET]
@@ -31,7 +31,7 @@ async def test_a_name_that_was_pointed_here_is_refused(redbox_box: Box):
     assert not await redbox_box.exists()
 
 
-async def test_on_all_addresses_any_address_will_do_but_no_other_name(redbox_box: Box):
+async def test_on_all_addresses_every_address_is_accepted_but_no_other_name(redbox_box: Box):
     async with serving(redbox_box, host_names=("0.0.0.0", "box.example")) as server:
         for host, status in (("10.1.2.3:80", 200), ("[fd00::7]", 200), ("box.example", 200), ("evil.example", 421)):
             assert (await request(server, "GET", "/v1", host=host)).status == status, host
@@ -83,9 +83,17 @@ async def test_a_page_may_link_here_and_nothing_else(redbox_box: Box):
 
 async def test_no_other_origin_is_permitted_to_read(redbox_box: Box):
     async with serving(redbox_box) as server:
-        for method in ("GET", "OPTIONS"):
+        for method in ("GET", "HEAD", "OPTIONS"):
             response = await request(server, method, "/v1", origin="https://evil.example")
+            assert response.status == 403
             assert not [name for name in response.headers if name.startswith("access-control-")]
+
+
+async def test_a_page_of_the_service_may_read(redbox_box: Box):
+    """Also behind a proxy that ends TLS: the scheme is not known here."""
+    async with serving(redbox_box) as server:
+        for scheme in ("http", "https"):
+            assert (await request(server, "GET", "/v1", origin=f"{scheme}://127.0.0.1:{server.port}")).status == 200
 
 
 async def test_every_response_has_the_headers(redbox_box: Box):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event
+from redbox.errors import DurabilityNotReached, Effect, PayloadTooLarge, StoreError, StoreFull, StoreUnavailable
 from redbox.store.store import Store
 from tests.service.serving import Service
 
@@ -118,6 +119,73 @@ async def test_a_batch_of_which_nothing_is_stored_has_the_status_of_its_problem(
     await service.box.put(Event("a"))
     answer = await service.client.post(f"/v1/boxes/{service.box.name}/events:batch", json=[{"event_type": "a"}] * 2)
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+
+
+async def _lose_the_second_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call of a put is carried out, but its reply is lost."""
+    calls = []
+    put = Store.put
+
+    async def losing(store: Store, mode: Any, events: Any, *rest: Any) -> Any:
+        calls.append(len(events))
+        replies = await put(store, mode, events, *rest)
+        if len(calls) == 2:
+            raise StoreUnavailable("the connection was lost").with_effect(Effect.UNKNOWN)
+        return replies
+
+    monkeypatch.setattr(Store, "put", losing)
+
+
+async def test_an_event_that_may_be_stored_is_not_refused(service: Service, monkeypatch: pytest.MonkeyPatch):
+    await _lose_the_second_reply(monkeypatch)
+    events = [{"event_type": "a", "event_id": f"e{number}"} for number in range(600)]
+    found = await service.post("events:batch", events, 207)
+    assert [each["status"] for each in found["results"]] == ["accepted"] * 250 + ["unknown"] * 250 + ["refused"] * 100
+    assert (found["accepted"], found["repeated"], found["refused"], found["unknown"]) == (250, 0, 100, 250)
+    for event, result in zip(events, found["results"], strict=True):
+        assert result["event_id"] == event["event_id"]
+        assert result.get("problem", result)["event_id"] == event["event_id"]
+    assert "not sent" in found["results"][-1]["problem"]["detail"]
+    again = await service.post("events:batch", events, 202)
+    assert (again["accepted"], again["repeated"]) == (100, 500)
+
+
+async def test_a_batch_that_may_be_stored_says_so(service: Service, monkeypatch: pytest.MonkeyPatch):
+    for error, status in (
+        (DurabilityNotReached(), "unknown"),
+        (StoreUnavailable().with_effect(Effect.UNKNOWN), "unknown"),
+        (StoreUnavailable().with_effect(Effect.NOTHING_CHANGED), "refused"),
+        (StoreFull().with_effect(Effect.NOTHING_WRITTEN), "refused"),
+    ):
+
+        async def fail(*_: Any, error: StoreError = error, **__: Any) -> None:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "put", fail)
+            answer = await service.client.post("/v1/events:batch", json=[{"event_type": "a"}] * 2)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        problem = answer.json()
+        assert [each["status"] for each in problem["results"]] == [status] * 2
+        assert ("no event was stored" in problem["detail"]) == (status == "refused")
+        assert ("may be stored" in problem["detail"]) == (status == "unknown")
+
+
+async def test_each_result_names_its_own_event_if_events_are_put_one_by_one(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+):
+    async def too_large(*_: Any, **__: Any) -> None:
+        raise PayloadTooLarge("payload", "is too large for this box")
+
+    await _lose_the_second_reply(monkeypatch)
+    monkeypatch.setattr(service.box, "put_many", too_large)
+    events = [{"event_type": "a", "event_id": f"e{number}"} for number in range(4)]
+    found = await service.post("events:batch", events, 207)
+    assert [each["status"] for each in found["results"]] == ["accepted", "unknown", "refused", "refused"]
+    for number, result in enumerate(found["results"][1:], 1):
+        assert result["event_id"] == result["problem"]["event_id"] == f"e{number}"
+        others = {f"e{other}" for other in range(4) if other != number}
+        assert not [other for other in others if other in result["problem"]["detail"]]
 
 
 async def test_a_full_box_pushes_back(service: Service):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from redbox import Box, Claim, Event
-from redbox.publishers.cloudevents import binary_headers, fixed_headers, structured
-from redbox.service.cloudevents import BATCHED, STRUCTURED
+from redbox.publishers.http.cloudevents import binary_headers, fixed_headers, structured
+from redbox.service.ingest.cloudevents import BATCHED, STRUCTURED
 from tests.service.serving import Service
 
 pytestmark = pytest.mark.req("SF-4")
@@ -144,3 +145,30 @@ async def test_invalid_binary_requests_are_refused(service: Service):
     ):
         problem = await service.request("POST", "events", 422, content=b"{not json", headers=good | change)
         assert problem["field"] == field
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b'"id": "e-2"',
+        b'"i\\u0064": "e-2"',
+        b'"data": 1, "data": 2',
+        b",".join(b'"a%d": 1' % number for number in range(20)) + b', "a7": 2',
+    ],
+)
+async def test_a_repeated_attribute_is_refused(service: Service, rest: bytes):
+    """Programs differ in which one they take."""
+    body = json.dumps(EVENT).encode()[:-1] + b", " + rest + b"}"
+    answer = await service.request("POST", "events", 422, content=body, headers={"content-type": STRUCTURED})
+    assert "is given more than once" in answer["detail"]
+    batch = {"content-type": BATCHED}
+    found = await service.request("POST", "events:batch", 422, content=b"[%s]" % body, headers=batch)
+    assert found["results"][0]["status"] == "refused"
+    assert await service.box.get("e-1") is None
+    assert await service.box.get("e-2") is None
+
+
+async def test_data_may_repeat_names(service: Service):
+    body = json.dumps(EVENT).encode()[:-1] + b', "data": {"id": 1, "id": 2, "type": 3}}'
+    await service.request("POST", "events", 202, content=body, headers={"content-type": STRUCTURED})
+    assert (await _stored(service, "e-1")).event.encode()[0] == b'{"id": 1, "id": 2, "type": 3}'

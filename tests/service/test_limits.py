@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from redbox import Box
-from redbox.service.connections import Limits
-from redbox.service.server import HttpServer
-from tests.service.exchange import EVENT, QUIET, exchange, read, request, serving
+from redbox.service.http.connections import Limits
+from redbox.service.http.server import HttpServer
+from tests.service.exchange import EVENT, INGEST, QUIET, exchange, read, request, serving, tokens
 
 pytestmark = [pytest.mark.req("SF-5"), pytest.mark.timeout(60), QUIET]
 
@@ -153,11 +153,11 @@ async def test_connections_that_are_answered_are_not_ended_for_others(redbox_box
 async def test_the_bodies_of_all_requests_together_are_bounded(redbox_box: Box):
     async with serving(redbox_box, limits=Limits(bodies=100_000)) as server:
         slow = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
-        for _, writer in slow:
-            writer.write(HEAD + b"Content-Length: 60000\r\n\r\n" + b"x" * 45_000)
+        for (_, writer), size in zip(slow, (30_000, 50_000, 30_000), strict=True):
+            writer.write(HEAD + b"Content-Length: 60000\r\n\r\n" + b"x" * size)
             await writer.drain()
             await asyncio.sleep(0.2)
-        assert read(await asyncio.wait_for(slow[0][0].read(), 5)).status == 503  # the slowest gives way
+        assert read(await asyncio.wait_for(slow[1][0].read(), 5)).status == 503  # the largest
         assert (await request(server, "POST", "/v1/events", EVENT)).status == 202
         for _, writer in slow:
             writer.close()
@@ -191,3 +191,63 @@ async def test_another_protocol_is_not_switched_to(redbox_box: Box, caplog: pyte
         response = await request(server, "GET", "/v1", connection="Upgrade, close", upgrade="websocket")
     assert response.status == 200
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+CHUNK = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
+REFUSED_EARLY = [
+    (b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\n", 401),
+    (b"POST /nothing HTTP/1.1\r\nHost: localhost\r\n", 404),
+    (b"POST /v1/events HTTP/1.1\r\nHost: evil.example\r\n", 421),
+]
+
+
+@pytest.mark.parametrize(("head", "status"), REFUSED_EARLY)
+async def test_a_body_whose_request_was_answered_ends_no_other_request(redbox_box: Box, head: bytes, status: int):
+    limits = Limits(bodies=200_000, discard_bytes=1_000_000, discard_seconds=60)  # the bytes end it, not the time
+    login = b"Authorization: Bearer %s\r\n" % INGEST.encode()
+    async with serving(redbox_box, limits=limits, tokens=tokens()) as server:
+        async with connected(server) as (reader, writer), connected(server) as (greedy_reader, greedy):
+            writer.write(HEAD + login + b"Content-Length: %d\r\n\r\n" % len(EVENT) + EVENT[:5])
+            await writer.drain()
+            await asyncio.sleep(0.2)
+            greedy.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+            with pytest.raises(ConnectionError):  # it may send a bounded number of bytes
+                await flood(greedy, CHUNK)
+            writer.write(EVENT[5:])
+            assert b" 202 " in await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)
+            greedy_reader.feed_eof()
+        assert status
+
+
+@pytest.mark.parametrize(("head", "status"), REFUSED_EARLY)
+async def test_a_client_that_is_still_sending_gets_its_answer(redbox_box: Box, head: bytes, status: int):
+    """Not a reset, which a socket sends that is closed with unread bytes."""
+    async with serving(redbox_box, tokens=tokens()) as server:
+        for _ in range(5):
+            async with connected(server) as (reader, writer):
+                writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+                for _ in range(60):
+                    writer.write(CHUNK)
+                    await writer.drain()
+                response = read(await asyncio.wait_for(reader.read(), 5))
+            assert response.status == status
+            assert response.headers["connection"] == "close"
+
+
+async def test_a_client_that_goes_on_sending_after_its_answer_is_left(redbox_box: Box):
+    limits = Limits(discard_seconds=0.2)
+    async with serving(redbox_box, limits=limits, tokens=tokens()) as server, connected(server) as (reader, writer):
+        writer.write(REFUSED_EARLY[0][0] + b"Transfer-Encoding: chunked\r\n\r\n")
+        assert read(await asyncio.wait_for(reader.read(), 5)).status == 401
+        with pytest.raises(ConnectionError):
+            await flood(writer, b"1\r\nx\r\n")
+
+
+async def test_a_refused_request_whose_body_has_arrived_keeps_its_connection(redbox_box: Box):
+    async with serving(redbox_box, tokens=tokens()) as server, connected(server) as (reader, writer):
+        for _ in range(3):
+            writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(EVENT) + EVENT)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+            assert b" 401 " in head
+            assert b"connection: close" not in head
+            await reader.readuntil(b"}")

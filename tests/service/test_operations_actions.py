@@ -89,6 +89,17 @@ async def test_settings_are_changed_by_text_number_and_reset(service: Service):
     assert (await service.get("log", action="configure"))["entries"][1]["why"] == "tidy"
 
 
+@pytest.mark.req("LM-1", "LM-2")
+async def test_limits_are_changed(service: Service):
+    changes = {"max_rate": "1000/m", "max_in_flight": 5}
+    found = await service.request("PATCH", "settings", json={"changes": changes, "why": "spare it"})
+    assert (found["max_rate"]["text"], found["max_in_flight"]["value"]) == ("1000/min", 5)
+    stats = await service.get("stats")
+    assert (stats["settings"]["max_rate"], stats["tokens"], stats["limits_reached"]) == ("1000/min", 1, [])
+    found = await service.request("PATCH", "settings", json={"changes": {"max_rate": None}, "reset": ["max_in_flight"]})
+    assert (found["max_rate"]["text"], found["max_in_flight"]["is_default"]) == ("unlimited", True)
+
+
 BODIES: list[tuple[str, str, Any, str]] = [
     ("POST", "events/e1/kill", b"", "body"),
     ("POST", "events/e1/kill", b"{", "body"),
@@ -96,6 +107,11 @@ BODIES: list[tuple[str, str, Any, str]] = [
     ("POST", "events/e1/kill", b'{"why": "\xff"}', "body"),
     ("POST", "events/e1/kill", b"[" * 100_000, "body"),
     ("PATCH", "settings", b'{"changes":' * 50_000, "body"),
+    ("POST", "events/e1/kill", b'{"dry_run": true, "dry_run": false}', "dry_run: is given more than once"),
+    ("POST", "events/e1/kill", b'{"dry_run": true, "dry\\u005frun": false}', "dry_run: is given more than once"),
+    ("PATCH", "settings", b'{"changes": {"max_pending": 1, "max_pending": 2}}', "max_pending: is given more than once"),
+    ("POST", "jobs", b'{"action": "drop", "filter": {"state": "DEAD"}, "action": "replay"}', "action: is given more"),
+    ("POST", "jobs", b'{"action": "drop", "filter": {"state": "DEAD", "state": "PENDING"}}', "state: is given more"),
     ("POST", "events/e1/kill", {"why": 1}, "$.why"),
     ("POST", "events/e1/kill", {"dry_run": "true"}, "$.dry_run"),
     ("POST", "events/e1/kill", {"who": "me"}, "unknown field `who`"),
@@ -120,6 +136,9 @@ BODIES: list[tuple[str, str, Any, str]] = [
     ("PATCH", "settings", {"changes": {"colour": 1}}, "colour: there is no such setting"),
     ("PATCH", "settings", {"changes": {"who": 1}}, "who: there is no such setting"),
     ("PATCH", "settings", {"changes": {"max_pending": "many"}}, "max_pending"),
+    ("PATCH", "settings", {"changes": {"max_rate": "50"}}, "max_rate"),
+    ("PATCH", "settings", {"changes": {"max_rate": 50}}, "max_rate"),
+    ("PATCH", "settings", {"changes": {"max_in_flight": 0}}, "max_in_flight"),
     ("PATCH", "settings", {"changes": {"max_pending": 10**30}}, "max_pending"),
     ("PATCH", "settings", {"changes": {"max_pending": 1}, "reset": ["max_pending"]}, "either a value or the default"),
     ("PATCH", "settings", {}, "changes: name at least one setting"),

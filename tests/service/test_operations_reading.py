@@ -7,9 +7,9 @@ import base64
 import pytest
 
 from redbox import Box, Event
-from redbox.box.record_json import as_json
 from redbox.box.reports import RelayReport
-from redbox.box.stats_json import as_json as stats_as_json
+from redbox.box.texts.record_json import as_json
+from redbox.box.texts.stats_json import as_json as stats_as_json
 from redbox.service.operations.documents import EventDocument, RelayDocument, StatsDocument
 from tests.service.serving import Service, make_dead, serving
 
@@ -195,7 +195,8 @@ async def test_log_and_doctor(service: Service):
         ("events", {"since": "2026-01-01T00:00:00"}, "has no time zone"),
         ("events", {"cursor": "nonsense"}, "cursor"),
         ("events", {"text": "x" * 256}, "text"),
-        ("events", {"type": "*" * 100}, "event_type"),
+        ("events", {"type": "*" * 100}, "type"),
+        ("events", {"type": ""}, "type"),
         ("events", {"text": ""}, "text"),
         ("suggest", {}, "field"),
         ("suggest", {"field": "colour"}, "field"),
@@ -210,6 +211,9 @@ async def test_an_invalid_query_is_refused_with_the_name_of_the_parameter(
     assert answer.status_code in (400, 422), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert words in answer.json()["detail"]
+    assert "in_state" not in answer.text
+    assert "event_type" not in answer.text, "the name of the parameter is type"
+    assert answer.json().get("field") in (None, *query, "field")
 
 
 async def test_invalid_utf8_is_no_defect(service: Service):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from redbox.errors import UsageError
-from redbox.service import tokens as module
-from redbox.service.tokens import Scope, Tokens, open_tokens, parse
+from redbox.service.http import tokens as module
+from redbox.service.http.tokens import Scope, Tokens, open_tokens, parse
 
 pytestmark = pytest.mark.req("SF-5")
 
@@ -72,6 +72,32 @@ def test_a_file_that_cannot_be_used_says_why(file: Path):
     file.write_bytes(b"\xff")
     with pytest.raises(UsageError, match="ASCII"):
         Tokens(file)
+
+
+def test_a_file_that_is_too_large_is_refused_and_not_cut(file: Path):
+    line = f"shop ingest {OLD}\n"
+    file.write_text(line + "#" * (module.MAX_BYTES - len(line)))
+    assert Tokens(file).find(OLD)
+    file.write_text(line + "#" * (module.MAX_BYTES - len(line) + 1))
+    with pytest.raises(UsageError, match="larger than 1 MiB"):
+        Tokens(file)
+
+
+def test_a_token_of_both_the_file_and_the_environment_is_refused(file: Path, caplog: pytest.LogCaptureFixture):
+    """One of them could have more scopes."""
+    file.write_text(f"# shop\nshop operate {OLD}")
+    with pytest.raises(UsageError, match=r"line 2: the same token is in \$REDBOX_TOKENS") as caught:
+        open_tokens(file, f"ci read {OLD}")
+    assert OLD not in str(caught.value)
+    file.write_text("")
+    both = open_tokens(file, f"ci read {OLD}")
+    assert both is not None
+    file.write_text(f"shop operate {OLD}")
+    both.reload()
+    found = both.find(OLD)
+    assert found is not None
+    assert found.scopes == {Scope.READ}
+    assert "the same token" in caplog.text
 
 
 def test_tokens_of_the_environment_are_valid_beside_those_of_the_file(file: Path):

@@ -6,12 +6,15 @@ import base64
 import http.client
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -97,7 +100,10 @@ def test_without_tokens_only_this_machine_reaches_it(tmp_path: Path):
         assert "--token-file FILE or $REDBOX_TOKENS" in done.stderr
     with running(tmp_path, "--url", "memory:", "serve", "--port", "0", "--host", "localhost") as service:
         assert service.ask("POST", "/v1/events", EVENT) == 202
+        assert service.ask("GET", "/") == 200
     assert "there are no tokens: everyone on this machine may use it" in service.output
+    assert f"dashboard: {service.address.geturl()}/\n" in service.output
+    assert "without TLS" not in service.output
 
 
 def test_with_tokens_it_may_be_reached_by_others(tmp_path: Path, token_file: Path):
@@ -105,7 +111,9 @@ def test_with_tokens_it_may_be_reached_by_others(tmp_path: Path, token_file: Pat
     with running(tmp_path, *command, "--token-file", str(token_file)) as service:
         assert service.ask("POST", "/v1/events", EVENT) == 401
         assert service.ask("POST", "/v1/events", EVENT, INGEST) == 202
+        assert service.address.hostname == "127.0.0.1", "an address that can be used"
     assert "everyone" not in service.output
+    assert "without TLS, tokens and events are readable on the network" in service.output
     with running(tmp_path, *command, REDBOX_TOKENS=LINES) as service:
         assert service.ask("GET", "/v1", token=READ) == 200
 
@@ -129,6 +137,13 @@ def test_a_hangup_reads_the_tokens_again(tmp_path: Path, token_file: Path):
         assert service.ask("GET", "/v1", token=ROTATED) == 200
         assert service.ask("GET", "/v1", token=READ) == 200  # both are valid
     assert "tokens read again: alice, shop, viewer" in service.output
+
+
+def test_a_target_that_deny_private_rules_out_is_refused_at_the_start(tmp_path: Path):
+    command = [*REDBOX, "--url", "memory:", "up", "--port", "0", "--to", "http://10.0.0.1/hook", "--deny-private"]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2
+    assert "'--to': its address 10.0.0.1 is not public" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -186,3 +201,35 @@ def _dead_events(service: Running) -> str:
             return text
         time.sleep(0.05)
     return ""
+
+
+@pytest.mark.parametrize(("files", "clients"), [(64, 200), (1024, 1100)])
+@pytest.mark.parametrize("start", [b"", b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nX: "])
+def test_connections_beyond_the_limit_of_open_files_do_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, clients: int, start: bytes
+):
+    monkeypatch.setattr(f"{__name__}.REDBOX", ["sh", "-c", f'ulimit -n {files}; exec "$0" "$@"', *REDBOX])
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4096, hard)), hard))
+    batch = b"[" + b",".join([EVENT] * 100) + b"]"
+    try:
+        with running(tmp_path, "up", "--to", "null:", "--port", "0") as up, ExitStack() as opened:
+            where = (up.address.hostname, up.address.port)
+            for _ in range(clients):
+                with suppress(ConnectionError):
+                    client = opened.enter_context(socket.create_connection(where, 20))
+                    client.sendall(start)
+            answers: Counter[int] = Counter()
+            for _ in range(20):
+                with suppress(ConnectionError, http.client.HTTPException):
+                    answers[up.ask("POST", "/v1/events:batch", batch)] += 1
+            assert set(answers) <= {202, 503}, answers
+            assert answers[202]
+            opened.close()
+            assert up.ask("POST", "/v1/events", EVENT) == 202
+            assert up.process.poll() is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert up.process.returncode == 0
+    assert "Traceback" not in up.output
+    assert f"this process may have {files} open files" in up.output

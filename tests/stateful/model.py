@@ -38,6 +38,10 @@ class Item:
         return self.attempts - self.earlier
 
     @property
+    def claimed_once(self) -> bool:
+        return self.number > 0
+
+    @property
     def live(self) -> bool:
         return self.state in (PENDING, CLAIMED)
 

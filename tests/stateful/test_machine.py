@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from redbox import Box, BoxPaused, Conflict, Event, Outcome
+from redbox import BatchRefused, Box, BoxPaused, Conflict, Event, Outcome
 from redbox.events import Claim
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.fixtures import remove
@@ -89,6 +89,30 @@ class BoxMachine(RuleBasedStateMachine):
         assert self.run(self.box.put(event)).created
         self.events[event.event_id] = event
         self.model.put(Item(event.event_id, ordering_key, unique_key, scope, self.model.now + delay))
+
+    @rule(
+        ordering_key=st.sampled_from([None, None, "a", "b"]),
+        scope=st.sampled_from(["ALL_LIVE", "UNTOUCHED"]),
+        delays=st.lists(delays, min_size=1, max_size=3),
+    )
+    def replace(self, ordering_key: str | None, scope: str, delays: list[float]) -> None:
+        """Events with one key in one call: each replaces the one before."""
+        events = [Event("n", ordering_key=ordering_key, unique_key="u", unique_scope=scope, delay=d) for d in delays]
+        holders = self.model.holders("u", scope)
+        replaced = next(iter(holders)) if len(holders) == 1 else None
+        if holders and (replaced is None or self.model.items[replaced].claimed_once):
+            with pytest.raises(BatchRefused) as refusal:
+                self.run(self.box.put_many(events, on_conflict="replace"))
+            assert isinstance(refusal.value.__cause__, Conflict)
+            assert refusal.value.__cause__.holder in holders
+            return
+        receipts = self.run(self.box.put_many(events, on_conflict="replace"))
+        assert [each.replaced for each in receipts] == [replaced, *(each.event_id for each in events[:-1])]
+        if replaced is not None:
+            self.model.drop(self.model.items[replaced])
+            del self.events[replaced]
+        self.events[events[-1].event_id] = events[-1]
+        self.model.put(Item(events[-1].event_id, ordering_key, "u", scope, self.model.now + delays[-1]))
 
     @precondition(lambda self: self.model.items)
     @rule(data=st.data())

@@ -22,12 +22,11 @@ from redbox.audit.rules import (
     check_member,
 )
 from redbox.audit.snapshots import SORTED_SETS, EventSnapshot, KeyMember, KeyPage, read_events, read_keys
-from redbox.store import scripts
 from redbox.store.codec import encode_event
-from redbox.store.replies import START, Examined, ExaminedEvent, ExaminedKey, ExaminedMember, Position
+from redbox.store.scripts.replies import START, Examined, ExaminedEvent, ExaminedKey, ExaminedMember, Position
 
 pytestmark = pytest.mark.req("SP-9")
-LUA = Path(scripts.__file__).parents[2] / "lua"
+LUA = Path(__file__).parents[2] / "lua"
 NOW = 1_700_000_000_000
 
 
@@ -205,7 +204,9 @@ def test_every_rule_is_broken_by_some_case():
 
 
 def test_replies_are_read():
-    event = ExaminedEvent(b"e\xff", [b"state", b"DEAD"], [None, b"5", *[None] * 6], 9, 1, b"2", b"h", b"inf", b"inf")
+    event = ExaminedEvent(
+        b"e\xff", [b"state", b"DEAD"], [None, b"5", *[None] * 6], 9, 1, None, b"2", b"h", b"inf", b"inf"
+    )
     scores = {"waiting": 5.0}
     expected = EventSnapshot("e\\xff", {"state": "DEAD"}, scores, 9, 1, 2.0, "h", math.inf, True, 7, 2, b"e\xff")
     assert read_events(Examined(7, 2, [event])) == [expected]
@@ -225,5 +226,5 @@ def test_the_script_and_the_rules_have_the_same_constants():
     sets = re.search(r"^local SORTED_SETS = \{ (.*) \}$", (LUA / "examine.lua").read_text(), re.MULTILINE)
     assert sets is not None
     assert tuple(re.findall(r'"(\w+)"', sets[1])) == SORTED_SETS
-    assert f"HISTORY = {HISTORY}\n" in (LUA / "include" / "add_history.lua").read_text()
+    assert f'HISTORY, OLDEST = {HISTORY}, "-{HISTORY}"\n' in (LUA / "include" / "add_history.lua").read_text()
     assert f"SUSPECT_FROM = {SUSPECT_FROM}\n" in (LUA / "include" / "enqueue.lua").read_text()

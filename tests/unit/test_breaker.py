@@ -9,17 +9,18 @@ import pytest
 from redbox import Breaker, Reject, RetryLater, Unavailable, UsageError
 from redbox.events import Claim
 from redbox.relay import Circuit
-from redbox.relay.breaker import (
+from redbox.relay.outcomes.breaker import (
     FAILURES,
     LONGEST_PAUSE,
     MOST_PROBED,
+    MOST_PROBED_AGAIN,
     PATIENCE,
     PAUSE,
     REJECTIONS,
     SAMPLE,
     UNAVAILABLE,
 )  # fmt: skip
-from tests.publishers.claims import new_claim
+from redbox.testing.claims import new_claim
 
 DOWN = Unavailable("connection refused")
 ERROR = RuntimeError("no")
@@ -290,6 +291,21 @@ def test_a_target_that_answers_gets_larger_samples_in_the_same_probe(breaker: Br
         assert not breaker.sample_failed(size)
 
 
+@pytest.mark.req("RF-4")
+@pytest.mark.parametrize(("error", "most"), [(ERROR, MOST_PROBED_AGAIN), (Reject("no"), MOST_PROBED)])
+def test_an_open_breaker_sends_few_events_to_a_target_that_fails(breaker: Breaker, error: Exception, most: int):
+    """A target that answers 500 may fail because of its load; one that rejects looked at each event."""
+    opened(breaker)
+    tried, done = 0, False
+    while not done:
+        size = breaker.probe()
+        for claim in events(size):
+            breaker.failed(error, claim)
+        tried += size
+        done = breaker.sample_failed(size)
+    assert most <= tried < 2 * most
+
+
 def test_after_it_closed_the_pause_is_short_again(breaker: Breaker):
     for _ in range(3):
         opened(breaker).probe()
@@ -389,3 +405,22 @@ def test_the_time_since_it_opened_includes_its_probes(breaker: Breaker, clock: C
     breaker.probe()
     breaker.succeeded()
     assert breaker.open_for is None
+
+
+@pytest.mark.req("RO-4")
+def test_an_outage_that_has_ended_is_remembered(breaker: Breaker, clock: Clock):
+    doubting(breaker)
+    breaker.probe()
+    breaker.succeeded()
+    assert breaker.last_outage is None, "it did not open"
+    doubting(breaker)
+    breaker.probe()
+    assert breaker.sample_failed(0)
+    clock.now += 60
+    assert breaker.last_outage is None, "it has not ended"
+    breaker.probe()
+    breaker.succeeded()
+    clock.now += 5
+    assert breaker.last_outage == (65, 5)
+    breaker.succeeded()
+    assert breaker.last_outage == (65, 5)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redbox import Phase, Settings, Stats, UsageError
-from redbox.box.conditions import QUANTITIES, Condition, held
-from redbox.box.rates import Rates, rates_between, reported_rates
+from redbox.box.desk.conditions import QUANTITIES, Condition, held
+from redbox.box.desk.rates import Rates, rates_between, reported_rates
 from redbox.box.reports import RelayReport
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

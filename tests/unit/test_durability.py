@@ -9,8 +9,8 @@ import pytest
 from redis.exceptions import NoPermissionError, ResponseError
 
 from redbox.errors import DurabilityUnsupported, InvalidSetting
-from redbox.store import durability
-from redbox.store.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
+from redbox.store.server import durability
+from redbox.store.server.durability import NOTHING, SERVER, Confirmation, Durability, confirm_by
 
 pytestmark = pytest.mark.usefixtures("redbox_runner")
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, get_type_hints
 from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 
 from redbox import Event, InvalidEvent, UniqueScope
-from redbox.events import HTTP_HEADERS, RESERVED_HEADERS, as_event, duration_ms, from_ms, is_reserved_header, to_ms
+from redbox.events import (
+    HTTP_HEADERS,
+    RESERVED_HEADERS,
+    EventFields,
+    as_event,
+    duration_ms,
+    from_ms,
+    is_reserved_header,
+    to_ms,
+)
 
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -292,3 +303,119 @@ def test_milliseconds_and_back():
 )
 def test_a_duration_is_seconds_or_a_timedelta(value: Any, milliseconds: int):
     assert duration_ms(value, "delay") == milliseconds
+
+
+# --- Event.of --------------------------------------------------------------------------------------------------------
+
+
+class Registered(msgspec.Struct, tag="user.registered"):
+    id: int
+
+
+class Renamed(msgspec.Struct, tag="Renamed"):
+    event_type: ClassVar[str] = "user.renamed"
+    id: int
+
+
+@dataclass
+class Deleted:
+    event_type: ClassVar[str] = "user.deleted"
+    id: int
+
+
+class Moved(pydantic.BaseModel):
+    event_type: ClassVar[str] = "user.moved"
+    id: int
+
+
+@pytest.mark.req("EM-3")
+@pytest.mark.parametrize(
+    ("value", "event_type"),
+    [
+        (Registered(id=42), "user.registered"),
+        (Renamed(id=42), "user.renamed"),
+        (Deleted(id=42), "user.deleted"),
+        (Moved(id=42), "user.moved"),
+    ],
+    ids=["tag", "struct", "dataclass", "pydantic"],
+)
+def test_of_takes_the_type_from_the_class_of_the_payload(value: Any, event_type: str):
+    event = Event.of(value, ordering_key="user-42", delay=5, unique_key="u", headers={"x-a": "1"}, event_id="one")
+    assert (event.event_type, event.payload, event.event_id) == (event_type, value, "one")
+    assert (event.ordering_key, event.delay, event.unique_key, event.headers) == ("user-42", 5, "u", {"x-a": "1"})
+    assert event.decode(type(value)) == value
+    payload = {"type": value.__struct_config__.tag, "id": 42} if isinstance(value, msgspec.Struct) else {"id": 42}
+    assert event.decode() == payload
+
+
+def test_a_put_struct_has_the_same_type_as_with_of():
+    assert as_event(Renamed(id=42)).event_type == "user.renamed"
+    assert as_event(Registered(id=42)).event_type == "user.registered"
+
+
+class Numbered(msgspec.Struct, tag=7):
+    pass
+
+
+class WrongType(msgspec.Struct):
+    event_type: ClassVar[Any] = 3
+
+
+class InField(msgspec.Struct, tag="a"):
+    event_type: str = "b"
+
+
+@dataclass
+class InDataclassField:
+    event_type: str = "b"
+
+
+class InModelField(pydantic.BaseModel):
+    event_type: str = "b"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            Numbered(),
+            r'has the tag 7, and an event type is a string; declare it with tag="user\.created", or use Event\(',
+        ),
+        (WrongType(), r"WrongType\.event_type must be a string; add event_type: ClassVar\[str\] ="),
+        (
+            InField(),
+            r"is a field of InField.*declare it as a ClassVar\[str\], or use Event\(value\.event_type, value\)",
+        ),
+        (InDataclassField(), "is a field of InDataclassField"),
+        (InModelField(), "is a field of InModelField"),
+        (Deleted, "Deleted is a class; give an instance of it"),
+        (Event("a"), "is an Event already"),
+        ({"id": 42}, r"dict does not declare one; add event_type.* or use Event\("),
+        (None, "NoneType does not declare one"),
+        (b"x", "bytes does not declare one"),
+    ],
+)
+def test_of_says_what_to_do_without_a_declared_type(value: Any, message: str):
+    with pytest.raises(InvalidEvent, match=message):
+        Event.of(value)
+
+
+def test_of_validates_the_type_and_the_fields():
+    class Spaced(msgspec.Struct, tag="two words"):
+        pass
+
+    with pytest.raises(InvalidEvent, match=r"event_type.*without spaces"):
+        Event.of(Spaced())
+    with pytest.raises(InvalidEvent, match="ordering_key"):
+        Event.of(Registered(id=1), ordering_key="")
+    with pytest.raises(InvalidEvent, match="an event has no such field"):
+        Event.of(Registered(id=1), key="user-1")  # type: ignore[call-arg]
+    for name in ("event_type", "payload"):
+        with pytest.raises(InvalidEvent, match=rf"{name}: Event\.of takes it from Registered"):
+            Event.of(Registered(id=1), **{name: "x"})  # type: ignore[arg-type]
+
+
+def test_of_takes_the_fields_of_an_event():
+    fields = [name for name in Event.__struct_fields__ if name not in ("event_type", "payload")]
+    assert list(get_type_hints(EventFields)) == fields
+    assert get_type_hints(EventFields) == {name: get_type_hints(Event)[name] for name in fields}

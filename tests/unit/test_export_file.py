@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from redbox.box.export_file import read_lines, write_export
+from redbox.box.bulk.export_file import read_lines, write_export
 from redbox.errors import RedboxError
 
 pytestmark = [pytest.mark.req("RF-3"), pytest.mark.anyio]

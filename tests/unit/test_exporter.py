@@ -12,8 +12,10 @@ from uuid import uuid4
 import pytest
 
 from redbox import Box, Event, Stats, keys
-from redbox.errors import NewerLayout, StoreUnavailable
+from redbox.errors import NewerLayout, NotPermitted, StoreUnavailable
+from redbox.service import boxes as boxes_module
 from redbox.service import exporter as module
+from redbox.service.boxes import Boxes
 from redbox.service.exporter import BoxHealth, Exporter
 from tests.unit.test_metrics import parse
 
@@ -58,7 +60,7 @@ async def test_relays_and_their_breakers_are_counted(redbox_box: Box):
     await redbox_box.put(Event("a"))
     for name, breaker in (("r1", "open"), ("r2", "closed"), ("r3", "closed")):
         await redbox_box.beat(name, name, {"breaker": breaker}, fresh=10)
-    samples = parse(await BoxHealth(redbox_box).metrics())
+    samples = parse(await BoxHealth(Boxes(redbox_box)).metrics())
     assert samples["redbox_relays_alive", BOX] == 3
     assert samples["redbox_relays_breaker_open", BOX] == 1
 
@@ -73,7 +75,7 @@ async def test_the_store_is_read_at_most_once_per_second(redbox_box: Box, monkey
 
     monkeypatch.setattr(redbox_box, "stats", count)
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    exporter = BoxHealth(redbox_box)
+    exporter = BoxHealth(Boxes(redbox_box))
     await asyncio.gather(*(exporter.metrics() for _ in range(10)))
     now = 100.9
     await exporter.metrics()
@@ -93,7 +95,7 @@ async def test_a_store_that_is_away(redbox_box: Box, monkeypatch: pytest.MonkeyP
             status, report = await get(served.port, "/readyz")
             assert (status, json.loads(report)["problem"]) == (503, "it is away")
         patch.setattr(redbox_box, "stats", failing(NewerLayout()))
-        samples = parse(await BoxHealth(redbox_box).metrics())
+        samples = parse(await BoxHealth(Boxes(redbox_box)).metrics())
         assert samples == {("redbox_up", 'store="memory:"'): 1, ("redbox_store_up", BOX): 0}
 
 
@@ -121,13 +123,22 @@ async def test_all_boxes_of_the_store(monkeypatch: pytest.MonkeyPatch):
     async with opener() as boxes:
         now = 100.0
         monkeypatch.setattr(module.time, "monotonic", lambda: now)
+        names = boxes("default").names
+
+        async def list_slowly() -> list[str]:
+            nonlocal now
+            now += 3  # seconds, for a pass over all keys
+            return await names()
+
+        monkeypatch.setattr(boxes("default"), "names", list_slowly)
+        monkeypatch.setattr(boxes_module, "LISTING_WAIT", 20)
         await boxes("orders").put(Event("a"))
-        exporter = BoxHealth(boxes("default"), all_boxes=True)
+        exporter = BoxHealth(Boxes(boxes("default")), all_boxes=True)
         assert served_boxes(await exporter.metrics()) == {"orders"}
         await boxes("users").put(Event("a"))
-        now += 10
+        now += 290
         assert served_boxes(await exporter.metrics()) == {"orders"}, "listing the boxes is work for the server"
-        now += 300
+        now += 10
         assert served_boxes(await exporter.metrics()) == {"orders", "users"}
 
 
@@ -137,7 +148,7 @@ async def test_a_box_that_was_removed_is_not_served(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(module.time, "monotonic", lambda: now)
         for name in ("orders", "users"):
             await boxes(name).put(Event("a"))
-        exporter = BoxHealth(boxes("default"), all_boxes=True)
+        exporter = BoxHealth(Boxes(boxes("default")), all_boxes=True)
         await exporter.metrics()
         removed = await boxes("default")._store.exchanges.scan("{redbox:users:*")
         await boxes("default")._store.exchange([("DEL", *removed)])
@@ -145,7 +156,7 @@ async def test_a_box_that_was_removed_is_not_served(monkeypatch: pytest.MonkeyPa
         assert served_boxes(await exporter.metrics()) == {"orders"}
         now += 300
         await exporter.metrics()
-        assert [*exporter._boxes] == ["orders"]
+        assert [*exporter._boxes] == ["default", "orders"]
 
 
 async def test_a_box_of_a_newer_layout_does_not_fail_the_others():
@@ -153,14 +164,14 @@ async def test_a_box_of_a_newer_layout_does_not_fail_the_others():
         for name in ("orders", "users"):
             await boxes(name).put(Event("a"))
         await boxes("users")._store.exchange([("HSET", keys.meta("users"), "layout", 99)])
-        exporter = BoxHealth(boxes("default"), all_boxes=True)
+        exporter = BoxHealth(Boxes(boxes("default")), all_boxes=True)
         ready, report = await exporter.health()
         assert ready
         assert report["problem"] is None
         assert "upgrade redbox" in report["unreadable"]["users"]
         assert [*report["unreadable"]] == ["users"]
         await boxes("orders")._store.exchange([("HSET", keys.meta("orders"), "layout", 99)])
-        assert (await BoxHealth(boxes("default"), all_boxes=True).health())[0] is False
+        assert (await BoxHealth(Boxes(boxes("default")), all_boxes=True).health())[0] is False
 
 
 async def test_a_removed_box_does_not_hide_that_no_box_can_be_read(monkeypatch: pytest.MonkeyPatch):
@@ -169,7 +180,7 @@ async def test_a_removed_box_does_not_hide_that_no_box_can_be_read(monkeypatch: 
         monkeypatch.setattr(module.time, "monotonic", lambda: now)
         for name in ("orders", "users"):
             await boxes(name).put(Event("a"))
-        exporter = BoxHealth(boxes("default"), all_boxes=True)
+        exporter = BoxHealth(Boxes(boxes("default")), all_boxes=True)
         await exporter.metrics()
         removed = await boxes("default")._store.exchanges.scan("{redbox:users:*")
         await boxes("default")._store.exchange([("DEL", *removed)])
@@ -182,7 +193,44 @@ async def test_a_removed_box_does_not_hide_that_no_box_can_be_read(monkeypatch: 
 
 
 async def test_all_boxes_of_a_store_that_is_away(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(redbox_box, "names", failing(StoreUnavailable("it is away")))
-    exporter = BoxHealth(redbox_box, all_boxes=True)
-    assert parse(await exporter.metrics()) == {("redbox_up", 'store="memory:"'): 0}
+    for name in ("names", "stats"):
+        monkeypatch.setattr(redbox_box, name, failing(StoreUnavailable("it is away")))
+    exporter = BoxHealth(Boxes(redbox_box), all_boxes=True)
+    assert parse(await exporter.metrics()) == {("redbox_up", 'store="memory:"'): 0, ("redbox_store_up", BOX): 0}
     assert (await exporter.health())[0] is False
+
+
+async def test_a_store_with_too_many_keys_to_list_is_up(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    """The listing goes on in the background; the boxes that are known are served."""
+    await redbox_box.put(Event("a"))
+    listings, ended = 0, asyncio.Event()
+
+    async def list_for_long() -> list[str]:
+        nonlocal listings
+        listings += 1
+        await ended.wait()
+        return ["other", "test"]
+
+    monkeypatch.setattr(redbox_box, "names", list_for_long)
+    monkeypatch.setattr(boxes_module, "LISTING_WAIT", 0.01)
+    monkeypatch.setattr(module, "FRESH_SECONDS", 0)
+    boxes = Boxes(redbox_box)
+    exporter = BoxHealth(boxes, all_boxes=True)
+    for _ in range(3):
+        text, _ = await asyncio.gather(exporter.metrics(), boxes.names())
+        assert parse(text)["redbox_up", 'store="memory:"'] == 1
+        assert parse(text)["redbox_store_up", BOX] == 1
+    assert (await exporter.health())[0] is True
+    assert listings == 1
+    ended.set()
+    assert await boxes.names() == ["other", "test"]
+
+
+async def test_boxes_that_cannot_be_listed_do_not_hide_the_others(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    await redbox_box.put(Event("a"))
+    monkeypatch.setattr(redbox_box, "names", failing(NotPermitted("SCAN is not permitted")))
+    exporter = BoxHealth(Boxes(redbox_box), all_boxes=True)
+    ready, report = await exporter.health()
+    assert ready
+    assert "SCAN" in report["unlisted"]
+    assert parse(await exporter.metrics())["redbox_up", 'store="memory:"'] == 1

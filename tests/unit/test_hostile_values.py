@@ -128,7 +128,12 @@ async def test_publishers():
     targets = {
         "https://host/": ("cloudevents", "source", "secret", "authorization", "timeout", "max_connections"),
         "redis+stream://host/0/stream": ("maxlen", "max_connections"),
-    }
+        "nats://host/x": (
+            "stream", "msg_id", "source", "user", "password", "token", "credentials", "ca_file", "cert_file",
+            "key_file", "inbox_prefix",
+        ),
+        "kafka://host/x": ("source", "timeout", "linger.ms", "sasl.password", "ssl.ca.location", "colour"),
+    }  # fmt: skip
     for target, options in targets.items():
         assert await complaints(open_any_publisher, {"target": target}, list(options)) == []
     assert await complaints(open_any_publisher, {"target": print}, ["concurrency"]) == []
@@ -215,3 +220,12 @@ def test_the_box_for_code_that_is_not_async():
             assert asyncio.run(complaints(method, arguments, parameters(method))) == []
         names = parameters(Box.list)
         assert asyncio.run(complaints(lambda **filters: list(box.list(**filters)), {}, names)) == []
+        assert asyncio.run(complaints(box.count, {}, names)) == []
+        assert asyncio.run(complaints(box.replay, {"ids": ["x"]}, parameters(Box.replay))) == []
+
+        def transacted(event: Any = GOOD["event"], durability: Any = None, key: Any = "x") -> None:
+            with box.transaction(durability=durability) as tx:
+                tx.put(event)
+                tx.key(key)
+
+        assert asyncio.run(complaints(transacted, {}, ["event", "durability", "key"])) == []

@@ -11,7 +11,7 @@ import pytest
 from lupa import lua51 as lupa  # the version that fakeredis uses: two Lua versions in one process conflict
 
 from redbox import State, keys
-from redbox.store.scripts import lua_root
+from redbox.store.scripts.registry import lua_root
 
 BOX = "orders"
 

@@ -7,17 +7,19 @@ import json
 import re
 import socket
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from redbox import Backoff, Box, Breaker, Event, Relay, Unavailable
+from redbox.box.desk.rates_history import MOST_BUCKETS
 from redbox.errors import RedboxError, StoreUnavailable
 from redbox.relay import Circuit, metrics
 from redbox.relay.report import BUCKETS, Histogram
-from redbox.service import monitor
-from redbox.service.connections import Limits
+from redbox.service import health, monitor
+from redbox.service.http.connections import Limits
 from redbox.service.monitor import Monitor
 from redbox.telemetry import METRICS
 from redbox.testing import advance
@@ -142,6 +144,13 @@ def test_a_histogram_adds_up():
     assert samples["redbox_publish_seconds_sum", labels] == pytest.approx(1e6 + 0.3015)
 
 
+def test_latencies_of_minutes_and_hours_are_told_apart():
+    late = [bound for bound in BUCKETS if bound >= 60]
+    assert {60, 300, 1800, 7200, 86400} <= set(late), "queries name them"
+    assert all(after <= 3 * before for before, after in pairwise(late[:-1]))
+    assert len(BUCKETS) < MOST_BUCKETS
+
+
 def test_labels_are_escaped():
     exposition = metrics.Exposition()
     exposition.add("redbox_in_flight", 1, 'a"b\\c\nd', "r")
@@ -167,6 +176,17 @@ async def test_without_a_store_only_the_counts_of_the_relay_are_shown(redbox_box
     monkeypatch.setattr(redbox_box, "stats", hang)
     monkeypatch.setattr(metrics, "STORE_SECONDS", 0.01)
     assert parse(await metrics.scrape([relay]))["redbox_store_up", 'box="test",store="memory:"'] == 0
+
+
+@pytest.mark.req("RO-5")
+async def test_two_relays_of_a_box_show_its_counts_once(redbox_box: Box):
+    relays = [await drained(redbox_box, "good"), Relay(redbox_box, publish, name="r2")]
+    samples = parse(await metrics.scrape(relays))  # which refuses a series that is there twice
+    assert samples["redbox_box_events_total", 'box="test",store="memory:",step="put"'] == 1
+    assert samples["redbox_up", 'store="memory:"'] == 1
+    assert {labels for name, labels in samples if name == "redbox_claimed_total"} == {
+        'box="test",relay="r1"', 'box="test",relay="r2"',
+    }  # fmt: skip
 
 
 # --- the server ------------------------------------------------------------------------------------------------
@@ -244,6 +264,7 @@ async def test_a_taken_port_is_one_sentence(redbox_box: Box):
 
 
 async def test_healthy_while_it_runs_and_the_store_answers(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
     relay = Relay(redbox_box, publish, name="r1")
     async with Monitor([relay], 0) as served:
         status, _, body = await get(served.port, "/healthz")
@@ -262,7 +283,7 @@ async def test_healthy_while_it_runs_and_the_store_answers(redbox_box: Box, monk
             async def fail() -> None:
                 raise StoreUnavailable("the store has gone")
 
-            monkeypatch.setattr(redbox_box, "settings", fail)
+            monkeypatch.setattr(redbox_box, "stats", fail)
             status, _, body = await get(served.port, "/healthz")
             assert (status, json.loads(body)["relays"][0]["problem"]) == (503, "the store has gone")
 
@@ -273,6 +294,7 @@ async def test_a_process_whose_store_is_gone_is_alive_and_not_ready(redbox_box: 
     async def fail() -> None:
         raise StoreUnavailable("the store has gone")
 
+    monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
     relay = Relay(redbox_box, publish, name="r1")
     async with Monitor([relay], 0) as served:
         assert (await get(served.port, "/livez"))[0] == 200  # it is starting, or ending
@@ -281,7 +303,7 @@ async def test_a_process_whose_store_is_gone_is_alive_and_not_ready(redbox_box: 
             answers = [await get(served.port, path) for path in ("/livez", "/readyz", "/healthz")]
             assert [status for status, _, _ in answers] == [200, 200, 200]
             assert answers[1][2] == answers[2][2]
-            monkeypatch.setattr(redbox_box, "settings", fail)
+            monkeypatch.setattr(redbox_box, "stats", fail)
             answers = [await get(served.port, path) for path in ("/livez", "/readyz", "/healthz")]
     assert [status for status, _, _ in answers] == [200, 503, 503]
     assert json.loads(answers[0][2]) == {"status": "ok"}

@@ -21,7 +21,7 @@ from redbox import Box, Event, Relay, open_publisher
 from redbox.cli.app import cli
 from redbox.cli.relay import config
 from redbox.errors import RedboxError, StoreUnavailable
-from redbox.publishers.http import HTTPPublisher
+from redbox.publishers.http.publisher import HTTPPublisher
 from redbox.publishers.redis_stream import _problem
 from redbox.store import connect
 from redbox.store.errors import translate
@@ -33,6 +33,7 @@ MARKER = "hunter2"
 SCHEMES = [
     "redis", "rediss", "unix", "redis+cluster", "redis+sentinel", "rediss+sentinel", "redis+stream", "rediss+stream",
     "embedded", "memory", "https", "http", "rdis", "", "stdout", "null",
+    "nats", "tls", "nats+tls", "kafka",
 ]  # fmt: skip
 SLASHES = ["://", ":/", ":", "//", ":///", ": //"]
 #: Where a login with the marker is followed by one of its mangled hosts.

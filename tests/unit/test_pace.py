@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from redbox.box.pace import Pace
+from redbox.box.bulk.pace import Pace
 from redbox.settings import BATCH_COUNT
 
 pytestmark = [pytest.mark.req("RO-2"), pytest.mark.anyio]
@@ -41,8 +41,8 @@ async def test_waits_count_from_the_beginning(monkeypatch: pytest.MonkeyPatch):
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr("redbox.box.pace.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("redbox.box.pace.asyncio.sleep", sleep)
+    monkeypatch.setattr("redbox.box.bulk.pace.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("redbox.box.bulk.pace.asyncio.sleep", sleep)
     pace = Pace(10.0)
     now[0] = 105.0  # a canary was watched
     pace.begin()

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 from redbox.store import store
-from redbox.store.permissions import WRITING, needed
-from redbox.store.scripts import REGISTRY, commands
+from redbox.store.scripts.registry import REGISTRY, commands
+from redbox.store.server.permissions import REPLACING, WRITING, needed
 from tests.roles import FOR_DOCTOR, FOR_DURABILITY, ROLES, acl_rules, granted
 
 STORE = Path(store.__file__).parent
+LUA = Path(__file__).resolve().parents[2] / "lua"
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "permissions.md"
 #: The files in which commands are written down.
-SENDING = ("store.py", "reads.py", "script_runner.py", "transaction.py", "durability.py", "append_only_file.py",
-           "server_facts.py")  # fmt: skip
+SENDING = (
+    "store.py",
+    "reads.py",
+    "transaction.py",
+    "scripts/runner.py",
+    "server/append_only_file.py",
+    "server/durability.py",
+    "server/server_facts.py",
+)
 
 
 def sent_by(file: str) -> set[str]:
@@ -39,9 +48,10 @@ def test_every_command_that_the_store_sends_is_granted_to_a_role():
 
 
 def test_nothing_else_in_the_store_sends_commands():
-    others = [str(path.relative_to(STORE)) for path in STORE.rglob("*.py") if path.name not in SENDING]
-    known = {"errors.py", "scripts.py", "permissions.py"}  # they contain words of replies, and lists of commands
-    assert {name: sent_by(name) for name in others if name not in known and sent_by(name)} == {}
+    # These contain words of replies, and lists of commands.
+    known = {*SENDING, "errors.py", "scripts/registry.py", "server/permissions.py"}
+    others = {path.relative_to(STORE).as_posix() for path in STORE.rglob("*.py")} - known
+    assert {name: sent_by(name) for name in others if sent_by(name)} == {}
 
 
 def test_an_operator_may_do_all_that_scripts_do():
@@ -69,3 +79,17 @@ def test_the_document_gives_what_a_durability_needs():
         assert f"| the durability `{name}` | `{rules}`" in text
     rules = " ".join(f"+{command.lower()}" for command in FOR_DOCTOR)
     assert f"| all checks of `redbox doctor` | `{rules}`" in text
+
+
+def test_only_a_put_that_replaces_needs_to_remove():
+    """The commands of `put` that are in no other part of it than the removal of replaced events."""
+    other = re.sub(r'--- @include "remove_replaced"\n', "", (LUA / "put.lua").read_text())
+    assert other.count("@include") == (LUA / "put.lua").read_text().count("@include") - 1
+    text = other + "".join((LUA / "include" / f"{name}.lua").read_text() for name in _included(other))
+    assert needed("replace") - frozenset(re.findall(r'redis\.p?call\(\s*"([A-Z]+)"', text)) <= REPLACING
+    assert needed("replace") - needed("put") == REPLACING
+
+
+def _included(text: str) -> set[str]:
+    found = set(re.findall(r'@include "(\w+)"', text))
+    return found.union(*(_included((LUA / "include" / f"{name}.lua").read_text()) for name in found))

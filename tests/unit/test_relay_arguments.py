@@ -28,7 +28,7 @@ def test_an_option_of_the_dead_letter_target(redbox_box: Box):
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("atempts", "; did you mean 'attempts'?"), ("max_retries", ""), ("dead_too", "; did you mean 'dead_to'?")],
+    [("atempts", "; did you mean 'attempts'?"), ("priority", ""), ("dead_too", "; did you mean 'dead_to'?")],
 )
 def test_a_name_that_nothing_has(redbox_box: Box, name: str, hint: str):
     settings: dict[str, Any] = {name: 1}

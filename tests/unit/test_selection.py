@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from lupa import lua51 as lupa  # as fakeredis does: two Lua versions in one process do not get on
 
-from redbox.box.selection import decode_cursor, encode_cursor, select
+from redbox.box.bulk.selection import decode_cursor, encode_cursor, select
 from redbox.errors import InvalidEvent, UsageError
 from redbox.keys import INDEXES
-from redbox.store.replies import Position
+from redbox.store.scripts.replies import Position
 
 GLOB = Path(__file__).resolve().parents[2] / "lua" / "include" / "compile_glob.lua"
 LUA = lupa.LuaRuntime(encoding=None).execute(GLOB.read_bytes() + b"return compile_glob")

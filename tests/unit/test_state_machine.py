@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redbox.events import TRANSITIONS, State
-from redbox.store.scripts import REGISTRY
+from redbox.store.scripts.registry import REGISTRY
 
 ROOT = Path(__file__).parents[2]
 DRAWING = (ROOT / "docs" / "state-machine.md").read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from redbox import Event
 from redbox.settings import MAX_PAYLOAD
 from redbox.store.codec import encode_event
-from redbox.store.steps import WORK, batches, by_work, first_step, put_work
+from redbox.store.scripts.steps import WORK, batches, by_work, first_step, put_work
 
 
 def work_of(event: Event) -> int:

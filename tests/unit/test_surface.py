@@ -9,9 +9,12 @@ from types import ModuleType
 
 import pytest
 
-import redbox
+import redbox.consumer
 from redbox import Box, Event, errors
+from redbox.box.desk.desk import Desk
 from redbox.box.operate import Operate
+from redbox.consumer.guard import Attempt
+from redbox.consumer.sync_guard import SyncAttempt
 from redbox.errors import RedboxError
 from redbox.sync import Box as SyncBox
 
@@ -28,6 +31,8 @@ def test_the_exports_of_redbox():
         "Claim",
         "Condition",
         "Conflict",
+        "DeliveryInProgress",
+        "DeliveryRefused",
         "Dropped",
         "DurabilityNotReached",
         "DurabilityUnsupported",
@@ -37,14 +42,18 @@ def test_the_exports_of_redbox():
         "Explanation",
         "ForeignKey",
         "IdReused",
+        "InvalidDelivery",
         "InvalidEvent",
         "InvalidSetting",
         "InvalidURL",
+        "LeaseLost",
+        "Middleware",
         "MissingExtra",
         "NewerEvent",
         "NewerLayout",
         "NotPermitted",
         "NotPublished",
+        "NotVerified",
         "Outcome",
         "Page",
         "PartlyCommitted",
@@ -52,6 +61,7 @@ def test_the_exports_of_redbox():
         "PausedKey",
         "PayloadTooLarge",
         "Phase",
+        "Publish",
         "Publisher",
         "Receipt",
         "Record",
@@ -61,8 +71,10 @@ def test_the_exports_of_redbox():
         "Relay",
         "Replayed",
         "RetryLater",
+        "Routes",
         "Settings",
         "Situation",
+        "StaleDelivery",
         "State",
         "Stats",
         "StoreError",
@@ -79,6 +91,8 @@ def test_the_exports_of_redbox():
         "UnknownBox",
         "UntrustedStore",
         "UsageError",
+        "WrongSignature",
+        "WrongTimestamp",
         "__version__",
         "open_publisher",
     ]
@@ -128,9 +142,7 @@ def test_box():
         "ack",
         "aclose",
         "beat",
-        "blocked_keys",
         "can_end_wait",
-        "census",
         "claim",
         "claim_packed",
         "count",
@@ -139,9 +151,7 @@ def test_box():
         "error_groups",
         "exists",
         "export",
-        "failing",
         "get",
-        "incident",
         "kill",
         "list",
         "name",
@@ -151,17 +161,13 @@ def test_box():
         "page",
         "put",
         "put_many",
-        "rates_history",
         "reap",
-        "recent_errors",
-        "record_rates",
         "release",
         "renew",
         "replay",
         "retry",
         "settings",
         "stats",
-        "suggest",
         "sweep",
         "transaction",
         "unpack",
@@ -169,6 +175,13 @@ def test_box():
         "where",
         "why",
     ]
+
+
+def test_desk():
+    assert public(Desk) == [
+        "blocked_keys", "census", "check_puts", "failing", "incident", "rates_history", "recent_errors", "record_rates",
+        "suggest",
+    ]  # fmt: skip
 
 
 def test_operate():
@@ -179,10 +192,24 @@ def test_operate():
 
 
 def test_the_box_for_code_that_is_not_async():
-    assert public(SyncBox) == ["close", "get", "list", "open", "put", "put_many"]
+    assert public(SyncBox) == [
+        "close", "count", "get", "list", "name", "open", "put", "put_many", "replay", "stats", "transaction", "where",
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("cls", [Box, Operate, SyncBox])
+def test_the_consumer_kit():
+    assert redbox.consumer.__all__ == [
+        "Delivery", "DeliveryInProgress", "DeliveryRefused", "Guard", "InvalidDelivery", "LeaseLost", "NotVerified",
+        "StaleDelivery", "SyncGuard", "WrongSignature", "WrongTimestamp", "read", "read_batch", "verify",
+        "verify_batch",
+    ]  # fmt: skip
+    assert all(hasattr(redbox.consumer, name) for name in redbox.consumer.__all__)
+    assert public(redbox.consumer.Guard) == public(redbox.consumer.SyncGuard) == ["once"]
+    assert public(Attempt) == public(SyncAttempt) == ["renew", "transaction"]
+    assert list(inspect.signature(redbox.consumer.verify).parameters) == ["headers", "body", "secret", "tolerance"]
+
+
+@pytest.mark.parametrize("cls", [Box, Desk, Operate, SyncBox, redbox.consumer.Guard, redbox.consumer.SyncGuard])
 def test_only_a_few_arguments_are_positional(cls: type):
     """Options can then be added, reordered and deprecated without breaking a caller."""
     allowed = {"self", "cls", "url", "event", "events", "event_id", "relay", "claims", "ids", "limit"}

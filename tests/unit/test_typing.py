@@ -12,9 +12,12 @@ api = pytest.importorskip("mypy.api")
 ROOT = Path(__file__).resolve().parents[2]
 
 APPLICATION = """
+from dataclasses import dataclass
+from typing import ClassVar
+
 import msgspec
 
-from redbox import Box, Claim, Event, Publisher, Relay, Stats, open_publisher
+from redbox import Box, Claim, Event, Publish, Publisher, Relay, Stats, open_publisher
 from redbox.sync import Box as SyncBox
 
 
@@ -22,6 +25,13 @@ class UserCreated(msgspec.Struct, tag="user.created"):
     id: int
 
 
+@dataclass
+class UserDeleted:
+    event_type: ClassVar[str] = "user.deleted"
+    id: int
+
+
+async def around(claim: Claim, publish: Publish) -> None: await publish(claim)
 async def publish(event: Event) -> None: ...
 async def fenced(event: Event, claim: Claim) -> None: ...
 def plain(event: Event) -> bool: return True
@@ -33,10 +43,18 @@ async def good(box: Box, sync: SyncBox, publisher: Publisher) -> Stats:
     await box.put(Event("user.created", {"id": 42}))
     await box.put(UserCreated(id=42), on_conflict="skip")
     await box.put_many([UserCreated(id=42), Event("a")], on_conflict="all_or_nothing")
+    await box.put(Event.of(UserCreated(id=42), ordering_key="user-42", delay=1.5))
+    await box.put(Event.of(UserDeleted(id=42), unique_key="user-42"))
     async with box.transaction() as tx:
         tx.put(UserCreated(id=42))
     sync.put(UserCreated(id=42))
     sync.put_many([Event("a")])
+    with sync.transaction() as block:
+        block.put(UserCreated(id=42))
+        block.redis.set(block.key("own"), "1")
+    sync.replay(state="DEAD", rate=10)
+    sync.put(Event("a", unique_key="u"), on_conflict="replace")
+    Relay(box, publish, middleware=[around])
     for target in (publish, fenced):
         Relay(box, target)
     Relay(box, plain, dead_to="stdout:")
@@ -57,6 +75,13 @@ async def bad(box: Box, sync: SyncBox) -> None:
     Relay(box, nothing)  # wrong: 8
     Relay(box, number)  # wrong: 9
     Relay(box, 3)  # wrong: 10
+    sync.replay(states="DEAD")  # wrong: 11
+    with sync.transaction() as block:
+        block.put(3)  # wrong: 12
+    Relay(box, publish, middleware=[publish])  # wrong: 16
+    Event.of({"id": 42})  # wrong: 13
+    Event.of(UserCreated(id=42), ordering="user-42")  # wrong: 14
+    Event.of(UserCreated(id=42), delay="1s")  # wrong: 15
 """
 
 

@@ -17,10 +17,10 @@ from redbox.box.why.key import explain_line
 from redbox.box.why.snapshot import Snapshot, Unindexed
 from redbox.box.why.words import Clock, because, many, quoted, sentence
 from redbox.events import to_ms
-from redbox.relay import breaker
+from redbox.relay.outcomes import breaker
 from redbox.relay.report import PublishRate
-from redbox.store.replies import EventLine, Located, Sighting
-from redbox.store.server_facts import ServerFacts
+from redbox.store.scripts.replies import EventLine, Located, Sighting
+from redbox.store.server.server_facts import ServerFacts
 
 pytestmark = pytest.mark.req("RO-4")
 NOW = datetime(2026, 1, 31, 3, 0, tzinfo=UTC)
@@ -122,11 +122,80 @@ def test_a_pause_that_ends_by_itself():
     assert [step.arguments for step in found.next_steps] == [("resume",)]
 
 
+def test_a_paused_box_without_a_relay():
+    pause = Pause("ada", "", NOW - 3 * MINUTE, None)
+    found = explain_box(snapshot(stats=stats(paused=True, relays=[relay(seen=9 * MINUTE)]), pause=pause))
+    assert found.situation is Situation.PAUSED
+    assert found.sentences[-1].startswith(
+        "Besides, no relay is alive: relay relay-1 on an unknown host has been silent for 9 min"
+    )
+    assert [step.arguments[0] for step in found.next_steps] == ["resume", "relay"]
+    assert "Besides" not in text(explain_box(snapshot(stats=stats(paused=True, relays=[relay()]), pause=pause)))
+
+
+def test_a_pause_beside_a_full_server():
+    pause = Pause("ada", "", NOW - 3 * MINUTE, None)
+    found = explain_box(snapshot(server=server_facts(FULL), stats=stats(paused=True, relays=[relay()]), pause=pause))
+    assert found.situation is Situation.STORE_REFUSES_WRITES
+    assert found.sentences[-1].startswith("Besides, the box was paused 3 min ago by ada: no event is claimed")
+    assert found.next_steps[-1].arguments == ("resume",)
+    assert "Relays go on" not in text(found)
+
+
 def test_a_pause_by_an_older_redbox():
     found = explain_box(
         snapshot(pending(), stats=stats(paused=True, phases={Phase.AVAILABLE: 1}), pause=Pause("", "", None, None))
     )
     assert "The box is paused, by an unknown operator: no event is claimed until it is resumed." in text(found)
+
+
+RATED = Settings(max_rate="50/s", max_in_flight=5)
+
+
+@pytest.mark.req("LM-1")
+def test_an_event_that_waits_for_the_rate():
+    now = stats(settings=RATED, limits_reached=["max_rate"], relays=[relay()])
+    found = explain_event(snapshot(pending(), stats=now), "e")
+    assert found.situation is Situation.LIMIT_REACHED
+    assert "7 events are before it." in text(found)
+    assert "The limit max_rate is reached: all relays together claim at most 50/s." in text(found)
+    assert "At 50/s, its turn comes in about 160 ms." in text(found)
+    assert [step.arguments for step in found.next_steps] == [("configure", "max_rate=100/s")]
+
+
+@pytest.mark.req("LM-2")
+def test_an_event_that_waits_for_a_place():
+    now = stats(
+        settings=RATED, limits_reached=["max_in_flight"], relays=[relay()], phases={Phase.IN_FLIGHT: 5},
+        first_lease_ends=timedelta(seconds=12),
+    )  # fmt: skip
+    found = explain_event(snapshot(pending(), stats=now), "e")
+    assert found.situation is Situation.LIMIT_REACHED
+    assert (
+        "The limit max_in_flight is reached: 5 events are claimed, and at most 5 may be at once. A place is free when "
+        "one of them is settled, or its lease ends; the first ends in 12 s."
+    ) in text(found)
+    assert [step.arguments for step in found.next_steps] == [("configure", "max_in_flight=10")]
+
+
+@pytest.mark.req("LM-1", "LM-2")
+def test_a_box_whose_limits_are_reached():
+    now = stats(
+        settings=RATED, limits_reached=["max_rate", "max_in_flight"], relays=[relay(rate=40.0)],
+        phases={Phase.AVAILABLE: 3000, Phase.IN_FLIGHT: 5}, oldest_available=5 * MINUTE,
+    )  # fmt: skip
+    found = explain_box(snapshot(pending(), stats=now))
+    assert found.situation is Situation.LIMIT_REACHED
+    assert "3,000 events are due" in text(found)
+    assert "At 50/s, that takes 1 min, if no event is added." in text(found)
+    assert [step.arguments[1] for step in found.next_steps] == ["max_rate=100/s", "max_in_flight=10"]
+
+
+@pytest.mark.req("LM-1")
+@pytest.mark.parametrize("obstacle", [{"paused": True}, {"relays": []}, {"ramp_ends": MINUTE}])
+def test_other_obstacles_come_before_a_limit(obstacle: dict[str, Any]):
+    now = stats(**{"settings": RATED, "limits_reached": ["max_rate"], "relays": [relay()], **obstacle})
+    assert explain_event(snapshot(pending(), stats=now), "e").situation is not Situation.LIMIT_REACHED
 
 
 @pytest.mark.parametrize("index", ["pending", "waiting"])
@@ -187,6 +256,29 @@ def test_an_open_breaker_says_when_it_is_tried_next():
 
 
 @pytest.mark.parametrize(
+    ("target", "known"),
+    [
+        ("https://pay.example/a;b", "https://pay.example/a;b"),
+        ("redis://broker:6379/0/orders", "redis://broker:6379/0/orders"),
+        ("https://ada:s3cret@pay.example/", "URL"),
+        ("https://pay.example/?token=s3cret", "URL"),
+        ("the function pub:send", "URL"),
+        ("https://hooks.example/T0/xyz…", "URL"),
+        ("https://pay.example/ --yes", "URL"),
+        ("", "URL"),
+    ],
+)
+def test_a_relay_is_started_with_the_last_known_target(target: str, known: str):
+    """A heartbeat has it without secrets; one that was shortened is of no use."""
+    gone = relay(seen=MINUTE, target=target)
+    seen = snapshot(pending(), stats=stats(relays=[gone], phases={Phase.AVAILABLE: 1}))
+    for found in (explain_event(seen, "e"), explain_box(seen)):
+        (step,) = found.next_steps
+        assert step.arguments == ("relay", "--to", known)
+        assert ("add credentials, if needed" in step.purpose) is (known != "URL")
+
+
+@pytest.mark.parametrize(
     ("reason", "words"),
     [("HTTP 403", "Repair the target: check its credentials."), ("HTTP 503 after 4013 ms", "Repair the target; the")],
 )
@@ -203,9 +295,43 @@ def test_an_open_breaker_says_what_to_do(reason: str, words: str):
 )
 def test_an_open_breaker_says_what_its_probes_cost(reason: str, dies: bool):
     found = explain_event(snapshot(pending(), stats=stats(relays=[relay(breaker="open", reason=reason)])), "e")
-    assert f"8 events, and up to {breaker.MOST_PROBED} if the target answers." in text(found)
+    assert f"8 events, and up to {breaker.MOST_PROBED_AGAIN} if the target answers with an error" in text(found)
+    assert f"({breaker.MOST_PROBED} if it rejects all of them)" in text(found)
     assert f"at most {breaker.LONGEST_PAUSE:g} s apart" in text(found)
     assert ("each failed try makes one DEAD" in text(found)) is dies
+    assert (found.next_steps[0].arguments == ("pause",)) is dies
+    assert [step.arguments for step in found.next_steps].count(("pause",)) == (dies or reason == "HTTP 429")
+
+
+def hanging(name: str = "relay-1", **fields: Any) -> RelayReport:
+    return relay(name, **{"hanging": 100, "calls": 100, "rate": 0.0, **fields})
+
+
+def test_a_relay_whose_calls_all_hang_is_restarted():
+    """Its breaker is open too, and does not close by itself."""
+    stuck = hanging(breaker="open", reason="timeout after 3 s", breaker_since=MINUTE)
+    seen = snapshot(pending(), stats=stats(relays=[stuck], phases={Phase.AVAILABLE: 1}))
+    for found in (explain_event(seen, "e"), explain_box(seen)):
+        assert found.situation is Situation.STALLED
+        assert "All 100 places of relay relay-1, the only one alive, are taken by calls that hang" in text(found)
+        assert "Restart it" in text(found)
+        assert "breaker" not in text(found)
+    retrying = stats(relays=[stuck], phases={Phase.RETRY_SCHEDULED: 3})
+    assert explain_box(snapshot(stats=retrying)).situation is Situation.STALLED
+    both = explain_event(snapshot(pending(), stats=stats(relays=[hanging("a"), hanging("b")])), "e")
+    assert "All places of all 2 relays are taken by calls that hang" in text(both)
+    assert "Restart them" in text(both)
+    one = explain_event(snapshot(pending(), stats=stats(relays=[hanging(hanging=1, calls=1)])), "e")
+    assert "The only place of relay relay-1, the only one alive, is taken by a call that hangs" in text(one)
+
+
+def test_a_relay_whose_calls_hang_beside_a_healthy_one():
+    found = explain_box(snapshot(stats=stats(relays=[relay(rate=3.0), hanging("sick")])))
+    assert found.situation is Situation.FLOWING
+    words = "Besides, all 100 places of relay sick are taken by calls that hang. Restart it: it claims nothing before"
+    assert words in found.sentences[-1]
+    some = explain_box(snapshot(stats=stats(relays=[relay(hanging=99, calls=100, rate=3.0)])))
+    assert "hang" not in text(some)
 
 
 def test_an_open_breaker_beside_a_healthy_relay():
@@ -278,6 +404,18 @@ def test_a_server_that_has_memory_left(change: dict[str, str]):
 
 
 @pytest.mark.parametrize(
+    ("change", "evicts"),
+    [({}, True), ({"maxmemory": "0"}, False), ({"maxmemory_policy": "volatile-lru"}, False)],
+)
+def test_a_server_that_evicts_keys(change: dict[str, str], evicts: bool):
+    roomy = FULL | {"maxmemory_policy": "allkeys-lru", "used_memory": "1"} | change
+    found = explain_box(snapshot(server=server_facts(roomy)))
+    words = "Besides, the server evicts keys when it is full (maxmemory-policy allkeys-lru), and events with them."
+    assert (words in text(found)) is evicts
+    assert (("doctor",) in [step.arguments for step in found.next_steps]) is evicts
+
+
+@pytest.mark.parametrize(
     ("server", "words"),
     [
         ({"rdb_last_bgsave_status": "err", "stop-writes-on-bgsave-error": "yes"}, "its last snapshot failed"),
@@ -327,13 +465,26 @@ def test_a_box_too_large_to_look_at_is_said_to_miss_events_by_its_totals():
     unseen = Unindexed(missing=7, found=0, complete=False)
     found = explain_box(snapshot(unindexed=unseen))
     assert found.situation is Situation.FLOWING
-    assert "By the totals, 7 events were put, but are neither in an index nor removed" in text(found)
+    assert "by the totals, 7 events were put, but are neither in an index nor removed" in text(found)
     assert [step.command() for step in found.next_steps] == ["redbox doctor --full"]
     assert "By the totals" not in text(explain_box(snapshot(unindexed=Unindexed(7, 0, complete=True))))
     torn = snapshot(unindexed=unseen, stats=stats(relays=[relay()], unreadable=["the total swept"]))
     assert "By the totals" not in text(explain_box(torn))
     some = text(explain_box(snapshot(unindexed=Unindexed(7, 1, complete=False))))
     assert "At least 1 event is stored, but in no index: no relay finds it, and it is not delivered." in some
+
+
+@pytest.mark.parametrize("sick", [{"breaker": "open", "reason": "HTTP 401"}, {"rate": 2.0}])
+def test_retries_do_not_hide_how_long_events_wait(sick: dict[str, Any]):
+    """An event is due anew with each retry, and is not due before it."""
+    counts: dict[str, Any] = {
+        "phases": {Phase.AVAILABLE: 42, Phase.RETRY_SCHEDULED: 58},
+        "oldest_available": 6 * MINUTE,
+    }
+    found = explain_box(snapshot(pending(attempts=3), stats=stats(relays=[relay(**sick)], **counts)))
+    assert "42 events are due, the oldest for 6 min (put 5 min ago), and 58 more wait for a retry." in text(found)
+    fresh = explain_box(snapshot(pending(), stats=stats(relays=[relay(**sick)], **counts)))
+    assert "42 events are due, the oldest for 6 min, and 58 more wait for a retry." in text(fresh)
 
 
 def test_relays_that_claim_nothing_may_have_died():
@@ -351,6 +502,30 @@ def test_relays_that_claim_nothing_may_have_died():
     assert "is slow, or hangs" not in text(found)
 
 
+def test_a_silent_relay_that_holds_events_is_named():
+    """A supervisor restarts a relay that crashes; its events wait for the end of their leases."""
+    lease = NOW + timedelta(seconds=12)
+    record = msgspec.structs.replace(
+        pending().record, state=State.CLAIMED, claimed_by="gone", claimed_at=NOW - MINUTE, lease_until=lease,
+        phase=Phase.IN_FLIGHT,
+    )  # fmt: skip
+    held = pending()._replace(record=record, scores={"claimed": to_ms(lease)})
+    gone = relay("gone", seen=timedelta(seconds=9), rate=7.0)
+    counts: dict[str, Any] = {"phases": {Phase.IN_FLIGHT: 95}, "first_lease_ends": timedelta(seconds=12)}
+    found = explain_box(snapshot(held, stats=stats(relays=[relay(rate=0.0, in_flight=5), gone], **counts)))
+    assert found.situation is Situation.STALLED
+    words = "elay gone has been silent for 9 s, and holds up to 90 events: they return to PENDING when their leases end"
+    assert f"R{words}, the first in 12 s." in text(found)
+    found = explain_box(snapshot(held, stats=stats(relays=[relay(rate=3.0), gone], **counts)))
+    assert found.situation is Situation.FLOWING
+    assert f"Besides, r{words.replace('90', '95')}" in text(found)
+    nobody = explain_box(snapshot(held, stats=stats(relays=[relay("gone", seen=MINUTE)], **counts)))
+    assert nobody.situation is Situation.NO_RELAY
+    assert "Relay gone has been silent for 1 min" in text(nobody)
+    well = [relay(rate=0.0), relay("gone")]
+    assert explain_box(snapshot(held, stats=stats(relays=well, **counts))).situation is Situation.FLOWING
+
+
 def test_a_crash_loop_comes_before_the_relays_that_it_ended():
     poison = pending(index="suspect", expiries=3)
     found = explain_box(snapshot(poison, stats=stats(phases={Phase.AVAILABLE: 1}, suspects=1)))
@@ -364,12 +539,58 @@ def test_a_crash_loop_comes_before_the_relays_that_it_ended():
     assert explain_box(snapshot(poison, stats=paused)).situation is Situation.PAUSED
 
 
+def test_of_several_suspects_only_the_likely_culprit_is_killed():
+    culprit, innocent = (
+        each._replace(event_id=name, record=msgspec.structs.replace(each.record, event_id=name))
+        for name, each in (
+            ("culprit", pending(index="claimed", expiries=3)),
+            ("e", pending(index="suspect", expiries=2)),
+        )
+    )
+    counts: dict[str, Any] = {"phases": {Phase.AVAILABLE: 1, Phase.IN_FLIGHT: 1}, "suspects": 1, "relays": [relay()]}
+    found = explain_box(Snapshot(located=Located(to_ms(NOW), "culprit", 0, [innocent, culprit]), stats=stats(**counts)))
+    assert found.situation is Situation.SUSPECT
+    assert "probably innocent" in text(found)
+    assert [step.command() for step in found.next_steps] == ["redbox kill culprit", "redbox why culprit"]
+
+
 def test_dead_events_alone_are_a_second_sentence():
     found = explain_box(snapshot(stats=stats(phases={Phase.DEAD: 2}, oldest_dead=3 * MINUTE, relays=[relay()])))
     assert found.situation is Situation.FLOWING
     assert found.sentences[0] == "Nothing is stuck: no event is pending or claimed."
     assert found.sentences[-1] == "Besides, 2 events are DEAD, the oldest for 3 min."
     assert [step.arguments for step in found.next_steps] == [("dead", "list", "--by-error")]
+
+
+DIED = {"newest_dead": timedelta(seconds=3), "oldest_dead": MINUTE, "relays": [relay(rate=9.0)]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "dying"),
+    [
+        ({"died_lately": 200, "published_lately": 0}, True),
+        ({"died_lately": 200, "published_lately": 200}, True),
+        ({"died_lately": 200, "published_lately": 201}, False),
+        ({"died_lately": 200, "published_lately": 0, "newest_dead": timedelta(minutes=16)}, False),
+        ({"died_lately": 80, "deleted": True}, False),
+        ({"died_lately": 200, "deleted": True}, True),
+    ],
+)
+def test_events_that_die_are_no_flow(fields: dict[str, Any], dying: bool):
+    """If published events are deleted, only the rate of the relays tells how many were published."""
+    kept = {} if fields.get("deleted") else {Phase.COMPLETED: 1000}
+    given = {name: value for name, value in fields.items() if name != "deleted"}
+    found = explain_box(snapshot(stats=stats(**{**DIED, **given}, phases={Phase.DEAD: 5000, **kept})))
+    assert (found.situation is Situation.FAILING) is dying, text(found)
+    assert found.next_steps[0].arguments == ("dead", "list", "--by-error")
+    assert len([each for each in found.sentences if "5,000 events are DEAD, the oldest for 1 min" in each]) == 1
+
+
+def test_events_that_die_in_a_box_that_holds_others():
+    counts = {"phases": {Phase.DEAD: 200, Phase.AVAILABLE: 300, Phase.COMPLETED: 200}, "oldest_available": MINUTE}
+    found = explain_box(snapshot(stats=stats(**DIED, **counts, died_lately=200, published_lately=200)))
+    assert found.sentences[0] == "In the last 13 s, 200 events became DEAD, and 200 were published."
+    assert [step.arguments[0] for step in found.next_steps] == ["dead", "pause"]
 
 
 def test_failing_relays_come_before_heads_that_wait_for_a_retry():

@@ -4,29 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redbox.arguments import counted
-from redbox.box.reports import SILENT
-from redbox.box.why.event import DOCTOR, MISSED_BEAT, REAP, REPAIR, SUSPECT_FROM, cause_of
+from redbox.box.reports import LATELY, SILENT
+from redbox.box.why.beside import remarks
+from redbox.box.why.event import DOCTOR, REAP, REPAIR, cause_of
 from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
 from redbox.box.why.obstacles import (
+    MISSED_BEAT,
     SEE_RELAYS,
-    START_RELAY,
+    SLOWED,
+    SPARE_EVENTS,
+    START_ANOTHER,
+    alive_words,
     find_obstacle,
     no_relay_sentence,
-    open_breaker_sentence,
     relay_facts,
+    start_relay,
+)
+from redbox.box.why.signs import (
+    SEE_CLAIMED,
+    SEE_ERRORS,
+    blocking_head,
+    dead_events,
+    find_crashing,
+    first_claimed,
+    fresh_relays,
+    lost_sentences,
+    silent_holder,
 )
 from redbox.box.why.snapshot import Snapshot
-from redbox.box.why.words import are, because, many, quoted, sentence, wait
+from redbox.box.why.words import are, many, pace, quoted, sentence, wait
 from redbox.durations import format_duration
 from redbox.events import Phase
-from redbox.store.replies import Sighting
+from redbox.rates import per_second
 
 #: An event that is due for longer than this is late: relays that can keep up claim it within a second.
 LATE: Final = timedelta(seconds=5)
-SEE_CLAIMED: Final = Step("see which events are in flight, and for how long", ("list", "--state", "claimed"))
+#: An event that became DEAD longer ago says nothing about the events of now.
+RECENT: Final = timedelta(minutes=15)
 SEE_BOXES: Final = Step("see what the other boxes hold", ("boxes",))
 #: Failures in a row, without a success, after which a relay counts as failing.
 FAILURES: Final = 3
@@ -40,15 +57,28 @@ def explain_box(snapshot: Snapshot) -> Explanation:
         if found is not None:
             break
     cause = found or _flowing(snapshot)
-    beside, steps = _beside(snapshot, cause)
+    beside = remarks(snapshot, cause)
     return Explanation(
         subject=f"box {snapshot.box}",
         situation=cause.situation,
         at=snapshot.clock.now,
-        sentences=(*cause.sentences, *beside),
-        next_steps=(*cause.steps, *steps),
+        sentences=(*cause.sentences, *beside.sentences),
+        next_steps=(*cause.steps, *beside.steps),
         evidence=_facts(snapshot),
+        in_words=_in_words(snapshot, cause),
     )
+
+
+def _in_words(snapshot: Snapshot, cause: Cause) -> str:
+    """The situation, with fresh deaths: whom they paged may read no further."""
+    flows = cause.situation is Situation.FLOWING
+    words = cause.situation.in_words
+    if flows and not snapshot.alive:
+        words, flows = "nothing is stuck, but no relay is alive", False
+    deaths = _fresh_deaths(snapshot)
+    if deaths is None or (cause.situation is Situation.FAILING and SEE_ERRORS in cause.steps):
+        return words
+    return f"{words}, {'but' if flows else 'and'} {counted(deaths.died, 'event')} became DEAD in the last {deaths.last}"
 
 
 # --- counts ------------------------------------------------------------------------------------------------------
@@ -64,15 +94,33 @@ def _pending(snapshot: Snapshot) -> int:
     return sum(phases[phase] for phase in (Phase.AVAILABLE, Phase.SCHEDULED, Phase.RETRY_SCHEDULED))
 
 
+def _oldest(snapshot: Snapshot) -> str:
+    """`, the oldest for 3 s (put 10 min ago)`: an event is due anew with each retry."""
+    age = snapshot.stats.oldest_available
+    if not age:
+        return ""
+    first = next((each.record for each in snapshot.located.sightings if "pending" in each.scores), None)
+    tried = first is not None and first.phase is Phase.AVAILABLE and first.attempts > 0
+    put = f" (put {snapshot.clock.ago(first.created_at)})" if tried and first is not None else ""
+    return f", the oldest for {format_duration(age)}{put}"
+
+
+def _more_retries(count: int) -> str:
+    """`58 more wait for a retry`."""
+    return f"{count:,} more {'waits' if count == 1 else 'wait'} for a retry"
+
+
 # --- the causes, in their order ----------------------------------------------------------------------------------
 
 
 def _store_refuses(snapshot: Snapshot) -> Cause | None:
     """A server that refuses writes; and that no relay is alive, which a repair of the server does not change."""
     cause = _server_refuses(snapshot)
-    if cause is None or snapshot.alive:
-        return cause
-    return Cause(cause.situation, (*cause.sentences, no_relay_sentence(snapshot)), (*cause.steps, START_RELAY))
+    if cause is None or snapshot.alive or (snapshot.server is not None and snapshot.server.is_replica):
+        return cause  # relays do not use a replica, and their heartbeats reach it late
+    return Cause(
+        cause.situation, (*cause.sentences, no_relay_sentence(snapshot)), (*cause.steps, start_relay(snapshot))
+    )
 
 
 def _server_refuses(snapshot: Snapshot) -> Cause | None:
@@ -83,7 +131,7 @@ def _server_refuses(snapshot: Snapshot) -> Cause | None:
     if server.full:
         text = f"The server is full: it uses {server.memory}, with the policy {server.setting('maxmemory-policy')}."
         after = "Puts and replays that need more than is left are refused."
-        if snapshot.alive:
+        if snapshot.alive and not snapshot.stats.paused:
             after += " Relays go on: they claim and settle the events that are stored."
         delivered = snapshot.stats.phases[Phase.COMPLETED]
         room = (
@@ -122,10 +170,11 @@ def _due_and_obstructed(snapshot: Snapshot) -> Cause | None:
     stats = snapshot.stats
     due = stats.phases[Phase.AVAILABLE]
     cause = find_obstacle(snapshot)
-    if cause is None or cause.situation is Situation.RAMPING or not (due or stats.overdue):
+    if cause is None or cause.situation in SLOWED or not (due or stats.overdue):
         return None
-    age = f", the oldest for {format_duration(stats.oldest_available)}" if stats.oldest_available else ""
-    parts = [f"{are(due)} due{age}"] if due else []
+    parts = [f"{are(due)} due{_oldest(snapshot)}"] if due else []
+    if due and (retries := stats.phases[Phase.RETRY_SCHEDULED]):
+        parts.append(_more_retries(retries))
     if stats.overdue:
         parts.append(f"{many(stats.overdue, 'claim', 'has', 'have')} expired{_first_holder(snapshot)}")
     steps = (*cause.steps, REAP) if stats.overdue else cause.steps
@@ -134,8 +183,7 @@ def _due_and_obstructed(snapshot: Snapshot) -> Cause | None:
 
 def _first_holder(snapshot: Snapshot) -> str:
     """`, the first one held by relay relay-1`: who held the claim whose lease ended first."""
-    claimed = [each for each in snapshot.located.sightings if "claimed" in each.scores]
-    first = min(claimed, key=lambda each: each.scores["claimed"], default=None)
+    first = first_claimed(snapshot)
     if first is None or first.record is None or not first.record.claimed_by:
         return ""
     which = "held by" if snapshot.stats.overdue == 1 else "the first one held by"
@@ -144,17 +192,20 @@ def _first_holder(snapshot: Snapshot) -> str:
 
 def _crash_loop(snapshot: Snapshot) -> Cause | None:
     """No relay is alive, and an event has probably crashed them: a relay that is started would die as well."""
-    crashing = None if snapshot.alive else _crashing(snapshot)
+    crashing = None if snapshot.alive else find_crashing(snapshot)
     if crashing is None:
         return None
-    after = _due_and_obstructed(snapshot) or Cause(Situation.NO_RELAY, (no_relay_sentence(snapshot),), (START_RELAY,))
-    return Cause(Situation.SUSPECT, (*crashing.sentences, *after.sentences), (*crashing.steps, *after.steps))
+    after = _due_and_obstructed(snapshot) or Cause(
+        Situation.NO_RELAY, (no_relay_sentence(snapshot),), (start_relay(snapshot),)
+    )
+    steps = tuple(dict.fromkeys((*crashing.steps, *after.steps)))
+    return Cause(Situation.SUSPECT, (*crashing.sentences, *after.sentences), steps)
 
 
 def _retrying_behind_breakers(snapshot: Snapshot) -> Cause | None:
-    """All breakers are open, and the events that failed wait for their retry."""
-    cause = find_obstacle(snapshot)
-    if cause is None or cause.situation is not Situation.BREAKER_OPEN or not _pending(snapshot):
+    """All breakers are open, or all calls hang, and the events that failed wait for their retry."""
+    cause, stuck = find_obstacle(snapshot), (Situation.BREAKER_OPEN, Situation.STALLED)
+    if cause is None or cause.situation not in stuck or not _pending(snapshot):
         return None
     return Cause(cause.situation, (*cause.sentences, f"{wait(_pending(snapshot))} for the target."), cause.steps)
 
@@ -179,7 +230,7 @@ def _blocked(snapshot: Snapshot) -> Cause | None:
         return None
     due = stats.waiting_due
     behind = f"{wait(due, 'due event')} behind the {'head of its line' if due == 1 else 'heads of their lines'}"
-    head = _blocking_head(snapshot)
+    head = blocking_head(snapshot)
     if head is not None:
         lines = f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event"
         cause = cause_of(snapshot, head, f"Event {quoted(head.event_id)}")
@@ -201,14 +252,6 @@ def _blocked(snapshot: Snapshot) -> Cause | None:
     return Cause(Situation.WAITING, (text, *cause.sentences), cause.steps)
 
 
-def _blocking_head(snapshot: Snapshot) -> Sighting | None:
-    """The DEAD event whose line has been blocked for longest."""
-    for each in snapshot.located.sightings:
-        if "dead" in each.scores and each.line is not None and each.line.rank == 0:
-            return each
-    return None
-
-
 def _failing(snapshot: Snapshot) -> Cause | None:
     """Relays are alive and publish nothing but failures."""
     alive = snapshot.alive
@@ -227,6 +270,56 @@ def _failing(snapshot: Snapshot) -> Cause | None:
     )
 
 
+class _Deaths(NamedTuple):
+    """How many events became DEAD, and how many were published, in a period that ends now."""
+
+    period: timedelta
+    died: int
+    published: int
+
+    @property
+    def last(self) -> str:
+        return format_duration(self.period)
+
+    @property
+    def sentence(self) -> str:
+        others = f"{self.published:,} {'was' if self.published == 1 else 'were'}" if self.published else "none was"
+        return f"In the last {self.last}, {counted(self.died, 'event')} became DEAD, and {others} published."
+
+
+def _fresh_deaths(snapshot: Snapshot) -> _Deaths | None:
+    """The deaths of the last minutes, if any."""
+    stats = snapshot.stats
+    newest, died, published = stats.newest_dead, stats.died_lately, stats.published_lately
+    if newest is None or newest > RECENT or not died:
+        return None
+    period = LATELY + newest
+    if not stats.phases[Phase.COMPLETED]:  # relays may delete what they publish
+        published = round(sum(relay.rate or 0.0 for relay in snapshot.alive) * period.total_seconds())
+    return _Deaths(period, died, published)
+
+
+def _dying(snapshot: Snapshot) -> Cause | None:
+    """At least as many events became DEAD recently as were published."""
+    deaths = _fresh_deaths(snapshot)
+    if deaths is None or deaths.published > deaths.died:
+        return None
+    pending = _pending(snapshot)
+    steps = (SEE_ERRORS, SPARE_EVENTS) if pending and snapshot.alive else (SEE_ERRORS,)
+    left = f" {are(pending, 'other event')} pending." if pending else ""
+    return Cause(Situation.FAILING, (deaths.sentence, f"{dead_events(snapshot)}.{left}"), steps)
+
+
+def _held_by_a_silent_relay(snapshot: Snapshot) -> Cause | None:
+    """Nothing is left to claim, and a relay that has probably died holds events."""
+    text = silent_holder(snapshot)
+    if text is None or _claimable(snapshot) or any(relay.rate for relay in fresh_relays(snapshot)):
+        return None
+    if not snapshot.alive:
+        return Cause(Situation.NO_RELAY, (no_relay_sentence(snapshot), text), (start_relay(snapshot),))
+    return Cause(Situation.STALLED, (text,), (SEE_CLAIMED, SEE_RELAYS))
+
+
 def _only_scheduled(snapshot: Snapshot) -> Cause | None:
     """Nothing is due, and nothing is in flight."""
     stats = snapshot.stats
@@ -238,7 +331,7 @@ def _only_scheduled(snapshot: Snapshot) -> Cause | None:
     of_them = f" ({retries:,} for a retry)" if retries else ""
     text = f"No event is due: {wait(pending)} for {'its' if pending == 1 else 'their'} time{of_them}{when}."
     if not snapshot.alive:
-        return Cause(Situation.SCHEDULED, (text, no_relay_sentence(snapshot)), (START_RELAY,))
+        return Cause(Situation.SCHEDULED, (text, no_relay_sentence(snapshot)), (start_relay(snapshot),))
     first = next((each for each in snapshot.located.sightings if "pending" in each.scores), None)
     steps = (by_id("see why the first of them waits", "why", event_id=first.event_id),) if first else ()
     return Cause(Situation.RETRY_SCHEDULED if retries == pending else Situation.SCHEDULED, (text,), steps)
@@ -255,64 +348,36 @@ def _suspects_only(snapshot: Snapshot) -> Cause | None:
     if cause.situation is not Situation.SUSPECT:
         return None
     text = "The only due event is a suspect." if due == 1 else f"All {due:,} due events are suspects."
-    crashing = _crashing(snapshot)
-    sentences, steps = ((), ()) if crashing is None else (crashing.sentences, crashing.steps)
-    steps += tuple(step for step in cause.steps if step not in steps)
-    return Cause(Situation.SUSPECT, (*sentences, text, *cause.sentences), steps)
-
-
-def _crashing(snapshot: Snapshot) -> Cause | None:
-    """An event that probably crashes each relay that claims it."""
-    suspects = [each for each in snapshot.located.sightings if _expiries(each) >= SUSPECT_FROM]
-    if not suspects:
-        return None
-    # Of equal ones, the one that is claimed: it is claimed alone.
-    worst = max(suspects, key=lambda each: (_expiries(each), "claimed" in each.scores))
-    count, record = _expiries(worst), worst.record
-    others = snapshot.stats.suspects - ("suspect" in worst.scores)
-    held = f"Event {quoted(worst.event_id)} was held by {count:,} relays that died ({count:,} expired leases in a row)"
-    if "claimed" in worst.scores and record is not None:
-        sentences = [
-            f"{held}, and is claimed by relay {quoted(record.claimed_by or 'unknown')}: the next crash is likely."
-        ]
-    else:
-        sentences = [f"{held}: when a relay claims it, the next crash is likely."]
-    if others:
-        too = f"{many(others, 'other event', 'is a suspect', 'are suspects')} too, and probably innocent"
-        sentences.append(f"{too}: a relay that dies holds many events. Suspects are claimed alone, to tell them apart.")
-    steps = (
-        by_id("mark it DEAD, so that no relay claims it", "kill", event_id=worst.event_id),
-        by_id("see what is known about it", "why", event_id=worst.event_id),
-    )
-    return Cause(Situation.SUSPECT, tuple(sentences), steps)
-
-
-def _expiries(sighting: Sighting) -> int:
-    """Expired leases in a row of an event that relays claim or hold."""
-    record = sighting.record
-    return record.expiries if record is not None and sighting.scores.keys() & {"claimed", "suspect"} else 0
+    crashing = find_crashing(snapshot)
+    if crashing is None:
+        return Cause(Situation.SUSPECT, (text, *cause.sentences), cause.steps)
+    # The one that waits is probably innocent: no command kills it.
+    return Cause(Situation.SUSPECT, (*crashing.sentences, text, *cause.sentences), crashing.steps)
 
 
 def _late(snapshot: Snapshot) -> Cause | None:
-    """Relays are alive, and events are due for long: a ramp, a backlog, or publishes that do not end."""
+    """Relays are alive, and events are due for long: a ramp, a limit, a backlog, or publishes that do not end."""
     stats = snapshot.stats
     age, due = stats.oldest_available, _claimable(snapshot)
     if age is None or age < LATE or not due:
         return None
-    text = f"{are(due)} due, the oldest for {format_duration(age)}"
+    text = f"{are(due)} due{_oldest(snapshot)}"
     if stats.waiting_due:
         text += f", and {wait(stats.waiting_due, 'more due event')} in lines"
+    if retries := stats.phases[Phase.RETRY_SCHEDULED]:
+        text += f", and {_more_retries(retries)}"
     obstacle = find_obstacle(snapshot)
-    if obstacle is not None and obstacle.situation is Situation.RAMPING:
-        return Cause(Situation.RAMPING, (*obstacle.sentences, f"{text}."), obstacle.steps)
+    if obstacle is not None and obstacle.situation in SLOWED:
+        time_left = _at_the_limit(snapshot, due + stats.waiting_due)
+        return Cause(obstacle.situation, (*obstacle.sentences, f"{text}.", *time_left), obstacle.steps)
     alive = snapshot.alive
     rate, held = sum(relay.rate or 0.0 for relay in alive), sum(relay.in_flight for relay in alive)
-    relays, holding = f"{are(len(alive), 'relay')} alive", f"{counted(held, 'event')} in flight"
-    more = Step("start another relay, with the URL of the target", ("relay", "--to", "URL"))
+    relays, holding = alive_words(alive), f"{counted(held, 'event')} in flight"
+    more = start_relay(snapshot, START_ANOTHER)
     if rate > 0:
         length = format_duration(timedelta(seconds=(due + stats.waiting_due) / rate))
-        pace = f"published {rate:,.3g} events/s before the last heartbeat"
-        after = f"{relays} and {pace}: at that rate, the backlog takes {length}, if no event is added."
+        published = f"published {pace(rate)} events/s before the last heartbeat"
+        after = f"{relays} and {published}: at that rate, the backlog takes {length}, if no event is added."
         return Cause(Situation.BACKLOG, (f"{text}.", after), (more, SEE_RELAYS))
     if any(relay.rate is None for relay in alive):
         after = f"{relays}, with {holding}; an older relay does not report its rate."
@@ -327,6 +392,15 @@ def _late(snapshot: Snapshot) -> Cause | None:
     one = len(alive) == 1
     after = f"{relays}, but {'claims nothing: its log says why' if one else 'claim nothing: their logs say why'}."
     return Cause(Situation.STALLED, (f"{text}.", after), (SEE_RELAYS, DOCTOR))
+
+
+def _at_the_limit(snapshot: Snapshot, due: int) -> tuple[str, ...]:
+    """How long the due events take at max_rate, if that is what holds them back."""
+    stats, rate = snapshot.stats, snapshot.stats.settings.max_rate
+    if rate is None or "max_rate" not in stats.limits_reached:
+        return ()
+    length = format_duration(timedelta(seconds=due / per_second(rate)))
+    return (f"At {rate}, that takes {length}, if no event is added.",)
 
 
 def _may_have_died(snapshot: Snapshot) -> tuple[str, ...]:
@@ -350,7 +424,7 @@ def _full(snapshot: Snapshot) -> Cause | None:
 
 
 def _lost(snapshot: Snapshot) -> Cause | None:
-    sentences = _lost_sentences(snapshot)
+    sentences = lost_sentences(snapshot)
     return Cause(Situation.LOST, sentences, (DOCTOR, REPAIR)) if sentences else None
 
 
@@ -362,9 +436,11 @@ CAUSES: Final[tuple[Callable[[Snapshot], Cause | None], ...]] = (
     _retrying_behind_breakers,
     _leases_expired,
     _blocked,
+    _dying,
     _failing,
     _suspects_only,
-    _crashing,
+    find_crashing,
+    _held_by_a_silent_relay,
     _only_scheduled,
     _late,
     _full,
@@ -374,76 +450,23 @@ CAUSES: Final[tuple[Callable[[Snapshot], Cause | None], ...]] = (
 
 def _flowing(snapshot: Snapshot) -> Cause:
     stats, alive = snapshot.stats, snapshot.alive
+    deaths = _fresh_deaths(snapshot)
+    died = () if deaths is None else (deaths.sentence, f"{dead_events(snapshot)}.")
+    see = () if deaths is None else (SEE_ERRORS,)
     due, held = stats.phases[Phase.AVAILABLE], stats.phases[Phase.IN_FLIGHT]
     if not _pending(snapshot) and not held:
         text = "Nothing is stuck: no event is pending or claimed."
     else:
-        oldest = f", the oldest for {format_duration(stats.oldest_available)}" if stats.oldest_available else ""
+        oldest = _oldest(snapshot)
         ended = f", {stats.overdue:,} of them with a lease that has just ended" if stats.overdue else ""
         text = f"Nothing is stuck: {are(due)} due{oldest}, and {held:,} in flight{ended}."
     rate = sum(relay.rate or 0.0 for relay in alive)
     published = f"{many(stats.totals.get('published', 0), 'event', 'was', 'were')} published so far"
     if not alive:
-        return Cause(Situation.FLOWING, (text, f"{no_relay_sentence(snapshot)[:-1]}; {published}."), (START_RELAY,))
-    pace = f", {rate:,.3g} events/s before the last heartbeat" if rate else ""
-    return Cause(Situation.FLOWING, (text, f"{are(len(alive), 'relay')} alive{pace}; {published}."))
-
-
-# --- beside the cause --------------------------------------------------------------------------------------------
-
-
-def _beside(snapshot: Snapshot, cause: Cause) -> tuple[tuple[str, ...], tuple[Step, ...]]:
-    """Dead events, blocked lines, suspects and lost events, which do not keep other events from flowing."""
-    stats = snapshot.stats
-    sentences: list[str] = []
-    steps: list[Step] = []
-    dead = stats.phases[Phase.DEAD]
-    if dead > (cause.situation is Situation.BLOCKED):  # the cause names one of them
-        oldest = f", the oldest for {format_duration(stats.oldest_dead)}" if stats.oldest_dead else ""
-        sentences.append(f"Besides, {are(dead)} DEAD{oldest}.")
-        steps.append(Step("see why they died", ("dead", "list", "--by-error")))
-    head = _blocking_head(snapshot)
-    if head is not None and cause.situation is not Situation.BLOCKED:
-        sentences.append(f"{are(stats.blocked, 'ordering key')} blocked by a DEAD event.")
-        steps.append(by_id("see the first of these events", "why", event_id=head.event_id))
-    if snapshot.first_paused is not None and cause.situation is not Situation.KEY_PAUSED:
-        key, pause = snapshot.first_paused
-        which = repr(quoted(key)) if stats.paused_keys == 1 else f"such as {quoted(key)!r}"
-        paused = f"{are(stats.paused_keys, 'ordering key')} paused, {which}"
-        sentences.append(f"Besides, {paused} {because(pause.who, pause.why)}.")
-        steps.append(Step("let relays claim its events again", ("resume", f"--key={key}")))
-    sick = None if cause.situation is Situation.BREAKER_OPEN else open_breaker_sentence(snapshot.alive)
-    if sick is not None:
-        sentences.append(sick)
-        steps.append(SEE_RELAYS)
-    crashing = None if cause.situation is Situation.SUSPECT else _crashing(snapshot)
-    if crashing is not None:
-        sentences += crashing.sentences
-        steps += crashing.steps
-    if cause.situation is not Situation.LOST and (found := _lost_sentences(snapshot)):
-        sentences += found
-        steps += [DOCTOR, REPAIR]
-    unseen = snapshot.unindexed
-    if unseen is not None and not unseen.found and not unseen.complete and not stats.unreadable:
-        stored = f"{many(unseen.missing, 'event', 'was', 'were')} put, but {'is' if unseen.missing == 1 else 'are'}"
-        sentences.append(f"By the totals, {stored} neither in an index nor removed: the box may be damaged.")
-        steps.append(Step("look for events that are in no index", ("doctor", "--full")))
-    return tuple(sentences), tuple(step for step in steps if step not in cause.steps)
-
-
-def _lost_sentences(snapshot: Snapshot) -> tuple[str, ...]:
-    """Events in no index, and ids without a complete event."""
-    sentences: list[str] = []
-    unseen = snapshot.unindexed
-    if unseen is not None and unseen.found:
-        least = "" if unseen.complete else "At least "
-        them = "it, and it is" if unseen.found == 1 else "them, and they are"
-        sentences.append(f"{least}{are(unseen.found)} stored, but in no index: no relay finds {them} not delivered.")
-    lost, ids = snapshot.stats.lost, snapshot.stats.lost_ids
-    if lost:
-        named = ", ".join(quoted(each) for each in ids[:3]) + (", ..." if lost > 3 else "")
-        sentences.append(f"{are(lost)} lost, and never delivered: {named}.")
-    return tuple(sentences)
+        nobody = f"{no_relay_sentence(snapshot)} {sentence(published)}"
+        return Cause(Situation.FLOWING, (*died, text, nobody), (*see, start_relay(snapshot)))
+    before = f", {pace(rate)} events/s before the last heartbeat" if rate else ""
+    return Cause(Situation.FLOWING, (*died, text, f"{alive_words(alive)}{before}; {published}."), see)
 
 
 def _facts(snapshot: Snapshot) -> dict[str, Any]:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from redbox.arguments import counted
 from redbox.box.reports import SILENT
 from redbox.box.why.explanation import Cause, Explanation, Situation, Step, by_id
-from redbox.box.why.obstacles import SEE_RELAYS, START_RELAY, find_obstacle, relay_facts
+from redbox.box.why.obstacles import (
+    MISSED_BEAT,
+    SEE_RELAYS,
+    SLOWED,
+    alive_words,
+    find_obstacle,
+    relay_facts,
+    start_relay,
+)
 from redbox.box.why.snapshot import Snapshot
-from redbox.box.why.words import are, because, quoted, sentence, wait
+from redbox.box.why.words import are, because, pace, quoted, sentence, wait
 from redbox.durations import format_duration
 from redbox.events import Phase, Record, State, from_ms
-from redbox.store.replies import LoggedEntry, Sighting
+from redbox.rates import per_second
+from redbox.store.scripts.replies import LoggedEntry, Sighting
 
 #: Expired leases in a row that make an event a suspect, as in lua/include/enqueue.lua.
 SUSPECT_FROM: Final = 2
 #: A heartbeat may have been written this long before it reached the store.
 BEAT_DELAY: Final = timedelta(seconds=1)
-#: Longer than the 5 s between two heartbeats.
-MISSED_BEAT: Final = timedelta(seconds=8)
 #: Indexes that hold an event in its state; `lost` is none of them.
 _HOMES: Final = ("pending", "waiting", "suspect", "claimed", "published", "dead")
 REAP: Final = Step("return expired claims to PENDING now", ("reap",))
@@ -43,7 +50,7 @@ def explain_event(snapshot: Snapshot, event_id: str) -> Explanation:
         sentences=cause.sentences,
         next_steps=cause.steps,
         evidence=event_facts(snapshot, sighting),
-        found=record is not None,
+        found=record is not None or cause.situation is Situation.LOST,
     )
 
 
@@ -88,7 +95,7 @@ def _not_due(snapshot: Snapshot, record: Record, name: str) -> Cause:
         sentences = [f"{name} is scheduled: it is due {ahead}, {put}.", *_suspicion(record)]
         situation = Situation.SCHEDULED
     obstacle = find_obstacle(snapshot, record.event.ordering_key)
-    if obstacle is None or obstacle.situation is Situation.RAMPING:
+    if obstacle is None or obstacle.situation in SLOWED:
         return Cause(situation, (*sentences, "Then a relay claims it."), (step,))
     first = obstacle.sentences[0]
     return Cause(situation, (*sentences, f"But {first[0].lower()}{first[1:]}"), (*obstacle.steps, step))
@@ -147,14 +154,15 @@ def _available(snapshot: Snapshot, sighting: Sighting, record: Record, name: str
     last = (sentence(f"Before, {_last_attempt(snapshot, record)}"),) if failed else ()
     before = (*last, *_suspicion(record))
     obstacle = find_obstacle(snapshot, record.event.ordering_key)
-    if obstacle is not None and obstacle.situation is not Situation.RAMPING:
+    if obstacle is not None and obstacle.situation not in SLOWED:
         stuck = f"{due}, and no relay claims it."
         return Cause(obstacle.situation, (stuck, *obstacle.sentences, *before), obstacle.steps)
     if "suspect" in sighting.scores:
         return _suspect(snapshot, record, name)
     queued = f"{due}; {_events_before(sighting)}."
     if obstacle is not None:
-        return Cause(obstacle.situation, (queued, *obstacle.sentences, *before), obstacle.steps)
+        turn = _turn_at_the_limit(snapshot, sighting)
+        return Cause(obstacle.situation, (queued, *obstacle.sentences, *turn, *before), obstacle.steps)
     return Cause(Situation.QUEUED, (queued, _turn(snapshot, sighting), *before), (SEE_RELAYS,))
 
 
@@ -164,17 +172,26 @@ def _events_before(sighting: Sighting) -> str:
     return f"{are(sighting.before)} before it"
 
 
+def _turn_at_the_limit(snapshot: Snapshot, sighting: Sighting) -> tuple[str, ...]:
+    """When its turn comes at max_rate, if that is what holds it back."""
+    rate = snapshot.stats.settings.max_rate
+    if rate is None or "max_rate" not in snapshot.stats.limits_reached:
+        return ()
+    wait = format_duration(timedelta(seconds=(sighting.before + 1) / per_second(rate)))
+    return (f"At {rate}, its turn comes in about {wait}.",)
+
+
 def _turn(snapshot: Snapshot, sighting: Sighting) -> str:
     """When its turn comes, as far as the heartbeats tell."""
     alive = snapshot.alive
-    relays = f"{are(len(alive), 'relay')} alive"
+    relays = alive_words(alive)
     rate = sum(relay.rate or 0.0 for relay in alive)
     if rate > 0 and not sighting.before:
         return f"{relays}: it is the next event that a relay claims."
     if rate > 0:
         wait = format_duration(timedelta(seconds=sighting.before / rate))
-        pace = f"published {rate:,.3g} events/s before the last heartbeat"
-        return f"{relays} and {pace}: a relay claims it in about {wait}."
+        published = f"published {pace(rate)} events/s before the last heartbeat"
+        return f"{relays} and {published}: a relay claims it in about {wait}."
     failing = next((relay for relay in alive if relay.failures_in_row and relay.last_error), None)
     if failing is not None:
         many = counted(failing.failures_in_row, "attempt")
@@ -201,11 +218,24 @@ def _suspect(snapshot: Snapshot, record: Record, name: str) -> Cause:
         after = f"{due}, and waits until another suspect, event {quoted(other)}, which is claimed{by}, is settled."
     else:
         after = f"{due}; a relay claims it when it is the oldest due event."
-    steps = (
-        by_id("see which relays held it", "show", event_id=record.event_id),
-        by_id("mark it DEAD instead", "kill", event_id=record.event_id),
-    )
-    return Cause(Situation.SUSPECT, (text, after), steps)
+    see = by_id("see which relays held it", "show", event_id=record.event_id)
+    return Cause(Situation.SUSPECT, (text, after), (see, *_kill(snapshot, record, "mark it DEAD instead")))
+
+
+def expired_leases(record: Record, now: datetime) -> int:
+    """Expired leases in a row, with one that nobody has reaped yet."""
+    return record.expiries + (record.lease_until is not None and record.lease_until <= now)
+
+
+def crashed_alone(record: Record, now: datetime) -> bool:
+    """Whether a relay that held nothing else died with the event: a suspect is claimed alone. Before that, it may only
+    have been held together with the event that crashes relays."""
+    return expired_leases(record, now) > SUSPECT_FROM
+
+
+def _kill(snapshot: Snapshot, record: Record, purpose: str) -> tuple[Step, ...]:
+    kill = by_id(purpose, "kill", event_id=record.event_id)
+    return (kill,) if crashed_alone(record, snapshot.clock.now) else ()
 
 
 # --- CLAIMED -----------------------------------------------------------------------------------------------------
@@ -220,14 +250,14 @@ def _claimed(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
     if until is None or until > clock.now:
         ends = "" if until is None else f"; the lease ends {clock.ahead(until)} unless the relay renews it"
         release = by_id("take it from the relay, so that another one claims it", "release", event_id=record.event_id)
-        expired, kill = _expired_before(record, "this relay too")
+        expired, kill = _expired_before(snapshot, record, "this relay too")
         sentences = (f"{claimed}{ends}.", _holder(snapshot, record), *expired)
         return Cause(Situation.CLAIMED, sentences, (*kill, release))
-    expired, kill = _expired_before(record, "relays")
+    expired, kill = _expired_before(snapshot, record, "relays")
     over = " ".join((f"{claimed}, and the lease ended {clock.ago(until)}.", *expired))
     if not snapshot.alive:
         nobody = "No relay is alive, so nobody reaps it: it stays claimed until a relay runs, or until a reap by hand."
-        return Cause(Situation.LEASE_EXPIRED, (over, nobody), (*kill, REAP, START_RELAY))
+        return Cause(Situation.LEASE_EXPIRED, (over, nobody), (*kill, REAP, start_relay(snapshot)))
     if clock.now - until > SILENT:
         idle = "Relays are alive, but none of them has reaped it: they run without a reaper, or cannot write."
         return Cause(Situation.LEASE_EXPIRED, (over, idle), (*kill, REAP))
@@ -235,7 +265,7 @@ def _claimed(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) 
     return Cause(Situation.LEASE_EXPIRED, (over, soon), (*kill, REAP))
 
 
-def _expired_before(record: Record, victims: str) -> tuple[tuple[str, ...], tuple[Step, ...]]:
+def _expired_before(snapshot: Snapshot, record: Record, victims: str) -> tuple[tuple[str, ...], tuple[Step, ...]]:
     """The leases in a row that expired before the present claim, and what to do about a suspect."""
     count = record.expiries
     if not count:
@@ -244,7 +274,9 @@ def _expired_before(record: Record, victims: str) -> tuple[tuple[str, ...], tupl
     if count < SUSPECT_FROM:
         return (f"{leases}.",), ()
     text = f"It is a suspect: {leases}, so it may crash {victims}."
-    return (text,), (by_id("mark it DEAD, so that no relay claims it", "kill", event_id=record.event_id),)
+    if not crashed_alone(record, snapshot.clock.now):
+        text = f"{text[:-1]}, or was only held together with the event that does."
+    return (text,), _kill(snapshot, record, "mark it DEAD, so that no relay claims it")
 
 
 def _holder(snapshot: Snapshot, record: Record) -> str:
@@ -285,7 +317,17 @@ def _dead(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) -> 
     attempts = f"after {counted(record.attempts, 'attempt')}"
     reason = quoted(record.last_error or "its attempts are used up")
     died = f"{name} has been DEAD for {snapshot.clock.age(record.died_at)}, {attempts}, for this reason: {reason}"
-    again = by_id("return it to PENDING", "dead", "replay", event_id=record.event_id)
+    again: tuple[Step, ...] = (by_id("return it to PENDING", "dead", "replay", event_id=record.event_id),)
+    held: tuple[str, ...] = ()
+    holder = snapshot.unique_holders.get(record.event_id)
+    if holder is not None:
+        key = quoted(record.event.unique_key or "")
+        held = (f"A replay is refused while event {quoted(holder)} holds its unique key {key!r}.",)
+        force = "return it to PENDING nevertheless, so that two live events have the key"
+        again = (
+            by_id("see where that event is", "why", event_id=holder),
+            by_id(force, "dead", "replay", "--force", event_id=record.event_id),
+        )
     line = sighting.line
     if line is not None and line.rank == 0:
         behind = line.length - 1
@@ -294,8 +336,9 @@ def _dead(snapshot: Snapshot, sighting: Sighting, record: Record, name: str) -> 
             f"It blocks the line of ordering key {quoted(line.key)!r}: {behind_it} until it is replayed or dropped."
         )
         drop = by_id("remove it for good, so that the others go on", "dead", "drop", event_id=record.event_id)
-        return Cause(Situation.DEAD, (sentence(died), blocks), (again, drop))
-    return Cause(Situation.DEAD, (sentence(died), "Nothing more happens to it unless it is replayed."), (again,))
+        return Cause(Situation.DEAD, (sentence(died), blocks, *held), (*again, drop))
+    over = "Nothing more happens to it unless it is replayed."
+    return Cause(Situation.DEAD, (sentence(died), over, *held), again)
 
 
 def _superseded(record: Record, name: str) -> Cause:

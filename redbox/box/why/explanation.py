@@ -33,17 +33,22 @@ class Situation(StrEnum):
     KEY_PAUSED = "key_paused"
     NO_RELAY = "no_relay"
     BREAKER_OPEN = "breaker_open"
+    STALLED = "stalled"
     RAMPING = "ramping"
+    LIMIT_REACHED = "limit_reached"
     # of an ordering key or a unique key without live events
     EMPTY = "empty"
     # of a box
     STORE_REFUSES_WRITES = "store_refuses_writes"
     BLOCKED = "blocked"
     FAILING = "failing"
-    STALLED = "stalled"
     BACKLOG = "backlog"
     BOX_FULL = "box_full"
     FLOWING = "flowing"
+
+    @property
+    def in_words(self) -> str:
+        return self.value.replace("_", " ")
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -65,11 +70,19 @@ class Cause(NamedTuple):
     steps: tuple[Step, ...] = ()
 
 
+class Remark(NamedTuple):
+    """Words beside a cause, with their steps."""
+
+    sentences: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why an event, a line, a unique key or a box is as it is, at one moment of the store's clock.
 
     `sentences` say where it is, since when, why, and what happens next. `next_steps` are the commands that change it.
-    `found` is False for an event that the box does not hold.
+    `found` is False for an event that the box does not know; it knows the id of a lost one. `in_words` is the situation
+    for people, with what they must not miss beside it; by default the situation alone.
     """
 
     subject: str
@@ -79,10 +92,17 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     next_steps: tuple[Step, ...] = ()
     evidence: dict[str, Any] = {}
     found: bool = True
+    in_words: str = ""
+
+    @property
+    def headline(self) -> str:
+        """`box orders: flowing, but 40 events became DEAD in the last 13 s`."""
+        return f"{self.subject}: {self.in_words or self.situation.in_words}"
 
     def as_json(self, options: tuple[str, ...] = ()) -> dict[str, Any]:
         """The explanation as one object. The commands of the next steps get the global options."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        names = (name for name in self.__struct_fields__ if name != "in_words")
+        values: dict[str, Any] = {"headline": self.headline, **{name: getattr(self, name) for name in names}}
         values["next_steps"] = [{"purpose": step.purpose, "command": step.command(options)} for step in self.next_steps]
         return values
 

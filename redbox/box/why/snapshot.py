@@ -11,17 +11,21 @@ from redbox import keys
 from redbox.box.reports import Pause, RelayReport, Stats, decode_stats
 from redbox.box.why.words import Clock
 from redbox.errors import ForeignKey, NotPermitted
-from redbox.events import from_ms
+from redbox.events import Event, Phase, Record, State, UniqueScope, from_ms
 from redbox.store.damage import LAST_MS
-from redbox.store.replies import EventLine, Located, LoggedEntry, PausedEntry, Sighting
-from redbox.store.server_facts import ServerFacts
-from redbox.store.steps import batches
+from redbox.store.scripts.replies import EventLine, Located, LoggedEntry, PausedEntry, Sighting
+from redbox.store.scripts.steps import batches
+from redbox.store.server.server_facts import ServerFacts
 from redbox.store.store import Sought, Store
 
 MOST_ENTRIES: Final = 3
+NAMED_KEYS: Final = 3  # paused ordering keys
 SCAN_COUNT: Final = 1000
 MOST_SCANS: Final = 20  # a look, not an audit: less than a second
 READ_COUNT: Final = 100  # events in one call of examine
+
+
+_PENDING: Final = keys.INDEXES_OF["PENDING"]
 
 
 class Unindexed(msgspec.Struct, frozen=True):
@@ -37,18 +41,22 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A box, and the events in question, at one moment.
 
     `log` are the newest entries about an event that does not exist. `server` is what the server says about itself, for
-    the explanation of a box, and `first_paused` is one of its paused ordering keys. `paused_keys` are those of the
-    ordering keys in question that are paused. `unindexed` is None if the totals of the box add up.
+    the explanation of a box, and `first_paused` are some of its paused ordering keys. `paused_keys` are those of the
+    ordering keys in question that are paused. `unique_holders` are the live events that hold the unique keys of the
+    DEAD events in question, by the ids of these. `unindexed` is None if the totals of the box add up.
+    `incomplete` are pending events of a box that a look at the ends of its indexes found without their hash or body.
     """
 
     located: Located
     stats: Stats
     pause: Pause | None = None
     paused_keys: dict[str, Pause] = {}
-    first_paused: tuple[str, Pause] | None = None
+    first_paused: Sequence[tuple[str, Pause]] = ()
+    unique_holders: dict[str, str] = {}
     log: Sequence[LoggedEntry] = ()
     server: ServerFacts | None = None
     unindexed: Unindexed | None = None
+    incomplete: Sequence[str] = ()
 
     @property
     def clock(self) -> Clock:
@@ -83,10 +91,12 @@ async def read_snapshot(store: Store, kind: Sought, name: str = "") -> Snapshot:
         stats=stats,
         pause=await _pause(store, stats),
         paused_keys=await _paused_keys(store, located),
-        first_paused=await _first_paused(store) if kind == "box" and stats.paused_keys else None,
+        first_paused=await _first_paused(store) if kind == "box" and stats.paused_keys else (),
+        unique_holders=await _unique_holders(store, located),
         log=await store.log_about(name, MOST_ENTRIES) if unknown else (),
         server=await store.server_facts() if kind == "box" else None,
         unindexed=await _unindexed(store, stats) if kind == "box" else None,
+        incomplete=await _incomplete(store) if kind == "box" else (),
     )
 
 
@@ -94,7 +104,7 @@ def _missing(stats: Stats) -> int:
     """Events that were put, were not removed, and are in no index; not positive if totals were lost. The totals and the
     indexes were read at one moment. An id that a repair has forgotten is missing too."""
     totals = stats.totals
-    removed = totals.get("swept", 0) + totals.get("dropped", 0)
+    removed = totals.get("swept", 0) + totals.get("dropped", 0) + totals.get("replaced", 0)
     return totals.get("put", 0) - removed - sum(stats.phases.values()) - stats.lost
 
 
@@ -120,6 +130,18 @@ async def _unindexed(store: Store, stats: Stats) -> Unindexed | None:
     return Unindexed(missing, found, complete=not cursor)
 
 
+async def _incomplete(store: Store) -> list[str]:
+    """Looks for pending events that no relay can deliver, and that none has met yet: a claim moves them to `lost`."""
+    try:
+        ids = {raw for index in _PENDING for raw in await store.index_ends(index, READ_COUNT // (2 * len(_PENDING)))}
+        examined = (await store.examine(sorted(ids))).events if ids else []
+    except (ForeignKey, NotPermitted):
+        return []
+    places = [keys.INDEXES.index(index) for index in _PENDING]
+    found = [each for each in examined if any(each.scores[place] is not None for place in places)]
+    return [each.event_id.decode(errors="replace") for each in found if not (each.fields and each.size)]
+
+
 async def _pause(store: Store, stats: Stats) -> Pause | None:
     """The pause of the box. That of an earlier version says nothing about itself, but the log does."""
     if stats.pause is None or stats.pause.since is not None:
@@ -138,11 +160,33 @@ async def _paused_keys(store: Store, located: Located) -> dict[str, Pause]:
     return {each.key: _paused_key(each) for each in await store.pauses_of(paused)}
 
 
-async def _first_paused(store: Store) -> tuple[str, Pause] | None:
-    """The paused ordering key whose pause ends first."""
-    for each in await store.paused_keys(1):
-        return each.key, _paused_key(each)
-    return None
+async def _unique_holders(store: Store, located: Located) -> dict[str, str]:
+    """Which live events keep the DEAD events in question from being replayed."""
+    holders: dict[str, str] = {}
+    for each in located.sightings:
+        record = each.record
+        if record is None or record.damaged or record.state is not State.DEAD or record.event.unique_key is None:
+            continue
+        for other in (await store.locate("unique", record.event.unique_key)).sightings:
+            if other.event_id != each.event_id and _holds(other.record, record.event):
+                holders[each.event_id] = other.event_id
+                break
+    return holders
+
+
+def _holds(holder: Record | None, event: Event) -> bool:
+    """Whether a live event holds the unique key of another one against it, as in lua/include/find_unique_holder.lua."""
+    if holder is None or holder.state not in (State.PENDING, State.CLAIMED):
+        return False
+    if holder.damaged or holder.event.unique_key != event.unique_key:
+        return False
+    touched = holder.attempts > 0 and holder.phase is not Phase.AVAILABLE
+    return event.unique_scope != UniqueScope.UNTOUCHED or not touched
+
+
+async def _first_paused(store: Store) -> list[tuple[str, Pause]]:
+    """The paused ordering keys whose pauses end first."""
+    return [(each.key, _paused_key(each)) for each in await store.paused_keys(NAMED_KEYS)]
 
 
 def _paused_key(entry: PausedEntry) -> Pause:

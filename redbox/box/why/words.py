@@ -38,6 +38,13 @@ def wait(count: int, noun: str = "event") -> str:
     return many(count, noun, "waits", "wait")
 
 
+def pace(rate: float) -> str:
+    """Events per second: `1,190`, `7.6`, `0.04`."""
+    if rate >= 9.95:
+        return f"{rate:,.0f}"
+    return f"{rate:.1f}".removesuffix(".0") if rate >= 0.1 else f"{rate:.1g}"
+
+
 def because(who: str, why: str) -> str:
     """`by ada (the provider is down)`."""
     reason = f" ({quoted(why)})" if why else ""

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from redbox.arguments import counted
-from redbox.cli.changes import change_options, confirm, require_answer
-from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, note_nothing, selection_of, split_unchanged, take_choice
-from redbox.cli.filters import filter_options
+from redbox.cli.dead.selecting import (
+    SHOWN,
+    Choice,
+    Refusal,
+    note_nothing,
+    selection_of,
+    split_unchanged,
+    take_choice,
+)
+from redbox.cli.options.changes import change_options, confirm, require_answer
+from redbox.cli.options.filters import filter_options
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -83,12 +91,15 @@ class _Drop:
 
     async def run(self, dry_run: bool, yes: bool) -> Dropped:
         from redbox import Dropped
+        from redbox.box.desk.error_groups import require_group
 
         async with self._session.existing() as box:
             selection, self.refused = await selection_of(box, self._choice)
             report = Dropped()
             if selection.get("ids") != []:
                 report = await self._preview(box, selection)
+            if not report.matched:
+                await require_group(box, self._choice.filters["group"])
             report.dry_run = dry_run
             if report.matched and not dry_run:
                 now = (await box.stats()).at
@@ -112,7 +123,7 @@ class _Drop:
 
     async def _drop(self, box: Box, selection: dict[str, Any], count: int, to: str) -> Dropped:
         from redbox import Dropped
-        from redbox.box.export_file import read_lines, readable_lines, write_export
+        from redbox.box.bulk.export_file import read_lines, readable_lines, write_export
 
         output = self._session.output
         if self._no_export:
@@ -132,7 +143,7 @@ class _Drop:
 
     async def _lines(self, box: Box, selection: dict[str, Any]) -> AsyncIterator[bytes]:
         """The events as they are now. Those that were given by id and have changed are refused."""
-        from redbox.box.record_json import line_of
+        from redbox.box.texts.record_json import line_of
 
         if "ids" in selection:
             unchanged, refused = await split_unchanged(box, selection["ids"])
@@ -152,12 +163,12 @@ def _print_report(session: Session, report: Dropped, refused: list[Refusal], fil
         output.json({**data, "refused_count": report.refused_count, "refused": reasons})
         return
     if report.dry_run:
-        output.text(f"{counted(report.matched - report.refused_count, 'event')} would be dropped")
+        output.paragraph(f"{counted(report.matched - report.refused_count, 'event')} would be dropped")
     else:
         left = f", {report.refused_count:,} left" if report.refused_count else ""
         saved = f"; exported to {file}" if file is not None else ""
-        output.text(f"{counted(report.dropped, 'event')} dropped{left}{saved}")
+        output.paragraph(f"{counted(report.dropped, 'event')} dropped{left}{saved}")
     if refused:
-        output.table(("LEFT", "REASON"), [(each.event_id, each.reason) for each in refused[:SHOWN]])
+        output.table(("LEFT", "REASON"), [(each.event_id, each.reason) for each in refused[:SHOWN]], wrap="REASON")
         if report.refused_count > SHOWN:
             output.text(f"... and {report.refused_count - SHOWN:,} more")

@@ -9,8 +9,8 @@ import click
 
 from redbox.arguments import counted
 from redbox.cli.dead.selecting import SHOWN, note_nothing, split_dead
-from redbox.cli.filters import filter_options, resolved
-from redbox.cli.output import echo_json
+from redbox.cli.options.filters import filter_options, resolved
+from redbox.cli.printing.output import echo_json
 from redbox.cli.session import Session, pass_session
 from redbox.errors import RedboxError
 
@@ -70,7 +70,8 @@ def _list_skipped(session: Session, skipped: list[str]) -> None:
 
 async def _export(session: Session, ids: list[str], filters: dict[str, Any], to: str | None, skipped: list[str]) -> int:
     """Writes the events that can be read, and adds the others to `skipped`; returns how many were written."""
-    from redbox.box.export_file import readable_lines, write_export
+    from redbox.box.bulk.export_file import readable_lines, write_export
+    from redbox.box.desk.error_groups import require_group
 
     def skip(event_id: str, problem: str) -> None:
         skipped.append(f"{event_id}: {problem}")
@@ -78,9 +79,13 @@ async def _export(session: Session, ids: list[str], filters: dict[str, Any], to:
     async with session.existing() as box:
         lines = readable_lines(await _lines(box, ids, filters), skip)
         if to is None:
-            return await _print(lines)
-        with session.output.progress("exporting") as progress:
-            return await write_export(lines, to, replace=True, progress=progress)
+            count = await _print(lines)
+        else:
+            with session.output.progress("exporting") as progress:
+                count = await write_export(lines, to, replace=True, progress=progress)
+        if not (count or skipped):
+            await require_group(box, filters["group"])
+        return count
 
 
 async def _lines(box: Box, ids: list[str], filters: dict[str, Any]) -> AsyncIterator[bytes]:

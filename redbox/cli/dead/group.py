@@ -11,7 +11,6 @@ from redbox.cli.dead.drop import drop_dead
 from redbox.cli.dead.export import export_dead
 from redbox.cli.dead.replay import replay_dead
 from redbox.cli.dead.selecting import note_nothing
-from redbox.cli.filters import filter_options, resolved
 from redbox.cli.inspect import (
     TABLE_ROWS,
     cursor_option,
@@ -21,6 +20,7 @@ from redbox.cli.inspect import (
     read_page,
     show_event,
 )
+from redbox.cli.options.filters import filter_options, resolved
 from redbox.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -77,30 +77,32 @@ def list_dead(session: Session, /, by_error: bool, limit: int | None, cursor: st
     if session.output.as_json:
         print_json_lines(session, limit, cursor, selected)
         return
-    page = read_page(session, limit, cursor, selected)
-    from redbox.cli import records
+    page, now = read_page(session, limit, cursor, selected)
+    from redbox.cli.printing import records
 
     if page.records:
         rows = [
             (
                 record.event_id,
                 record.event.event_type,
-                records.iso(record.died_at, brief=True),
+                records.brief_time(record.died_at, now),
                 str(record.attempts),
                 records.key_of(record),
                 record.last_error or "",
             )
             for record in page.records
         ]
-        session.output.table(("ID", "TYPE", "DIED", "ATTEMPTS", "KEY", "LAST ERROR"), rows, right=("ATTEMPTS",))
+        keyed = any(record.event.ordering_key for record in page.records)  # whose lines the events may block
+        columns = ("ID", "TYPE", "DEAD SINCE", "ATTEMPTS", "KEY", "LAST ERROR")
+        session.output.table(columns, rows, right=("ATTEMPTS",), keep="KEY" if keyed else "")
     else:
         note_nothing(session, filters)
     note_cursor(session, page)
 
 
 def _print_groups(session: Session, limit: int | None, filters: dict[str, Any]) -> None:
-    from redbox.box.error_groups import OTHER
-    from redbox.cli.records import iso
+    from redbox.box.desk.error_groups import OTHER
+    from redbox.cli.printing.records import iso
 
     async def read() -> list[ErrorGroup]:
         async with session.existing() as box:
@@ -137,9 +139,9 @@ def _print_groups(session: Session, limit: int | None, filters: dict[str, Any]) 
 
 def _print_group(session: Session, group: ErrorGroup) -> None:
     """A group on a terminal, whatever its width: the error first, then one event as an example."""
-    from redbox.box.error_groups import OTHER
-    from redbox.cli.output import printable
-    from redbox.cli.records import iso
+    from redbox.box.desk.error_groups import OTHER
+    from redbox.cli.printing.output import printable
+    from redbox.cli.printing.records import iso
 
     output, indent = session.output, " " * 10
     types = printable(", ".join(group.event_types))

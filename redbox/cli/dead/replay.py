@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from redbox.arguments import counted
-from redbox.cli.changes import change_options, confirm, require_answer
 from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, note_nothing, selection_of, take_choice
-from redbox.cli.filters import filter_options
-from redbox.cli.parameters import DURATION
+from redbox.cli.options.changes import change_options, confirm, require_answer
+from redbox.cli.options.filters import filter_options
+from redbox.cli.options.parameters import DURATION
+from redbox.cli.printing.output import printable
 from redbox.cli.session import Session, pass_session
+from redbox.cli.why import given_options
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -57,7 +60,7 @@ def replay_dead(
 
     Select them by ID, by filters, or with --all. Only events that are dead at the start are replayed, so the command
     ends even while relays are running. The operations log records who replayed them, in one entry. The exit code is 1
-    if an event was refused, or if a canary event was not published.
+    if an event was refused, if a canary event was not published, or if no dead event is in the --group.
 
     Before the question, events are listed whose unique key another live event holds. They are refused; with --force
     they are replayed, and then two live events have the same key.
@@ -81,6 +84,10 @@ def replay_dead(
     replay = _Replay(session, choice, **options)
     report, refused = session.run(replay.run(dry_run, yes))
     _print_report(session, report, refused)
+    if replay.held_key is not None and not session.output.as_json:
+        session.output.note(
+            f"{_why_held(replay.held_key)} shows which event holds the key; with --force both events are live"
+        )
     if not report.matched:
         note_nothing(session, choice.filters)
     if report.canary is not None and not session.output.as_json:
@@ -101,18 +108,26 @@ class _Replay:
         canary_wait: timedelta,
         **options: Any,
     ) -> None:
+        self.held_key: str | None = None  # the unique key of the first event that is refused for it
         self.left = 0  # selected events that the replay did not come to
         self._session = session
         self._choice = choice
         self._options: dict[str, Any] = {"reset": not keep_attempts, "canary_wait": canary_wait, **options}
 
     async def run(self, dry_run: bool, yes: bool) -> tuple[Replayed, list[Refusal]]:
+        from redbox.box.desk.error_groups import require_group
+
         async with self._session.existing() as box:
             selection, others = await selection_of(box, self._choice)
             report = await self._preview(box, selection)
+            if not report.matched:
+                await require_group(box, self._choice.filters["group"])
             report.dry_run = dry_run
             matched, possible = report.matched, report.matched - report.refused_count
             refused = _add_refusals(report, others)
+            self.held_key = await _held_key(box, refused)
+            if possible and self._options["canary"]:
+                await self._warn(box)
             if dry_run or not possible:
                 return report, refused
             if not yes:
@@ -120,9 +135,28 @@ class _Replay:
             rate = self._options["rate"]
             if "until" in selection and (matched > LONG or (rate is not None and matched > LONG_SECONDS * rate)):
                 self._note_start(selection["until"].isoformat())
+            if self._options["canary"]:
+                self._note_canary(possible)
             report = await self._replay(box, matched, selection)
             self.left = max(0, matched - report.matched)
-            return report, _add_refusals(report, others)
+            refused = _add_refusals(report, others)
+            self.held_key = await _held_key(box, refused)
+            return report, refused
+
+    async def _warn(self, box: Box) -> None:
+        """Says why the canary would not be settled."""
+        from redbox.box.desk.delivery import delivery_obstacle
+
+        if obstacle := delivery_obstacle(await box.stats()):
+            self._session.output.note(f"warning: {printable(obstacle)}, so the canary would not be published")
+
+    def _note_canary(self, possible: int) -> None:
+        """Before the progress bar: on a terminal, a note would end on its line."""
+        from redbox.durations import format_duration
+
+        count, limit = min(possible, self._options["canary"]), format_duration(self._options["canary_wait"])
+        verb = "is" if count == 1 else "are"
+        self._session.output.note(f"waiting until {counted(count, 'canary event')} {verb} settled ({limit} at most)")
 
     def _note_start(self, moment: str) -> None:
         instead = " instead of --all" if self._choice.everything else ""
@@ -142,6 +176,20 @@ class _Replay:
     async def _replay(self, box: Box, count: int, selection: dict[str, Any]) -> Replayed:
         with self._session.output.progress("replaying", count) as progress:
             return await box.replay(**selection, **self._options, progress=progress)
+
+
+async def _held_key(box: Box, refused: list[Refusal]) -> str | None:
+    """The unique key of the first event that was refused because another one holds it."""
+    for each in refused:
+        if each.outcome == "CONFLICT":
+            record = await box.get(each.event_id)
+            return None if record is None else record.event.unique_key
+    return None
+
+
+def _why_held(key: str) -> str:
+    options = given_options(click.get_current_context())
+    return f"`{shlex.join(('redbox', *options, 'why', '--unique', key))}`"
 
 
 def _refusals(report: Replayed) -> list[Refusal]:
@@ -194,12 +242,12 @@ def _print_report(session: Session, report: Replayed, refused: list[Refusal]) ->
         left = f", {report.refused_count:,} refused" if report.refused_count else ""
         output.text(f"{counted(report.replayed, 'event')} replayed{left}")
     if report.conflicts and report.dry_run:
-        output.text(
+        output.paragraph(
             f"{counted(report.conflicts, 'event')} would be refused, since another live event holds the unique key; "
             "--force replays them anyway, and then two live events have the same key"
         )
     if refused:
-        output.table(("REFUSED", "REASON"), [(each.event_id, each.reason) for each in refused[:SHOWN]])
+        output.table(("REFUSED", "REASON"), [(each.event_id, each.reason) for each in refused[:SHOWN]], wrap="REASON")
         if report.refused_count > SHOWN:
             output.text(f"... and {report.refused_count - SHOWN:,} more")
 
@@ -212,20 +260,15 @@ def _print_canary(session: Session, canary: Canary, left: int) -> None:
     if canary.passed:
         output.note(f"canary: {counted(canary.published, 'event')} published")
         return
-    total = canary.published + len(canary.died) + len(canary.gone) + len(canary.unsettled)
+    words = canary.in_words
     if canary.died:
-        output.table(("DIED AGAIN", "ERROR"), list(canary.died.items()))
-        words = f"{len(canary.died)} of {counted(total, 'canary event')} died again"
+        output.table(("DEAD AGAIN", "ERROR"), list(canary.died.items()), wrap="ERROR")
     elif canary.gone:
-        words = (
-            f"{len(canary.gone)} of {counted(total, 'canary event')} cannot be found, and events died or were dropped "
-            "meanwhile; a relay with --on-dead drop may have removed them"
-        )
+        words += "; a relay with --on-dead drop may have removed them"
     else:
-        words = (
-            f"{len(canary.unsettled)} of {counted(total, 'canary event')} not settled in time. `redbox stats` shows "
-            "whether a relay is running and whether the box is paused; start one with `redbox relay`, or wait longer "
-            f"with --canary-wait. `redbox show {canary.unsettled[0]}` shows such an event"
+        words += (
+            ". `redbox why` says whether no relay is running, the box is paused or the breaker is open; remove that, "
+            f"or wait longer with --canary-wait. `redbox show {canary.unsettled[0]}` shows such an event"
         )
     if left:
         others = f"{counted(left, 'other event')} {'is' if left == 1 else 'are'} still dead"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from redbox.cli.filters import NAMES, nothing_matches, resolved
+from redbox.cli.options.filters import NAMES, nothing_matches, resolved
 
 if TYPE_CHECKING:
     from redbox import Box, Record

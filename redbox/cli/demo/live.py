@@ -63,7 +63,7 @@ async def _address(lines: asyncio.StreamReader) -> str:
 async def _echo(lines: asyncio.StreamReader) -> None:
     """Shows warnings of the service; ends the demo with it."""
     while line := await lines.readline():
-        if b"try: curl" not in line and b"are stored on" not in line:
+        if not any(known in line for known in (b"dashboard: ", b"are stored on", b"try: curl")):
             sys.stderr.write(line.decode(errors="replace"))
     raise SystemExit("redbox up has ended")
 

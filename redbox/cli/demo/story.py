@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from redbox.box.reports import Stats
-    from redbox.cli.output import Output
+    from redbox.cli.printing.output import Output
     from redbox.events import Claim
     from redbox.publishers import Publisher
 

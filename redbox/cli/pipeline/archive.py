@@ -8,7 +8,7 @@ from datetime import timedelta
 import click
 
 from redbox.arguments import counted
-from redbox.cli.parameters import DURATION
+from redbox.cli.options.parameters import DURATION
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.session import Session, pass_session
 

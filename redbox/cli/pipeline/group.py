@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from redbox.arguments import shown, text
-from redbox.cli.parameters import name_value_pairs
+from redbox.cli.options.parameters import name_value_pairs
 from redbox.cli.session import Session
 from redbox.errors import RedboxError, UsageError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from redbox.cli.parameters import name_value_pairs
+from redbox.cli.options.parameters import name_value_pairs
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.session import Session, pass_session
 

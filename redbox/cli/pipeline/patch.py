@@ -96,7 +96,7 @@ def _show(session: Session, seen: Patched) -> None:
     output = session.output
     if output.as_json:
         return
-    from redbox.cli.output import printable
+    from redbox.cli.printing.output import printable
 
     for preview in seen.previews:
         output.text(f"{preview.event_id}  {preview.event_type}")

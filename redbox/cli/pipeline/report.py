@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from redbox.cli.filters import resolved
-from redbox.cli.parameters import MOMENT
+from redbox.cli.options.filters import resolved
+from redbox.cli.options.parameters import MOMENT
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.session import Session, pass_session
 from redbox.durations import format_duration

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from redbox.arguments import counted
-from redbox.cli.parameters import name_value_pairs
+from redbox.cli.options.parameters import name_value_pairs
 from redbox.cli.pipeline.group import Spark, spark_options, summary
 from redbox.cli.process import SIGNALS
 from redbox.cli.session import Session, pass_session

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from redbox.cli.output import echo_json
+from redbox.cli.printing.output import echo_json
 from redbox.cli.relay.settings import FIELDS, RelaySettings, SettingError
 from redbox.cli.session import Session, pass_session
+from redbox.service import HOST
 
 if TYPE_CHECKING:
+    from redbox import Box
     from redbox.cli.relay.config import Config
     from redbox.cli.relay.run import Ended
     from redbox.relay import Relay
 
 #: Options that are about the process. All others are about one relay, and with --config they are fields of the file.
 PROCESS_OPTIONS: Final = ("config", "once", "log", "metrics_port", "metrics_host", "quiet")
-METRICS_HOST: Final = "127.0.0.1"
 
 
 def relay_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -30,6 +31,12 @@ def relay_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+config_option = click.option(
+    "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="Run the relays of this redbox.toml, instead of --to.",
+)  # fmt: skip
+
+
 @click.command("relay")
 @relay_options
 @click.option(
@@ -37,15 +44,12 @@ def relay_options(command: Callable[..., None]) -> Callable[..., None]:
     is_flag=True,
     help="Publish the available events, then exit; with code 1 if some fail and stay PENDING, or the box is paused.",
 )
-@click.option(
-    "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-    help="Run the relays of this redbox.toml, instead of --to.",
-)  # fmt: skip
+@config_option
 @click.option(
     "--metrics-port", type=click.IntRange(0, 65535), metavar="PORT",
     help="Port for /metrics, /livez and /readyz; 0 for any free port.",
 )  # fmt: skip
-@click.option("--metrics-host", metavar="HOST", help=f"Address for --metrics-port.  [default: {METRICS_HOST}]")
+@click.option("--metrics-host", metavar="HOST", help=f"Address for --metrics-port.  [default: {HOST}]")
 @click.option("--log", type=click.Choice(["text", "json"]), help="Format of the log on stderr.  [default: text]")
 @click.option("-q", "--quiet", is_flag=True, help="Log warnings and errors only.")
 @pass_session
@@ -64,9 +68,9 @@ def relay_command(
 
     Runs until SIGTERM or SIGINT. Each event is published at least once. A failed event is retried after the delay of
     --retry, and marked DEAD when --attempts are used up. While the target is down, the circuit breaker is open: no
-    attempts are used up, and the relay claims only samples, at most 30 s apart: 8 events, and up to 512 if the target
-    answers. Any number of relays may serve one box. After the first signal, events being published have --grace to
-    finish; a second signal exits at once.
+    attempts are used up, and the relay claims only samples, at most 30 s apart: 8 events, or more if the target
+    answers with errors. Any number of relays may serve one box. After the first signal, events being published have
+    --grace to finish; a second signal exits at once.
 
     \b
     Examples:
@@ -76,11 +80,13 @@ def relay_command(
       redbox relay --to python:shop.events:publish --retry fixed:0 --attempts 3 --no-breaker --dead-to stdout:
       redbox relay --to https://hooks.example.com/orders -o secret='${HOOK_SECRET}' --metrics-port 9100
       redbox --box orders relay --to stdout: --once
+      redbox --box orders relay --to box:billing
       redbox relay --config redbox.toml --log json
     """
     import logging
 
-    from redbox.cli import logs, process
+    from redbox.cli import process
+    from redbox.cli.printing import logs
 
     ctx = click.get_current_context()
     if config is None:
@@ -89,8 +95,10 @@ def relay_command(
         settings = [RelaySettings(box=session.box_name, **options)]
         relays, sources = [_open(ctx, session, settings[0])], None
     else:
-        from_file = _load(ctx, config)
-        relays, sources = _open_all(session, config, from_file)
+        from_file = load_config(ctx, config, PROCESS_OPTIONS)
+        if ctx.parent is not None and _typed(ctx.parent, "box_name"):
+            raise click.UsageError("--box cannot be combined with --config: the file names the boxes", ctx)
+        relays, sources = open_all(session, config, from_file)
         settings = from_file.relay
         log = log or from_file.log
         metrics_port = from_file.metrics_port if metrics_port is None else metrics_port
@@ -100,7 +108,7 @@ def relay_command(
 
     from redbox.cli.relay.run import RelayRun, Watch
 
-    watch = None if metrics_port is None else Watch(metrics_host or METRICS_HOST, metrics_port)
+    watch = None if metrics_port is None else Watch(metrics_host or HOST, metrics_port)
     how: logs.Format = "json" if log == "json" or (log is None and session.output.as_json) else "text"
     level = logging.DEBUG if session.debug else logging.WARNING if quiet else logging.INFO
     policies = [each.policy_text(relay) for each, relay in zip(settings, relays, strict=True)]
@@ -141,24 +149,27 @@ def _open(ctx: click.Context, session: Session, settings: RelaySettings) -> Rela
         raise click.BadParameter(error.problem, ctx, param_hint=f"'{flag}'") from error
 
 
-def _load(ctx: click.Context, path: Path) -> Config:
-    from click.core import ParameterSource
-
+def load_config(ctx: click.Context, path: Path, process_options: Collection[str]) -> Config:
+    """The file. Options of the command that are about one relay are refused: they are fields of the file."""
     from redbox.cli.relay.config import load
 
-    def typed(where: click.Context, name: str) -> bool:
-        return where.get_parameter_source(name) is ParameterSource.COMMANDLINE
-
     for param in ctx.command.params:
-        if param.name not in PROCESS_OPTIONS and typed(ctx, str(param.name)):
+        if param.name not in process_options and _typed(ctx, str(param.name)):
             raise click.UsageError(f"{param.opts[-1]} cannot be combined with --config: write it into the file", ctx)
-    if ctx.parent is not None and typed(ctx.parent, "box_name"):
-        raise click.UsageError("--box cannot be combined with --config: the file names the boxes", ctx)
     return load(path)
 
 
-def _open_all(session: Session, path: Path, config: Config) -> tuple[list[Relay], list[str]]:
-    """The relays of the file, and where the URL of each one's store was given."""
+def _typed(ctx: click.Context, name: str) -> bool:
+    from click.core import ParameterSource
+
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def open_all(
+    session: Session, path: Path, config: Config, lenders: dict[str, Box] | None = None
+) -> tuple[list[Relay], list[str]]:
+    """The relays of the file, and where the URL of each one's store was given. The boxes of one store share its
+    connections; `lenders` gets the first of each."""
     from redbox.cli.relay.config import open_relays, url_sources
 
     def default_url() -> str:
@@ -169,4 +180,4 @@ def _open_all(session: Session, path: Path, config: Config) -> tuple[list[Relay]
             )
         return session.url
 
-    return open_relays(path, config, default_url), url_sources(path, config)
+    return open_relays(path, config, default_url, lenders), url_sources(path, config)

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import anyio
 import msgspec
 
-from redbox.cli import logs, process
+from redbox.cli import process
+from redbox.cli.printing import logs
 from redbox.cli.relay.leftovers import Leftovers, leftovers
 from redbox.durations import format_duration
 from redbox.errors import BoxPaused, StoreError, StoreUnavailable
+from redbox.store.scripts.registry import load_all
 
 if TYPE_CHECKING:
     from redbox.relay import Relay, Summary
@@ -82,8 +84,9 @@ class RelayRun:
 
     async def run(self) -> list[Ended]:
         """Returns the end of each relay. If one fails, all are ended and its error is raised."""
+        load_all()
         try:
-            with process.on_signal(self._stop):
+            with process.on_signal(self._stop, self._deadline()):
                 async with AsyncExitStack() as stack:
                     with anyio.CancelScope() as self._starting:
                         await self._start(stack)
@@ -99,20 +102,24 @@ class RelayRun:
         return time.monotonic() - self._began
 
     def _stop(self, which: signal.Signals) -> None:
-        logger.info("%s: finishing the events being published; a second signal exits at once", which.name)
+        work = "events being published" if self._relays else "requests being answered"
+        logger.info("%s: finishing the %s; a second signal exits at once", which.name, work)
         self._stopping = True
         if self._starting is not None:
             self._starting.cancel()
         for relay in self._relays:
             relay.stop()
         self._signalled.set()
+
+    def _deadline(self) -> process.Deadline:
         grace = max((relay.grace for relay in self._relays), default=0.0)
-        process.exit_after(
-            grace + LAST_SECONDS,
-            1,
-            f"error: a publisher did not return within {grace:g} s, and ignored its cancellation; "
-            "its event returns to PENDING when its lease ends",
+        late = (
+            f"a publisher did not return within {grace:g} s, and ignored its cancellation or blocked the event loop; "
+            "its event returns to PENDING when its lease ends"
+            if self._relays
+            else f"the service did not end within {LAST_SECONDS:g} s; requests without an answer may be repeated"
         )
+        return process.Deadline(grace + LAST_SECONDS, f"error: {late}")
 
     async def _start(self, stack: AsyncExitStack) -> None:
         """Checks that the store answers and the port is free, before anything is claimed. Logs what is wrong with the

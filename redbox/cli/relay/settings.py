@@ -7,37 +7,49 @@ its value is read. Nothing is connected here; an invalid value is refused with t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_type_hints
 
 import click
 
-from redbox.cli.parameters import name_value_pairs
-from redbox.cli.placeholders import expand_options, expand_url
+from redbox.cli.options.parameters import name_value_pairs
+from redbox.cli.options.placeholders import expand_options, expand_url
 from redbox.cli.relay.retry_option import DEFAULT_RETRY, parse_attempts, parse_limit, parse_retry
 from redbox.durations import format_duration, parse_duration
-from redbox.errors import MissingExtra, UsageError
+from redbox.errors import InvalidSetting, MissingExtra, UsageError
 
 if TYPE_CHECKING:
+    from redbox import Box
     from redbox.publishers.base import Publisher
     from redbox.relay import Relay
+    from redbox.relay.middleware import Middleware
 
 Pairs = dict[str, str | int | float | bool]
 
 NUMBER: Final = "a whole number, without quotes"
 TEXT: Final = "text in quotes"
 DURATION: Final = 'a duration: "10m", or a number of seconds'
+ROUTES: Final = 'a list of routes: routes = [ {match = "order.*", to = "box:billing"} ]'
 PAIRS: Final = "a table of text and numbers: {} = {{ timeout = 5 }}"
 
 
 class SettingError(UsageError):
-    """A setting has an invalid value."""
+    """A setting has an invalid value. `within`: where in the value of the setting it is invalid."""
 
-    def __init__(self, setting: str, problem: str) -> None:
+    def __init__(self, setting: str, problem: str, within: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"{setting}: {problem}")
         self.setting = setting
         self.problem = problem
+        self.within = within
+
+
+@dataclasses.dataclass
+class Route:
+    """One entry of `routes`."""
+
+    match: str
+    to: str | list[str]
 
 
 class Field:
@@ -68,10 +80,10 @@ class RelaySettings:
     """The fields of a [[relay]] table, and the options of `redbox relay`. None: the default."""
 
     # fmt: off
-    to: Annotated[str, Field(
+    to: Annotated[str | None, Field(
         TEXT, "--to", metavar="URL",
-        help="Target: https://..., redis+stream://..., stdout: or python:MODULE:FUNCTION.",
-    )]
+        help="Target: https://, amqp://, nats://, kafka://, redis+stream://, box:NAME, python:MODULE:FUNCTION, ...",
+    )] = None
     box: Annotated[str, Field(TEXT)] = "default"
     url: Annotated[str | None, Field(TEXT)] = None
     options: Annotated[Pairs, Field(
@@ -79,6 +91,13 @@ class RelaySettings:
         multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
         help="Option of the target; repeatable; '?=' lists them. Secrets only as '${NAME}' or file:PATH.",
     )] = dataclasses.field(default_factory=dict)
+    routes: Annotated[list[Route] | None, Field(ROUTES)] = None
+    default: Annotated[str | list[str] | None, Field('a box such as "box:rest", or a list of boxes')] = None
+    middleware: Annotated[list[str], Field(
+        'a list of functions: middleware = ["python:shop.relay:trace"]', "--middleware",
+        multiple=True, metavar="python:MODULE:FUNCTION",
+        help="Async function around each publish; repeatable, the first is the outermost.",
+    )] = dataclasses.field(default_factory=list)
     retry: Annotated[str | None, Field(
         TEXT, "--retry", policy="backoff", read=parse_retry, metavar="POLICY",
         help=f"Delay between attempts: fixed:10m, fixed:0 or exp:1s..5m.  [default: {DEFAULT_RETRY}]",
@@ -130,6 +149,18 @@ class RelaySettings:
         NUMBER, "--batch", policy="batch", type=click.IntRange(1, 1000), metavar="N",
         help="Maximum events per claim.  [default: 100]",
     )] = None
+    max_rate: Annotated[str | None, Field(
+        'a rate in quotes: "50/s"', "--max-rate", metavar="RATE",
+        help="Claims of all relays of the box together: 50/s, 1000/min. Written as a setting of the box.",
+    )] = None
+    max_burst: Annotated[int | None, Field(
+        NUMBER, "--max-burst", type=click.IntRange(min=1), metavar="N",
+        help="Events that --max-rate lets them claim at once.  [default: what 250 ms bring]",
+    )] = None
+    max_in_flight: Annotated[int | None, Field(
+        NUMBER, "--max-in-flight", type=click.IntRange(min=1), metavar="N",
+        help="Maximum events claimed at once, by all relays of the box. Written as a setting of the box.",
+    )] = None
     lease: Annotated[float | str | None, Field(
         DURATION, "--lease", policy="lease", read=parse_duration, metavar="DURATION",
         help="How long claims stay held if this process dies.  [default: 30s]",
@@ -159,9 +190,10 @@ class RelaySettings:
     def __repr__(self) -> str:  # the fields may hold secrets
         return f"RelaySettings({self.box!r})"
 
-    def open(self, url: str, directory: Path) -> Relay:
-        """The relay, with a box of its own on `url`; relative `file:` paths begin at `directory`."""
-        from redbox import Box, Relay
+    def open(self, url: str, directory: Path, lenders: dict[str, Box] | None = None) -> Relay:
+        """The relay; relative `file:` paths begin at `directory`. Its box is on `url`: beside the box in `lenders` that
+        is there already, over the same connections, or else it is added to them."""
+        from redbox import Relay
 
         chosen: dict[str, Any] = {}
         for name, field in FIELDS.items():
@@ -170,7 +202,9 @@ class RelaySettings:
                 chosen[field.policy] = _read(name, field.read)(value)
         if self.deny_private and not any(map(_is_http, (self.to, self.dead_to))):
             raise SettingError("deny_private", "there is no https:// or http:// target to which it applies")
-        publisher = self._publisher("to", "options", directory)
+        publisher = self._publisher("to", "options", directory) if self.routes is None else self._open_routes()
+        if self.middleware:
+            chosen["middleware"] = _read("middleware", _find_middleware)(self.middleware)
         if self.dead_to is not None:
             chosen["dead_to"] = self._publisher("dead_to", "dead_options", directory)
         elif self.dead_options:
@@ -183,12 +217,59 @@ class RelaySettings:
             raise SettingError("alerts_options" if self.alerts_options else "alert_age", "alerts_to is not given")
         if not self.breaker:
             chosen["breaker"] = None
-        return Relay(Box.open(url, name=self.box), publisher, name=self.name, **chosen)
+        chosen |= self._limits()
+        box = open_beside(url, self.box, {} if lenders is None else lenders)
+        for setting, target in (("to", publisher), ("dead_to", chosen.get("dead_to"))):
+            if target is not None:
+                _read("routes" if setting == "to" and self.routes else setting, target.attach)(box)
+        return Relay(box, publisher, name=self.name, **chosen)
+
+    def check_target(self) -> None:
+        """Refuses a relay without a target, or with two."""
+        if self.to is None and self.routes is None:
+            raise SettingError("to", "missing; give the target, or routes")
+        if self.to is not None and self.routes is not None:
+            raise SettingError("routes", "give either to or routes, not both")
+        if self.default is not None and self.routes is None:
+            raise SettingError("default", "is for routes, which are not given")
+
+    def _open_routes(self) -> Publisher:
+        """Makes the routes. Each part is checked alone first, so that an error names it."""
+        from redbox.routing.globs import compile_glob
+        from redbox.routing.routes import Routes
+
+        if not self.routes:
+            raise SettingError("routes", "has no route")
+        table: dict[str, list[str]] = {}
+        for number, route in enumerate(self.routes):
+            _read("routes", lambda glob: compile_glob("match", glob), (number, "match"))(route.match)
+            table.setdefault(route.match, []).extend(self._boxes("routes", route.to, (number, "to")))
+        default = None if self.default is None else self._boxes("default", self.default, ())
+        try:
+            return Routes(table, default=default, **self.options)  # type: ignore[arg-type]
+        except TypeError:
+            raise SettingError("options", "routes have only the option durability") from None
+        except UsageError as error:
+            raise SettingError("options" if self.options else "routes", str(error)) from None
+
+    def _boxes(self, setting: str, targets: str | list[str], within: tuple[str | int, ...]) -> list[str]:
+        from redbox.routing.routes import check_destination
+
+        many = [targets] if isinstance(targets, str) else targets
+        if not many:
+            raise SettingError(setting, "names no box", within)
+        found = []
+        for number, target in enumerate(many):
+            place = within if isinstance(targets, str) else (*within, number)
+            url = _read(setting, expand_url, place)(target)
+            _read(setting, check_destination, place)(url)
+            found.append(url)
+        return found
 
     def _publisher(self, target: str, options: str, directory: Path) -> Publisher:
         from redbox.publishers.registry import open_expanded, secret_options
 
-        url = _read(target, expand_url)(getattr(self, target))
+        url = _read(target, expand_url)(getattr(self, target) or "")
         try:
             secrets = secret_options(url)
             given = _read(options, lambda value: expand_options(value, secrets, directory))(getattr(self, options))
@@ -205,6 +286,19 @@ class RelaySettings:
         except UsageError as error:
             raise SettingError(options if error.argument in given else target, str(error)) from error
 
+    def _limits(self) -> dict[str, Any]:
+        """The limits that are given, as the box stores them."""
+        from redbox.relay.limits import check_limits
+        from redbox.settings import LIMITS
+
+        found: dict[str, Any] = {}
+        for name in LIMITS:
+            try:
+                found |= check_limits(**{name: getattr(self, name)})
+            except InvalidSetting as error:
+                raise SettingError(name, str(error).removeprefix(f"{name}: ")) from None
+        return found
+
     # --- as text -------------------------------------------------------------------------------------------------
 
     @property
@@ -220,6 +314,7 @@ class RelaySettings:
                 value = getattr(relay.policy, field.policy)
                 is_duration = field.read in (parse_duration, parse_limit) and value is not None
                 values[name] = format_duration(value) if is_duration else value
+        values |= self._limits()
         values["dead_to"] = "none" if relay.dead_target is None else relay.dead_target
         if relay.alerts_target is not None:
             values["alerts_to"] = relay.alerts_target
@@ -235,17 +330,34 @@ FIELDS: Final[dict[str, Field]] = {
 }
 
 
+def _find_middleware(urls: Sequence[str]) -> Sequence[Middleware]:
+    from redbox.publishers.python import find_python
+    from redbox.relay.middleware import check_middleware
+
+    return check_middleware([find_python(url) for url in urls])
+
+
 def _is_http(target: str | None) -> bool:
     return target is not None and _read("to", expand_url)(target).lower().startswith(("https://", "http://"))
 
 
-def _read(setting: str, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def open_beside(url: str, name: str, lenders: dict[str, Box]) -> Box:
+    """A box on `url`, over the connections of the one in `lenders` that is there already."""
+    from redbox import Box
+    from redbox.box.beside import beside
+
+    if url in lenders:
+        return beside(lenders[url], name)
+    return lenders.setdefault(url, Box.open(url, name=name))
+
+
+def _read(setting: str, read: Callable[[Any], Any], within: tuple[str | int, ...] = ()) -> Callable[[Any], Any]:
     """The reader, with the name of the setting in its errors."""
 
     def checked(value: Any) -> Any:
         try:
             return read(value)
         except ValueError as error:
-            raise SettingError(setting, str(error)) from None
+            raise SettingError(setting, str(error), within) from None
 
     return checked

@@ -9,10 +9,10 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from redbox.box.desk.rates import Rates, rates_between
 from redbox.box.operate import operator_name
-from redbox.box.rates import Rates, rates_between
-from redbox.box.stats_json import paused_keys
-from redbox.cli.output import printable
+from redbox.box.texts.stats_json import paused_keys
+from redbox.cli.printing.output import printable
 from redbox.cli.top import screen
 from redbox.cli.top.explain import explain_box, explain_event
 from redbox.cli.top.terminal import Terminal
@@ -87,7 +87,7 @@ class Top:
                 stats = await self._box.stats()
                 view.paused_keys = await paused_keys(self._box, stats)
                 if loop.time() - self._errors_read >= ERRORS_EVERY:
-                    view.errors = await self._box.recent_errors(SAMPLE)
+                    view.errors = await self._box.desk.recent_errors(SAMPLE)
                     self._errors_read = loop.time()
         except (RedboxError, TimeoutError) as error:
             view.away = str(error) or f"no answer within {STORE_SECONDS:g} s"

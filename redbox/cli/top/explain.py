@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from redbox.cli import records
-from redbox.cli.output import printable
+from redbox.cli.printing import records
+from redbox.cli.printing.output import printable
 
 if TYPE_CHECKING:
     from redbox import Box
@@ -32,7 +32,7 @@ async def explain_event(box: Box, event_id: str, width: int) -> list[str]:
         "created": records.iso(record.created_at),
         "available": records.iso(record.available_at),
         "claimed": f"{records.iso(record.claimed_at)} by {record.claimed_by}" if record.claimed_at else None,
-        "published": records.iso(record.published_at),
+        "published": records.published(record),
         "died": records.iso(record.died_at),
         "ordering key": event.ordering_key,
         "unique key": event.unique_key,
@@ -42,13 +42,16 @@ async def explain_event(box: Box, event_id: str, width: int) -> list[str]:
     if record.history:
         lines += ["", "history, oldest first"]
         lines += [
-            printable(f"{records.iso(each.at)}  {each.outcome:10}  {each.by}  {each.error}") for each in record.history
+            printable(
+                f"{records.iso(each.at)}  {each.outcome:10}  {records.took(each.seconds):>10}  {each.by}  {each.error}"
+            )
+            for each in record.history
         ]
     return lines
 
 
 def _explained(box: Box, explanation: Explanation, width: int) -> list[str]:
-    lines = [f"{printable(explanation.subject)}: {explanation.situation.value.replace('_', ' ')}"]
+    lines = textwrap.wrap(printable(explanation.headline), max(20, width))
     for sentence in explanation.sentences:
         lines += textwrap.wrap(printable(sentence), max(20, width))
     for step in explanation.next_steps:

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from redbox.arguments import counted
-from redbox.cli import box_view, records, relay_view
-from redbox.cli.output import STYLES, printable
+from redbox.cli.printing import box_view, records, relay_view
+from redbox.cli.printing.output import STYLES, printable
 from redbox.cli.top.view import SERIES, View
 from redbox.durations import format_duration
 
 if TYPE_CHECKING:
-    from redbox.box.recent_errors import RecentError
+    from redbox.box.desk.recent_errors import RecentError
     from redbox.box.reports import RelayReport, Stats
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -136,7 +136,8 @@ def _state(view: View, stats: Stats, width: int) -> list[Text]:
     """At least one line, so that the rest of the screen seldom jumps."""
     if view.away:
         return _wrapped(f"THE STORE DOES NOT ANSWER: {printable(view.away)}", width, "bold white on red")
-    return _wrapped("; ".join(box_view.pauses(stats, view.paused_keys)), width, "bold yellow")
+    limits = [box_view.limits_in_words(stats)] if stats.limits_reached else []
+    return _wrapped("; ".join([*box_view.pauses(stats, view.paused_keys), *limits]), width, "bold yellow")
 
 
 def _wrapped(text: str, width: int, style: str = "") -> list[Text]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from redbox.box.rates import Rates
-    from redbox.box.recent_errors import RecentError
+    from redbox.box.desk.rates import Rates
+    from redbox.box.desk.recent_errors import RecentError
     from redbox.box.reports import PausedKey, Stats
 
 HISTORY: Final = 600  # readings that the sparklines can show

@@ -43,8 +43,8 @@ from redbox.pipeline.source.options import PATIENCE, TERMINAL, Address
 from redbox.pipeline.source.schema import SCHEMA
 from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import Work, map_arrow
-from redbox.store.items import MarkItem, SeenClaim
-from redbox.store.steps import batches
+from redbox.store.scripts.items import MarkItem, SeenClaim
+from redbox.store.scripts.steps import batches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -31,8 +31,8 @@ from redbox.pipeline.source.writer import uuid_of
 from redbox.pipeline.tasks import in_line_order, map_arrow
 from redbox.settings import MAX_PAYLOAD
 from redbox.store.codec import encode_event
-from redbox.store.durability import SERVER
-from redbox.store.items import MarkItem
+from redbox.store.scripts.items import MarkItem
+from redbox.store.server.durability import SERVER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
+from redbox.box.bulk.pace import check_rate
 from redbox.box.operate import operator_name
-from redbox.box.pace import check_rate
 from redbox.errors import UsageError
 from redbox.pipeline.archive.layout import READ_SETTINGS, read_archive
 from redbox.pipeline.jobs.condition import check_condition, select
@@ -23,9 +23,9 @@ from redbox.pipeline.source.rows import EVENT_COLUMNS, event_of
 from redbox.pipeline.spark_session import set_for
 from redbox.pipeline.tasks import in_line_order, map_arrow
 from redbox.store.codec import encode_restored
-from redbox.store.items import SeenClaim
-from redbox.store.replies import CREATED, EXISTS
-from redbox.store.steps import batches
+from redbox.store.scripts.items import SeenClaim
+from redbox.store.scripts.replies import CREATED, EXISTS
+from redbox.store.scripts.steps import batches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

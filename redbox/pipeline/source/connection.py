@@ -16,8 +16,8 @@ from redbox.errors import Effect, StoreUnavailable, UnknownBox
 from redbox.pipeline.source.options import Address
 from redbox.store import connect
 from redbox.store.codec import EncodedEvent
-from redbox.store.durability import SERVER, Durability
-from redbox.store.replies import PutReply
+from redbox.store.scripts.replies import PutReply
+from redbox.store.server.durability import SERVER, Durability
 from redbox.store.store import Store
 
 logger = logging.getLogger("redbox")
@@ -78,7 +78,7 @@ class Connection:
 
     def require_box(self) -> None:
         """Raises UnknownBox, with the names of the boxes that exist, if there is no such box: reading creates none."""
-        if not self.run(self.store.meta):
+        if not self.run(self.store.exists):
             names = self.run(self.store.boxes)
             there = f"there are: {', '.join(names)}" if names else "there is none yet"
             raise UnknownBox(f"there is no box {self.at.box!r} on {self.store.where}; {there}")

@@ -20,7 +20,7 @@ from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import MAX_BATCH, SLICE, DrainOptions
 from redbox.pipeline.source.rows import BatchBuilder
 from redbox.pipeline.source.stream_driver import StreamDriver
-from redbox.store.steps import batches
+from redbox.store.scripts.steps import batches
 
 
 class BatchPart(InputPartition):

@@ -11,7 +11,7 @@ from redbox.pipeline.source.connection import Connection
 from redbox.pipeline.source.rows import STATE_OF, BatchBuilder, FetchedEvent
 from redbox.settings import BATCH_BYTES
 from redbox.store.damage import read_history
-from redbox.store.replies import Fence, Fields, StoredEvent
+from redbox.store.scripts.replies import Fence, Fields, StoredEvent
 
 FIRST_STEP: Final = 8  # bodies, while their size is not known
 _STATE: Final = {index: state.value.encode() for index, state in STATE_OF.items()}

@@ -18,7 +18,7 @@ from redbox.events import State
 from redbox.pipeline.source.connection import connected, without_gc
 from redbox.pipeline.source.options import RANGES_AT_ONCE, FollowOptions, ReadOptions
 from redbox.pipeline.source.reader import AFTER_ALL, ReadRange, ranges, read_range
-from redbox.store.replies import Position
+from redbox.store.scripts.replies import Position
 
 INDEXES: Final = {State.PUBLISHED: "published", State.DEAD: "dead"}
 

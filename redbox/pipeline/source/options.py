@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from redbox import keys
-from redbox.box.selection import check_glob
+from redbox.box.bulk.selection import check_glob
 from redbox.errors import InvalidSetting, UsageError
 from redbox.events import State, to_ms
 from redbox.store import connect

@@ -16,8 +16,8 @@ from redbox.pipeline.source.connection import Connection, connected, without_gc
 from redbox.pipeline.source.fetch import Fetch
 from redbox.pipeline.source.options import LOOK, RANGES_AT_ONCE, SLICE, ReadOptions
 from redbox.pipeline.source.rows import STATE_OF, BatchBuilder
-from redbox.store.replies import START, Position
-from redbox.store.steps import batches
+from redbox.store.scripts.replies import START, Position
+from redbox.store.scripts.steps import batches
 
 END: Final = Position(b"%d" % 2**53, b"")
 AFTER_ALL: Final = "\x7f"  # sorts after every id

@@ -27,9 +27,9 @@ from redbox.pipeline.source.connection import patiently
 from redbox.pipeline.source.options import DrainOptions
 from redbox.settings import BATCH_BYTES, BATCH_COUNT
 from redbox.store import connect
-from redbox.store.items import StreamBatch
-from redbox.store.replies import Fence
-from redbox.store.steps import batches
+from redbox.store.scripts.items import StreamBatch
+from redbox.store.scripts.replies import Fence
+from redbox.store.scripts.steps import batches
 from redbox.store.store import Store
 
 logger = logging.getLogger("redbox")

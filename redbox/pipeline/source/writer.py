@@ -23,8 +23,8 @@ from redbox.pipeline.source.schema import SCHEMA
 from redbox.pipeline.tasks import current_task
 from redbox.settings import MAX_PAYLOAD, Settings
 from redbox.store.codec import EncodedEvent, encode_event, encode_plain
-from redbox.store.durability import Durability
-from redbox.store.replies import CREATED, EXISTS, PutReply
+from redbox.store.scripts.replies import CREATED, EXISTS, PutReply
+from redbox.store.server.durability import Durability
 
 REQUIRED: Final = ("event_type", "payload")
 WRITABLE: Final = (

@@ -17,7 +17,7 @@ from redbox.ids import new_id
 from redbox.publishers.base import Publisher
 from redbox.relay.alerts.conditions import Alert
 from redbox.relay.digest import Digest
-from redbox.relay.error_text import error_text
+from redbox.relay.outcomes.error_text import error_text
 
 PAUSES: Final = (1.0, 3.0)  # seconds between the attempts for one alert
 TIME_LIMIT: Final = 5.0  # seconds of one attempt

@@ -17,7 +17,7 @@ from typing import Final
 from uuid import uuid4
 
 from redbox.box import Box
-from redbox.box.marks import Marks
+from redbox.box.desk.marks import Marks
 from redbox.errors import EmbeddedServerFailed, RedboxError, StoreError, StoreUnavailable
 from redbox.events import Claim, from_ms, to_ms
 from redbox.fingerprints import fingerprint, group_id
@@ -71,21 +71,21 @@ class Alerts(Prompted):
         self._noted: dict[str, _Note] = {}  # by condition, as far as they were read since it leads
         self._breakers = Breakers()
         self._quiet_until = -float("inf")
-        self._dead: dict[str, _Death] = {}  # by group, to be reported
+        self._dead: dict[str, _DeadEvent] = {}  # by group, to be reported
         self._seen: OrderedDict[str, float] = OrderedDict()  # group → when to look again
         self._group_alerts: list[float] = []  # when they were sent
         self._outage = _Outage()
 
     # --- dead events ---------------------------------------------------------------------------------------------
 
-    def died(self, claim: Claim, reason: str) -> None:
+    def marked_dead(self, claim: Claim, reason: str) -> None:
         """An event was marked DEAD. Only remembers it."""
         error = fingerprint(reason or ATTEMPTS_USED_UP)
         group, now = group_id(error), time.monotonic()
         if claim.event.event_type.startswith(OWN_TYPES) or self._seen.get(group, now) > now:
             return
         if group not in self._dead and len(self._dead) < MOST_WAITING:
-            self._dead[group] = _Death(claim, reason or ATTEMPTS_USED_UP, datetime.now(UTC))
+            self._dead[group] = _DeadEvent(claim, reason or ATTEMPTS_USED_UP, datetime.now(UTC))
             self.run_soon()
 
     # --- running -------------------------------------------------------------------------------------------------
@@ -132,18 +132,17 @@ class Alerts(Prompted):
 
     async def _compare(self, condition: Condition) -> None:
         """Sends an alert if the condition is not as it was noted."""
-        if condition.holds is None:
-            return
         mark = f"alert:{condition.name}"
         note = self._noted.get(mark)
         if note is None:
             note = self._noted[mark] = _Note(await self._marks.read(mark))
-        if condition.holds and note.text:
-            if time.monotonic() >= note.prolong_at:
-                await self._marks.set(mark, note.text, NOTE_SECONDS)
-                note.prolong_at = time.monotonic() + PROLONG_SECONDS
-        elif condition.holds:
-            if await self._send(condition.begun):
+        if note.text and time.monotonic() >= note.prolong_at:  # until its end was taken, even if that takes days
+            await self._marks.set(mark, note.text, NOTE_SECONDS)
+            note.prolong_at = time.monotonic() + PROLONG_SECONDS
+        if condition.holds is None:
+            return
+        if condition.holds:
+            if not note.text and await self._send(condition.begun):
                 text = str(to_ms(condition.begun.since))
                 self._noted[mark] = _Note(await self._marks.set(mark, text, NOTE_SECONDS))
         elif note.text and await self._send(condition.ended):
@@ -166,8 +165,8 @@ class Alerts(Prompted):
 
     async def _report_groups(self) -> None:
         for group in list(self._dead):
-            if time.monotonic() < self._quiet_until:
-                return
+            if time.monotonic() < self._quiet_until or not self._may_report():
+                return  # the others are reported later
             if await self._report_group(group, self._dead[group]):
                 del self._dead[group]
                 self._seen[group] = time.monotonic() + SEEN_SECONDS
@@ -175,7 +174,7 @@ class Alerts(Prompted):
                 if len(self._seen) > MOST_SEEN:
                     self._seen.popitem(last=False)
 
-    async def _report_group(self, group: str, death: _Death) -> bool:
+    async def _report_group(self, group: str, event: _DeadEvent) -> bool:
         """Sends an alert for a group that is new to the box. Returns whether the group needs no alert any more."""
         known, sending = f"alert:group:{group}", f"alert:sending:{group}"
         if await self._prolong_group(known):
@@ -184,10 +183,11 @@ class Alerts(Prompted):
             return False  # another relay sends it now
         if await self._prolong_group(known):  # another relay has just sent it
             return True
-        if not self._may_report():
-            logger.warning("more than %d new error groups in an hour: no alert for %s", GROUPS_PER_HOUR, death.reason)
-        elif not await self._send_now(death.alert(group)):
+        if not await self._send_now(event.alert(group)):
             return False
+        self._group_alerts.append(time.monotonic())
+        if len(self._group_alerts) == GROUPS_PER_HOUR:
+            logger.warning("%d new error groups within an hour: further ones are reported later", GROUPS_PER_HOUR)
         await self._marks.set(known, "known", GROUP_SECONDS)
         await self._marks.remove(sending, self._token)
         return True
@@ -201,10 +201,7 @@ class Alerts(Prompted):
     def _may_report(self) -> bool:
         now = time.monotonic()
         self._group_alerts = [at for at in self._group_alerts if now - at < 3600]
-        if len(self._group_alerts) >= GROUPS_PER_HOUR:
-            return False
-        self._group_alerts.append(now)
-        return True
+        return len(self._group_alerts) < GROUPS_PER_HOUR
 
     # --- the store -----------------------------------------------------------------------------------------------
 
@@ -213,16 +210,20 @@ class Alerts(Prompted):
         outage = self._outage
         if not outage.failures:
             outage.since, outage.led = datetime.now(UTC), time.monotonic() < self._leads_until
-        outage.failures += 1
+        outage.failures, outage.over = outage.failures + 1, None
         if outage.failures >= OUTAGE and outage.led and not outage.sent and time.monotonic() >= self._quiet_until:
             text = f"the store of box {self._box.name} is not reachable: {error}"
             outage.sent = await self._send_now(Alert("redbox.store.unreachable", text, outage.since))
 
     async def _store_answered(self) -> None:
-        outage, self._outage = self._outage, _Outage()
-        if outage.sent:
+        """The end of an outage is sent until the target takes it."""
+        if self._outage.sent:
             text = f"the store of box {self._box.name} is reachable again"
-            await self._send_now(Alert("redbox.store.reachable", text, datetime.now(UTC)))
+            self._outage.over = self._outage.over or datetime.now(UTC)
+            alert = Alert("redbox.store.reachable", text, self._outage.over)
+            if time.monotonic() < self._quiet_until or not await self._send_now(alert):
+                return
+        self._outage = _Outage()
 
 
 class _Note:
@@ -233,17 +234,17 @@ class _Note:
         self.prolong_at = time.monotonic() + PROLONG_SECONDS
 
 
-class _Death:
+class _DeadEvent:
     """The first dead event of a group that this relay saw."""
 
     def __init__(self, claim: Claim, reason: str, at: datetime) -> None:
         self._event_id, self._event_type = claim.event_id, claim.event.event_type
-        self.reason = reason
+        self._reason = reason
         self._at = at
 
     def alert(self, group: str) -> Alert:
         text = f"event {self._event_id} of type {self._event_type} is the first DEAD one of error group {group}: "
-        return Alert("redbox.error_group.new", text + self.reason, self._at)
+        return Alert("redbox.error_group.new", text + self._reason, self._at)
 
 
 class _Outage:
@@ -252,4 +253,5 @@ class _Outage:
     def __init__(self) -> None:
         self.failures = 0
         self.since = from_ms(0)
+        self.over: datetime | None = None  # the store answers again, and the alert was not taken yet
         self.led = self.sent = False

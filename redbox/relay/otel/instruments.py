@@ -16,7 +16,7 @@ from redbox.box.reports import Stats
 from redbox.errors import RedboxError
 from redbox.relay.relay import Relay
 from redbox.relay.report import BUCKETS, Histogram
-from redbox.relay.series import add_box, add_relay
+from redbox.relay.series import add_boxes, add_relay
 from redbox.telemetry import METRICS, Metric
 
 READ_EVERY: Final = 15.0
@@ -67,17 +67,10 @@ class Instruments:
 
     def _read(self) -> dict[str, list[Observation]]:
         series = _Observations()
-        up: dict[str, bool] = {}
-        for reader in list(self.readers):
-            relay = reader.relay
-            if not relay.running:
-                continue
-            add_relay(series, relay)
-            if reader.was_read:
-                add_box(series, relay.box.name, relay.box.where, reader.stats)
-                up[relay.box.where] = up.get(relay.box.where, False) or reader.stats is not None
-        for where, answers in up.items():
-            series.add("redbox_up", int(answers), where)
+        running = [reader for reader in list(self.readers) if reader.relay.running]
+        for reader in running:
+            add_relay(series, reader.relay)
+        add_boxes(series, [(reader.relay.box, reader.stats) for reader in running if reader.was_read])
         return series.found
 
 

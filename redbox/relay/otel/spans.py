@@ -13,21 +13,19 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from redbox import __version__
 from redbox.errors import Reject, RetryLater, Unavailable
 from redbox.events import Claim
-from redbox.publishers.base import Publisher
-from redbox.relay.error_text import error_text
+from redbox.publishers.base import Publisher, PublisherAround
+from redbox.relay.outcomes.error_text import error_text
 from redbox.telemetry import publishing, traceparent_of
 
 _extract = TraceContextTextMapPropagator().extract
 
 
-class TracedPublisher(Publisher):
+class TracedPublisher(PublisherAround):
     """Another publisher, with spans. In the publisher the span is active; for a call of many events, the span of the
     call is."""
 
     def __init__(self, publisher: Publisher, box: str, relay: str) -> None:
-        self._publisher = publisher
-        self.many = publisher.many  # type: ignore[misc]  # that of the class of the other
-        self.calls_at_once = publisher.calls_at_once
+        super().__init__(publisher)
         self._tracer = trace.get_tracer("redbox", __version__)
         self._attributes: dict[str, Any] = {
             "messaging.system": "redbox",
@@ -36,22 +34,6 @@ class TracedPublisher(Publisher):
             "redbox.box": box,
             "redbox.relay": relay,
         }
-
-    @property
-    def target(self) -> str:
-        return self._publisher.target
-
-    def at_once(self, concurrency: int) -> int:
-        return self._publisher.at_once(concurrency)
-
-    def unfinished(self) -> asyncio.Future[Any] | None:
-        return self._publisher.unfinished()
-
-    async def open(self, box: str) -> None:
-        await self._publisher.open(box)
-
-    async def aclose(self) -> None:
-        await self._publisher.aclose()
 
     async def publish(self, claim: Claim) -> None:
         span = self._start(claim)
@@ -97,7 +79,7 @@ class TracedPublisher(Publisher):
         event = claim.event
         return self._tracer.start_span(
             "redbox publish",
-            _extract({"traceparent": event.metadata.get("traceparent", "")}),
+            _extract(event.metadata),
             kind=SpanKind.PRODUCER,
             attributes={
                 **self._attributes,

@@ -1,7 +1,9 @@
 // Requests to the service: JSON, the token, and problems as errors.
 
 const KEY = 'redbox-token';
+const LONGEST = 30000; // ms until the answer to a reading request begins
 let ask = null; // asks a person for a token
+let accepted = () => {}; // called when another token was accepted
 let asking = null; // the promise of the question that is open
 
 /** An error that the service or the network reported. `status` is 0 if there was no answer. */
@@ -22,8 +24,10 @@ export class ExactNumber {
   }
 }
 
-export function askTokenWith(question) {
+/** Sets how a person is asked for a token, and what is done once the service accepts another one. */
+export function askTokenWith(question, after) {
   ask = question;
+  accepted = after;
 }
 
 export function forgetToken() {
@@ -34,17 +38,23 @@ export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
 /** Sends a request with the token and returns the response; asks for a token as long as the service answers 401. */
 export async function send(path, options = {}) {
-  for (;;) {
+  for (let asked = false; ; asked = true) {
     const token = sessionStorage.getItem(KEY);
     const headers = { ...options.headers, 'Redbox-Client': 'dashboard', ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+    const limit = new AbortController();
+    const timer = (options.method || 'GET') === 'GET' && setTimeout(() => limit.abort(), LONGEST);
+    const signal = AbortSignal.any([limit.signal, ...(options.signal ? [options.signal] : [])]);
     let response;
     try {
-      response = await fetch(path, { ...options, headers, credentials: 'same-origin', cache: 'no-store' });
+      response = await fetch(path, { ...options, headers, signal, credentials: 'same-origin', cache: 'no-store' });
     } catch (error) {
-      if (error.name === 'AbortError') throw error;
+      if (options.signal?.aborted) throw error;
       throw new Problem(0, { title: 'No answer', detail: 'The service does not answer. Is redbox running?' });
+    } finally {
+      clearTimeout(timer);
     }
     if (response.status !== 401) {
+      if (asked) accepted();
       if (!response.ok) throw new Problem(response.status, await bodyOf(response));
       return response;
     }

@@ -1,7 +1,7 @@
 // Charts as SVG: a line over time with the value under the pointer, and a timeline of marks.
 
 import { h, s, update } from './dom.js';
-import { hourAndMinute, time } from './format.js';
+import { counted, hourAndMinute, time } from './format.js';
 
 const WIDTH = 300;
 const HEIGHT = 56;
@@ -15,14 +15,15 @@ export class Chart {
     this.title = title;
     this.series = series;
     this.text = text;
-    this.at = null; // the index that the reader looks at
+    this.at = null; // the moment that the reader looks at, in ms
     this.samples = [];
+    this.step = 0; // seconds between two samples
     this.head = h('div', { class: 'chart-head' });
     this.drawing = s('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
     this.foot = h('div', { class: 'chart-foot' });
     this.plot = h('div', {
       class: 'chart-plot', tabindex: 0, role: 'img', 'aria-label': title,
-      onpointermove: (event) => this.look(this.indexAt(event)),
+      onpointermove: (event) => this.look(this.momentAt(event)),
       onpointerleave: () => this.look(null),
       onblur: () => this.look(null),
       onkeydown: (event) => this.move(event),
@@ -30,17 +31,19 @@ export class Chart {
     this.element = h('div', { class: 'chart' }, this.head, this.plot, this.foot);
   }
 
-  /** Draws samples [{at, ...}], the values of a series under its name. */
-  draw(samples) {
+  /** Draws samples [{at, ...}], the values of a series under its name, one for each `step` seconds. */
+  draw(samples, step) {
     this.samples = samples;
+    this.step = step;
+    this.times = samples.map((sample) => Date.parse(sample.at));
     const values = samples.flatMap((sample) => this.series.map(({ name }) => sample[name])).filter(known);
     this.most = Math.max(...values, 0);
     this.render();
   }
 
-  look(index) {
-    if (index === this.at) return;
-    this.at = index;
+  look(moment) {
+    if (moment === this.at) return;
+    this.at = moment;
     this.render();
   }
 
@@ -48,41 +51,48 @@ export class Chart {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || !this.samples.length) return;
     event.preventDefault();
-    const last = this.samples.length - 1;
-    this.look(Math.min(last, Math.max(0, (this.at ?? last) + step)));
+    this.look(this.times[Math.min(this.samples.length - 1, Math.max(0, this.shown() + step))]);
   }
 
-  indexAt(event) {
+  momentAt(event) {
     const { left, width } = this.plot.getBoundingClientRect();
     if (!this.samples.length) return null;
-    const share = (event.clientX - left) / width;
-    return Math.min(this.samples.length - 1, Math.max(0, Math.round(share * (this.samples.length - 1))));
+    return this.times[0] + ((event.clientX - left) / width) * (this.times.at(-1) - this.times[0]);
+  }
+
+  /** The index of the sample whose values are shown: the last one, or the one nearest to what the reader looks at. */
+  shown() {
+    if (this.at === null) return this.samples.length - 1;
+    const distance = (index) => Math.abs(this.times[index] - this.at);
+    return this.times.reduce((best, _, index) => (distance(index) < distance(best) ? index : best), 0);
   }
 
   render() {
     const { samples } = this;
-    const shown = this.at === null ? samples.length - 1 : Math.min(this.at, samples.length - 1);
+    const shown = this.shown();
     const values = this.series.map(({ name }) => this.text(samples[shown]?.[name]));
     update(this.head, h('span', { class: 'chart-title' }, this.title), h('span', { class: `chart-value${values.length > 1 ? ' several' : ''}` },
       this.series.map(({ label }, index) => [label && h('small', {}, `${label} `), values[index]])));
     const lines = this.series.flatMap(({ name, kind }) => this.paths(name, kind));
-    const x = this.x(shown);
+    const x = samples.length && this.x(shown);
     update(this.drawing, lines, this.at !== null && s('line', { class: 'chart-cursor', x1: x, x2: x, y1: 0, y2: HEIGHT }));
     const span = samples.length ? `since ${hourAndMinute(samples[0].at)}` : 'no samples yet';
     update(this.foot, h('span', {}, this.at === null ? span : time(samples[shown].at)), h('span', {}, samples.length > 0 && `max ${this.text(this.most)}`));
-    const words = `${this.title}: now ${values.join(' and ')}; at most ${this.text(this.most)} ${span}`;
+    const words = `${this.title}: ${this.at === null ? 'now' : time(samples[shown].at)} ${values.join(' and ')}; at most ${this.text(this.most)} ${span}`;
     this.plot.setAttribute('aria-label', samples.length ? words : `${this.title}: no samples yet`);
   }
 
   x(index) {
-    return this.samples.length > 1 ? (index / (this.samples.length - 1)) * WIDTH : WIDTH;
+    const span = this.times.at(-1) - this.times[0];
+    return span ? ((this.times[index] - this.times[0]) / span) * WIDTH : WIDTH;
   }
 
-  /** A filled area and a line for each run of known values. */
+  /** A filled area and a line for each run of known values; a time without samples is left empty. */
   paths(name, kind) {
     const y = (value) => HEIGHT - 2 - (value / Math.max(this.most, this.least)) * HEIGHT * ROOM;
     const runs = [[]];
     this.samples.forEach((sample, index) => {
+      if (index && this.times[index] - this.times[index - 1] > this.step * 1500 && runs.at(-1).length) runs.push([]);
       if (known(sample[name])) runs.at(-1).push([round(this.x(index)), round(y(sample[name]))]);
       else if (runs.at(-1).length) runs.push([]);
     });
@@ -133,7 +143,7 @@ export function timeline(entries) {
     }
     return s('text', { class: `mark ${entry.kind}`, x: `${x}%`, y: 52, 'text-anchor': 'middle' }, markOf(entry.kind).shape, title);
   });
-  const words = `${entries.length} entries from ${time(first)} to ${time(first + span)}`;
+  const words = `${counted(entries.length, 'entry', 'entries')} from ${time(first)} to ${time(first + span)}`;
   return h('div', { class: 'timeline' },
     s('svg', { role: 'img', 'aria-label': `Timeline: ${words}`, width: '100%', height: 60 },
       s('line', { class: 'axis', x1: '0', x2: '100%', y1: 24, y2: 24 }), marks),

@@ -77,7 +77,7 @@ export function askToken(refused) {
     };
     return h('form', { onsubmit: submit },
       h('p', {}, 'This service asks for a token. One with the scope read shows everything; one with the scope operate can also change it.'),
-      refused && h('p', { class: 'wrong', role: 'alert' }, 'The service does not know this token, or it has expired.'),
+      refused && h('p', { class: 'wrong', role: 'alert' }, 'The service does not know this token.'),
       field('Token', input, 'It is kept in this tab only, and forgotten when the tab is closed.'),
       h('div', { class: 'buttons' }, h('button', { type: 'submit', class: 'primary' }, 'Open')));
   }, { dismissable: false });

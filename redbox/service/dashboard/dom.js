@@ -38,7 +38,10 @@ const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202
 /** The text with such characters as escapes: a payload must not rearrange the words around it. */
 export const printable = (text) => text.replace(UNSEEN, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
-/** Makes the children of `parent` equal to these. Elements that stay the same keep their identity, focus and selection. */
+/**
+ * Makes the children of `parent` equal to these. Elements that stay the same keep their identity, focus and selection: those with the same
+ * `data-key`, wherever they are now, and others by their place.
+ */
 export function update(parent, ...children) {
   const fresh = document.createDocumentFragment();
   append(fresh, children);
@@ -46,16 +49,26 @@ export function update(parent, ...children) {
 }
 
 function patchChildren(old, fresh) {
+  const wanted = new Set([...fresh.children].map(keyOf));
+  const keyed = new Map();
+  for (const child of [...old.children]) {
+    if (keyOf(child) === null) continue;
+    if (wanted.has(keyOf(child))) keyed.set(keyOf(child), child);
+    else child.remove();
+  }
   let at = old.firstChild;
   for (const node of [...fresh.childNodes]) {
-    if (at && alike(at, node)) {
-      patch(at, node);
-      at = at.nextSibling;
-    } else if (at) {
+    const same = keyOf(node) === null ? at : keyed.get(keyOf(node));
+    keyed.delete(keyOf(node));
+    if (same && same.nodeName === node.nodeName && keyOf(same) === keyOf(node)) {
+      if (same !== at) bring(old, same, at);
+      patch(same, node);
+      at = same.nextSibling;
+    } else if (at && keyOf(at) === null && keyOf(node) === null) {
       const next = at.nextSibling;
       at.replaceWith(node);
       at = next;
-    } else old.append(node);
+    } else old.insertBefore(node, at);
   }
   while (at) {
     const next = at.nextSibling;
@@ -64,9 +77,20 @@ function patchChildren(old, fresh) {
   }
 }
 
-function alike(old, fresh) {
-  if (old.nodeName !== fresh.nodeName) return false;
-  return old.nodeType !== Node.ELEMENT_NODE || old.dataset.key === fresh.dataset.key;
+const keyOf = (node) => node.dataset?.key ?? null;
+
+/** Puts a child before the child `at`. One that has the focus stays in place, and those before it move: a moved element loses the focus. */
+function bring(parent, child, at) {
+  if (!child.contains(document.activeElement)) {
+    parent.insertBefore(child, at);
+    return;
+  }
+  const after = child.nextSibling;
+  for (let each = at; each !== child; ) {
+    const next = each.nextSibling;
+    parent.insertBefore(each, after);
+    each = next;
+  }
 }
 
 function patch(old, fresh) {
@@ -84,7 +108,7 @@ function patch(old, fresh) {
   for (const name of old.handlers || []) old[name] = null;
   for (const name of fresh.handlers || []) old[name] = fresh[name];
   old.handlers = fresh.handlers;
-  patchChildren(old, fresh);
+  if (!old.built) patchChildren(old, fresh); // else it was built when the reader opened it
 }
 
 /** What the reader has opened stays open. */

@@ -3,7 +3,8 @@
 import { h, update } from './dom.js';
 import { get, query } from './api.js';
 
-const NAMES = {
+/** The filters that a person types, with what they mean; the phase is chosen beside them. */
+export const FILTERS = {
   type: 'event type, or a pattern such as order.*',
   key: 'ordering or unique key',
   error: 'text in the last error',
@@ -27,11 +28,11 @@ export function filterField(box, filter, apply) {
   const list = h('ul', { id: 'filter-list', role: 'listbox', 'aria-label': 'Completions', hidden: true });
   const input = h('input', {
     type: 'text', role: 'combobox', 'aria-label': 'Add a filter', 'aria-autocomplete': 'list', 'aria-controls': 'filter-list', 'aria-expanded': 'false',
-    placeholder: Object.keys(filter).some((name) => NAMES[name]) ? 'Add a filter' : 'Filter: type:order.* key:… error:… or text in the payload', autocomplete: 'off', spellcheck: 'false',
+    placeholder: Object.keys(filter).some((name) => FILTERS[name]) ? 'Add a filter' : 'Filter, such as type:order.*', autocomplete: 'off', spellcheck: 'false',
     oninput: () => find(), onfocus: () => find(), onkeydown: (event) => press(event), onblur: () => setTimeout(hide, 150),
   });
 
-  const chips = Object.entries(filter).filter(([name]) => NAMES[name]).map(([name, value]) => h('span', { class: 'chip' }, h('span', { class: 'chip-name' }, `${name}:`), ` ${value} `,
+  const chips = Object.entries(filter).filter(([name]) => FILTERS[name]).map(([name, value]) => h('span', { class: 'chip' }, h('span', { class: 'chip-name' }, `${name}:`), ` ${value} `,
     h('button', { type: 'button', 'aria-label': `Remove the filter ${name}: ${value}`, onclick: () => without(name) }, '✕')));
 
   function without(name) {
@@ -46,7 +47,7 @@ export function filterField(box, filter, apply) {
 
   function take(text) {
     const [, name, value] = /^([a-z_]+):\s*(.+)$/s.exec(text) || [];
-    if (name && NAMES[name]) apply({ ...filter, [name]: value.trim() });
+    if (name && FILTERS[name]) apply({ ...filter, [name]: value.trim() });
     else if (ID.test(text)) location.hash = `#/${encodeURIComponent(box)}/event/${encodeURIComponent(text)}`;
     else if (text) apply({ ...filter, text });
   }
@@ -72,7 +73,7 @@ export function filterField(box, filter, apply) {
     } else if (event.key === 'Escape' && !list.hidden) {
       event.stopPropagation();
       hide();
-    } else if (event.key === 'Backspace' && !input.value && chips.length) without(Object.keys(filter).filter((name) => NAMES[name]).at(-1));
+    } else if (event.key === 'Backspace' && !input.value && chips.length) without(Object.keys(filter).filter((name) => FILTERS[name]).at(-1));
   }
 
   function draw() {
@@ -91,8 +92,8 @@ export function filterField(box, filter, apply) {
     active = -1;
     const text = input.value;
     const [, name, prefix] = /^([a-z_]+):\s*(.*)$/s.exec(text) || [];
-    if (!NAMES[name]) {
-      options = Object.entries(NAMES).filter(([each]) => each.startsWith(text) && !filter[each]).map(([each, hint]) => ({ field: each, text: `${each}:`, hint }));
+    if (!FILTERS[name]) {
+      options = Object.entries(FILTERS).filter(([each]) => each.startsWith(text) && !filter[each]).map(([each, hint]) => ({ field: each, text: `${each}:`, hint }));
       draw();
       return;
     }

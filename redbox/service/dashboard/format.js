@@ -11,7 +11,7 @@ export const count = (number) => (number === null || number === undefined ? '–
 export const compact = (number) => (number < 10000000 ? count(number) : short.format(number));
 
 /** `1 event`, `1,250 events`. */
-export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? '' : 's'}`;
+export const counted = (number, noun, nouns = `${noun}s`) => `${count(number)} ${number === 1 ? noun : nouns}`;
 
 /** `0.3`, `12`, `1,250`; a dash if it is not known. */
 export function rate(number) {
@@ -48,7 +48,14 @@ export function time(moment, { exact = false } = {}) {
   return date.toDateString() === new Date().toDateString() ? text : `${day.format(date)} ${text}`;
 }
 
-export const hourAndMinute = (moment) => minute.format(new Date(moment));
+/** The local time: `03:12`, with the date if it is another day. */
+export function hourAndMinute(moment) {
+  const date = new Date(moment);
+  return `${date.toDateString() === new Date().toDateString() ? '' : `${day.format(date)} `}${minute.format(date)}`;
+}
+
+/** A text of a message: at most 200 characters. */
+export const shortened = (text) => (text.length > 200 ? `${text.slice(0, 200)}…` : text);
 
 /** A long id, shortened in the middle. */
 export const shortId = (id) => (id.length > 18 ? `${id.slice(0, 8)}…${id.slice(-6)}` : id);

@@ -5,32 +5,54 @@ import { get, post, remove, segment, send } from './api.js';
 import { announce, field, openDialog, reasonField } from './dialogs.js';
 import { count, counted, duration } from './format.js';
 import { href } from './router.js';
+import { mayOperate } from './store.js';
 import { pause } from './actions.js';
 
-const CANARY = 20;
+const CANARY = 20; // events at most, if nothing else is typed
 const RATE = 50; // events per second
 const POLL = 1000; // ms
 
+const HOLD = 'Was it too early? Those that are not delivered yet stay in the box while it is paused.';
+
 export const BULK_ACTIONS = {
-  replay: { verb: 'Replay', done: 'returned to PENDING and delivered again', canary: true, rate: true },
-  reschedule: { verb: 'Reschedule', done: 'due after the delay', delay: true },
+  replay: { verb: 'Replay', done: 'returned to PENDING and delivered again', canary: true, rate: true, undo: HOLD },
+  reschedule: { verb: 'Reschedule', done: 'due after the delay', delay: true, undo: HOLD },
   kill: { verb: 'Kill', done: 'DEAD, and not delivered until someone replays them', danger: true },
   drop: { verb: 'Drop', done: 'removed for good. This cannot be undone', danger: true },
   export: { verb: 'Export', done: 'written to a file as NDJSON' },
 };
 
-export const ended = (job) => ['done', 'failed', 'cancelled'].includes(job.state);
-const WORDS = { running: 'Running', waiting_for_canary: 'Waiting for the canary', done: 'Done', failed: 'Stopped', cancelled: 'Cancelled' };
-const SYMBOLS = { running: '▶', waiting_for_canary: '◷', done: '✓', failed: '✕', cancelled: '■' };
+const JOB_STATES = {
+  running: { word: 'Running', symbol: '▶' },
+  waiting_for_canary: { word: 'Waiting for the canary', symbol: '◷' },
+  done: { word: 'Done', symbol: '✓', ended: true },
+  failed: { word: 'Stopped', symbol: '✕', ended: true },
+  cancelled: { word: 'Cancelled', symbol: '■', ended: true },
+};
+/** Whether the job has come to its end, whatever that is. */
+export const ended = (job) => Boolean(JOB_STATES[job.state].ended);
 
-/** Opens the preview of an action on all events that match the filter. */
-export function actOnMany(box, action, filter, what) {
+/** Whether a job still replays or awaits its canary of `canary` events; `waited`: it was seen to wait for it. */
+export function canaryRuns(job, canary, waited) {
+  if (!canary || ended(job)) return false;
+  return job.state === 'waiting_for_canary' || (!waited && job.done <= canary);
+}
+
+/** The size of the canary of `total` events, if nothing else is typed: a fifth, so that most are left if it fails. */
+export const canaryOf = (total) => (total < 2 ? 0 : Math.max(1, Math.min(CANARY, Math.floor(total / 5))));
+
+/** How the canary of an ended job failed; null if it did not, or if there was none. */
+const failedCanary = (job) => (job.result?.canary?.passed === false ? job.result.canary : null);
+
+/** Opens the preview of an action on all events that match the filter. `seen` is called with the job whenever it is looked at. */
+export function actOnMany(box, action, filter, what, seen = () => {}) {
   const about = BULK_ACTIONS[action];
   return openDialog(`${about.verb} ${what}`, (close) => {
     const body = h('div', { class: 'wizard' });
     const steps = ['Preview', ...(about.canary ? ['Canary'] : []), 'All'];
-    const show = (step, ...content) => update(body,
-      h('ol', { class: 'wizard-steps' }, steps.map((name, index) => h('li', { 'aria-current': index === step ? 'step' : null, class: index < step ? 'past' : null }, name))),
+    const show = (step, ...content) => draw(step, 'current', content);
+    const draw = (step, how, content) => update(body,
+      h('ol', { class: 'wizard-steps' }, steps.map((name, index) => h('li', { 'aria-current': index === step ? 'step' : null, class: index < step ? 'past' : index === step ? how : null }, name))),
       content);
     preview();
     return body;
@@ -46,13 +68,12 @@ export function actOnMany(box, action, filter, what) {
     }
 
     function form(result) {
-      const total = result.count ?? result.matched ?? 0;
-      const refused = result.refused_count ?? 0;
+      const { count: total, refused_count: refused } = result;
       if (!total) {
         show(0, h('p', {}, 'No event matches any more. Nothing would be changed.'), h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'primary', onclick: () => close() }, 'Close')));
         return;
       }
-      const canary = h('input', { type: 'number', min: 0, max: 1000, value: Math.min(CANARY, total) });
+      const canary = h('input', { type: 'number', min: 0, max: 1000, value: canaryOf(total) });
       const rate = h('input', { type: 'number', min: 0, step: 'any', value: RATE });
       const delay = h('input', { type: 'text', placeholder: '10m', required: true, autocomplete: 'off' });
       const reason = h('input', { type: 'text', autocomplete: 'off', maxlength: 500 });
@@ -78,19 +99,20 @@ export function actOnMany(box, action, filter, what) {
         if (about.rate && Number(rate.value)) job.rate = Number(rate.value);
         if (about.delay) job.delay = delay.value.trim();
         try {
-          progress(await post(box, 'jobs', job), Boolean(job.canary));
+          progress(await post(box, 'jobs', job), job.canary || 0);
         } catch (error) {
           update(wrong, h('p', {}, error.message));
           button.disabled = false;
         }
       };
       show(0, h('form', { onsubmit: submit },
-        h('p', { class: 'preview' }, result.complete === false && 'At least ', h('strong', {}, counted(total, 'event')), ` ${total === 1 ? 'matches' : 'match'} and would be ${about.done}.`),
+        h('p', { class: 'preview' }, !result.complete && 'At least ', h('strong', {}, counted(total, 'event')), ` ${total === 1 ? 'matches' : 'match'} and would be ${about.done}.`),
+        result.obstacle && h('p', { class: 'warn', role: 'alert' }, h('span', { 'aria-hidden': 'true' }, '! '), `At the moment ${result.obstacle}: the events would wait in the box, and a canary would not be published.`),
         refused > 0 && h('p', {}, `${counted(refused, 'event')} would be refused.`),
-        (result.conflicts || 0) > 0 && h('p', {}, `${counted(result.conflicts, 'event')} cannot be replayed: another live event holds the unique key.`),
+        result.conflicts > 0 && h('p', {}, `${counted(result.conflicts, 'event')} cannot be replayed: another live event holds the unique key.`),
         h('p', {}, h('a', { href: href(box, 'events', null, filter), onclick: () => close() }, 'See these events')),
         about.canary && h('div', { class: 'fields' },
-          field('Canary', canary, 'Replayed first. If one of them dies again, the rest stays where it is. 0: no canary.'),
+          field('Canary', canary, 'Replayed first. If one of them is DEAD again, the rest stays where it is. 0: no canary.'),
           field('Events per second', rate, 'Of the rest. 0: no limit.')),
         length,
         about.delay && field('Delay', delay, 'From now, for example 30s, 10m or 1h.'),
@@ -99,24 +121,37 @@ export function actOnMany(box, action, filter, what) {
       (about.canary ? canary : about.delay ? delay : reason).focus();
     }
 
-    async function progress(job, canary) {
-      for (let current = job; body.isConnected; ) {
-        const step = canary && (current.state === 'waiting_for_canary' || (!ended(current) && current.done < CANARY)) ? 1 : steps.length - 1;
-        show(step, jobProgress(box, current, close));
-        if (ended(current)) return;
-        await new Promise((resolve) => setTimeout(resolve, POLL));
-        try {
-          current = await get(box, `jobs/${segment(job.id)}`);
-        } catch (error) {
-          current = { ...current, text: error.message };
-        }
-      }
+    function progress(job, canary) {
+      let waited = false;
+      return watch(box, job, body, (current) => {
+        waited ||= current.state === 'waiting_for_canary';
+        seen(current);
+        if (failedCanary(current)) draw(1, 'failed', jobProgress(box, current, close, preview));
+        else show(canaryRuns(current, canary, waited) ? 1 : steps.length - 1, jobProgress(box, current, close));
+      });
     }
   }, { wide: true });
 }
 
-/** A running or ended job: a bar, its words, and what can be done about it. */
-function jobProgress(box, job, close) {
+/** Draws a job now and once a second, until it has ended or `body` is no longer shown. */
+async function watch(box, job, body, draw) {
+  for (let current = job; ; ) {
+    draw(current);
+    if (ended(current)) return;
+    await new Promise((resolve) => setTimeout(resolve, POLL));
+    if (!body.isConnected) return;
+    current = await get(box, `jobs/${segment(job.id)}`).catch((error) => ({ ...current, text: error.message }));
+  }
+}
+
+/** The text of a job after the word of its state, which is not said twice. */
+function inWords(word, text) {
+  if (text.startsWith(`${word.toLowerCase()} `)) return text.slice(word.length);
+  return text ? `: ${text}` : '';
+}
+
+/** A running or ended job: a bar, its words, and what can be done about it; `again` begins another after a canary that failed. */
+function jobProgress(box, job, close, again) {
   const cancel = async () => {
     try {
       await remove(box, `jobs/${segment(job.id)}`);
@@ -125,13 +160,21 @@ function jobProgress(box, job, close) {
       announce(error.message, { bad: true });
     }
   };
+  const { word, symbol } = JOB_STATES[job.state];
+  const canary = failedCanary(job);
+  const undone = ended(job) && job.done > 0 && !canary && BULK_ACTIONS[job.action].undo;
+  const [bad] = canary ? [...Object.keys(canary.died), ...canary.gone, ...canary.unsettled] : [];
   return h('div', { class: `job job-${job.state}` },
-    h('p', { role: 'status' }, h('span', { 'aria-hidden': 'true' }, `${SYMBOLS[job.state] || '▶'} `), h('strong', {}, WORDS[job.state] || job.state), job.text ? `: ${job.text}` : ''),
+    h('p', { role: 'status' }, h('span', { 'aria-hidden': 'true' }, `${symbol} `), h('strong', {}, word), inWords(word, job.text)),
     bar(job),
-    job.problem && h('p', { class: 'wrong', role: 'alert' }, problemText(job.problem)),
+    job.problem && h('p', { class: 'wrong', role: 'alert' }, job.problem),
+    canary && job.total > job.done && h('p', {}, `${counted(job.total - job.done, 'event')} ${job.total - job.done === 1 ? 'was' : 'were'} not touched.`),
+    undone && h('p', { class: 'muted' }, undone),
     h('div', { class: 'buttons' },
-      !ended(job) && h('button', { type: 'button', onclick: () => pause(box) }, 'Pause the box…'),
+      (!ended(job) || undone) && mayOperate() && h('button', { type: 'button', onclick: () => pause(box) }, 'Pause the box…'),
       !ended(job) && h('button', { type: 'button', class: 'danger', onclick: cancel }, 'Cancel the rest'),
+      bad && h('a', { class: 'button', href: href(box, 'event', bad), onclick: () => close() }, Object.keys(canary.died).length ? 'Look at the error' : 'Look at one of them'),
+      canary && again && h('button', { type: 'button', onclick: again }, 'Replay again'),
       job.action === 'export' && job.state === 'done' && h('button', { type: 'button', onclick: () => download(box, job) }, 'Download'),
       h('button', { type: 'button', class: 'primary', onclick: () => close() }, ended(job) ? 'Close' : 'Continue in the background')));
 }
@@ -148,37 +191,23 @@ async function download(box, job) {
   }
 }
 
-const problemText = (problem) => (typeof problem === 'string' ? problem : problem.detail || problem.title || 'The job failed.');
-
 function bar(job) {
-  const total = job.total || 0;
-  return h('div', { class: 'job-bar' },
-    h('progress', { max: total || 1, value: job.done || 0, 'aria-label': `${job.action}: ${count(job.done)} of ${count(total)}` }),
-    h('span', {}, total ? `${count(job.done)} of ${count(total)}` : count(job.done)));
+  const words = job.total === null ? counted(job.done, 'event') : `${count(job.done)} of ${count(job.total)}`;
+  return h('div', { class: 'job-bar' }, h('progress', { max: job.total || 1, value: job.done, 'aria-label': `${job.action}: ${words}` }), h('span', {}, words));
 }
 
 /** The bar at the bottom of the page: jobs that run. */
 export function tray(box, jobs) {
-  const running = (jobs || []).filter((job) => !ended(job));
-  return running.map((job) => h('div', { class: 'tray-job', 'data-key': job.id },
-    h('span', {}, h('strong', {}, BULK_ACTIONS[job.action]?.verb || job.action), ` ${job.text || ''}`), bar(job),
+  return jobs.filter((job) => !ended(job)).map((job) => h('div', { class: 'tray-job', 'data-key': job.id },
+    h('span', {}, h('strong', {}, BULK_ACTIONS[job.action].verb), ` ${job.text}`), bar(job),
     h('button', { type: 'button', onclick: () => watchJob(box, job) }, 'Show')));
 }
 
 /** Shows a job that runs in the background. */
 export function watchJob(box, job) {
-  return openDialog(`${BULK_ACTIONS[job.action]?.verb || job.action} in box ${box}`, (close) => {
+  return openDialog(`${BULK_ACTIONS[job.action].verb} in box ${box}`, (close) => {
     const body = h('div', {});
-    const poll = async () => {
-      for (let current = job; ; ) {
-        update(body, jobProgress(box, current, close));
-        if (ended(current)) return;
-        await new Promise((resolve) => setTimeout(resolve, POLL));
-        if (!body.isConnected) return;
-        current = await get(box, `jobs/${segment(job.id)}`).catch((error) => ({ ...current, text: error.message }));
-      }
-    };
-    poll();
+    watch(box, job, body, (current) => update(body, jobProgress(box, current, close)));
     return body;
   });
 }

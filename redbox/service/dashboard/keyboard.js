@@ -1,7 +1,7 @@
 // Shortcuts of the keyboard, and their list.
 
 import { h } from './dom.js';
-import { openDialog } from './dialogs.js';
+import { announce, openDialog } from './dialogs.js';
 
 const GOES = { o: 'overview', i: 'incidents', e: 'events', k: 'keys', r: 'relays', l: 'log', s: 'settings', d: 'doctor' };
 const SEQUENCE = 1500; // ms between the two keys of `g o`
@@ -9,7 +9,7 @@ const SEQUENCE = 1500; // ms between the two keys of `g o`
 const HELP = [
   ['/ or Ctrl K', 'search: events, views and actions'],
   ['g o', 'overview'], ['g i', 'incidents'], ['g e', 'events'], ['g k', 'keys'], ['g r', 'relays'], ['g l', 'log'], ['g s', 'settings'], ['g d', 'doctor'],
-  ['j, k', 'next and previous row'], ['Enter', 'open'], ['Esc', 'back, or close'], ['r', 'replay: opens the preview'], ['p', 'pause or resume the box'], ['?', 'this list'],
+  ['j, k', 'next and previous row'], ['Enter', 'open'], ['Esc', 'back, or close'], ['r', 'replay the event of the row, or all that the view shows: asks first'], ['p', 'pause or resume the box'], ['?', 'this list'],
 ];
 
 /** Listens to the whole page. `act` has search(), view(name), pause() and back(). */
@@ -40,8 +40,12 @@ export function listen(act) {
   });
 }
 
+/** Replays the event of the row that has the focus, or what the view offers. */
 function replay() {
-  document.querySelector('[data-shortcut="r"]')?.click();
+  const row = document.activeElement.closest('tr:has([data-row])');
+  const inRow = row?.querySelector('[data-shortcut="r"]');
+  if (row?.closest('.view-events') && !inRow) announce('This event is not DEAD or PUBLISHED, so it cannot be replayed.');
+  else (inRow || document.querySelector('main :not(td) > [data-shortcut="r"]'))?.click();
 }
 
 /** Moves the focus to the next or previous row of the view. */
@@ -54,5 +58,5 @@ function step(by) {
 }
 
 export function showHelp() {
-  openDialog('Keyboard', () => h('dl', { class: 'keys-help' }, HELP.map(([keys, words]) => h('div', {}, h('dt', {}, keys.split(' ').map((key) => (key === 'or' ? ' or ' : h('kbd', {}, key)))), h('dd', {}, words)))));
+  openDialog('Help', () => h('div', { class: 'stack' }, h('p', {}, 'Search finds events by id, type, key, error or text, and opens every view.'), h('h3', {}, 'Keyboard'), h('dl', { class: 'keys-help' }, HELP.map(([keys, words]) => h('div', {}, h('dt', {}, keys.split(' ').map((key) => (key === 'or' ? ' or ' : h('kbd', {}, key)))), h('dd', {}, words))))));
 }

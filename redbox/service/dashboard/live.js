@@ -13,16 +13,21 @@ export function follow(box) {
   if (current) current.stop();
   change({ box, live: {}, connection: 'connecting', problem: null });
   current = new Feed(box);
-  current.start();
+  if (document.hidden) change({ connection: 'resting' });
+  else current.start();
+}
+
+/** Ends the connection until the reader comes back. */
+export function rest() {
+  current.stop();
+  change({ connection: 'resting' });
 }
 
 /** The reader comes back to the tab, or leaves it: a hidden tab asks for nothing. */
 document.addEventListener('visibilitychange', () => {
   if (!current) return;
-  if (document.hidden) {
-    current.stop();
-    change({ connection: 'resting' });
-  } else current.start();
+  if (document.hidden) rest();
+  else current.start();
 });
 
 class Feed {

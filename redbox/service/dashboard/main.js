@@ -1,6 +1,6 @@
 // The page: header, routes, live feed, shortcuts.
 
-import { h, update } from './dom.js';
+import { h, s, update } from './dom.js';
 import { askTokenWith, call, forgetToken, hasToken } from './api.js';
 import { announce, askToken } from './dialogs.js';
 import { change, mayOperate, state, subscribe } from './store.js';
@@ -11,6 +11,7 @@ import { openPalette } from './palette.js';
 import { pauseOrResume } from './actions.js';
 import { tray } from './jobs.js';
 import { failure } from './parts.js';
+import { count, counted } from './format.js';
 import { overview } from './views/overview.js';
 import { incidents } from './views/incidents.js';
 import { incident } from './views/incident.js';
@@ -28,12 +29,12 @@ const MENU = [['overview', 'Overview'], ['incidents', 'Incidents'], ['events', '
 const PARENTS = { incident: 'incidents', event: 'events' };
 const THEMES = { system: ['◐', 'as the system'], light: ['☀', 'light'], dark: ['☾', 'dark'] };
 const CONNECTIONS = { live: ['●', 'live'], connecting: ['◌', 'connecting'], lost: ['✕', 'not connected'], resting: ['◌', 'resting'] };
+const SERVICE_EVERY = 60000; // ms between two readings of the list of boxes
 
 let route = null;
 let leave = null; // aborted when the view is left
 
 function show() {
-  if (location.hash === '#main') return; // the skip link
   const next = parse(location.hash);
   if (!next.box) {
     go(href(state.service.default_box), { replace: true });
@@ -72,20 +73,22 @@ function drawHeader() {
       h('a', { class: 'brand', href: href(box), 'aria-label': 'redbox: overview' }, h('img', { src: 'static/icon.svg', alt: '', width: 22, height: 22 }), h('span', {}, 'redbox')),
       h('select', { class: 'boxes', 'aria-label': 'Box', onchange: (event) => go(href(event.target.value, current)) },
         boxes.map((name) => h('option', { value: name, selected: name === box }, name))),
-      h('button', { type: 'button', class: 'search', 'aria-label': 'Search: id, type, key, error', onclick: search }, h('span', { class: 'search-words' }, 'Search: id, type, key, error…'), h('kbd', {}, '/')),
+      h('button', { type: 'button', class: 'search', 'aria-label': 'Search: id, type, key, error', onclick: search }, 
+        s('svg', { viewBox: '0 0 16 16', width: 14, height: 14, 'aria-hidden': 'true' }, s('path', { class: 'copy-icon', d: 'M10.5 10.5l4 4M12 7a5 5 0 1 1-10 0a5 5 0 0 1 10 0' })),
+        h('span', { class: 'search-short' }, 'Search'), h('span', { class: 'search-words' }, 'Search: id, type, key, error…'), h('kbd', {}, '/')),
       h('span', { class: `connection connection-${connection}`, role: 'status', title: state.problem?.message }, h('span', { 'aria-hidden': 'true' }, dot), h('span', { class: 'words' }, ` ${words}`)),
       service && !mayOperate() && h('span', { class: 'badge' }, 'read-only'),
       hasToken() && h('button', { type: 'button', class: 'plain', onclick: signOut }, 'Forget token'),
       h('button', { type: 'button', class: 'plain icon', 'aria-label': `Colours: ${THEMES[theme][1]}`, title: `Colours: ${THEMES[theme][1]}`, onclick: nextTheme }, THEMES[theme][0]),
-      h('button', { type: 'button', class: 'plain icon', 'aria-label': 'Keyboard shortcuts', title: 'Keyboard shortcuts', onclick: showHelp }, '?')),
+      h('button', { type: 'button', class: 'plain icon', 'aria-label': 'Help', title: 'Help', onclick: showHelp }, '?')),
     h('nav', { 'aria-label': 'Views' }, MENU.map(([name, label]) => h('a', { href: href(box, name), 'aria-current': name === current ? 'page' : null }, label, badge(name)))));
   document.querySelector('select.boxes').value = box; // the choice of a person outlives the attribute
 }
 
 /** The number of incidents beside the menu. */
 function badge(name) {
-  const groups = state.live.groups || [];
-  return name === 'incidents' && groups.length > 0 && h('span', { class: 'count', title: 'error groups' }, groups.length >= 5 ? '5+' : groups.length);
+  const { dead_groups: dead = 0, retrying_groups: retrying = 0 } = state.live;
+  return name === 'incidents' && dead + retrying > 0 && h('span', { class: 'count', title: `${counted(dead, 'error')} of dead events, ${count(retrying)} of events that are retried` }, ` ${count(dead + retrying)}`);
 }
 
 function signOut() {
@@ -114,17 +117,26 @@ function search() {
 }
 
 function drawTray() {
-  const jobs = route ? tray(route.box, state.live.jobs) : [];
+  const jobs = route ? tray(route.box, state.live.jobs || []) : [];
   const element = document.getElementById('tray');
   element.hidden = !jobs.length;
   update(element, jobs);
 }
 
+/** Reads the boxes and what this page may do; draws the view again if that has changed. */
+async function readService() {
+  const before = state.service;
+  change({ service: await call('GET', 'v1') });
+  if (before && before.read_only !== state.service.read_only) show();
+}
+
+const readServiceQuietly = () => readService().catch(() => {}); // the feed says what is wrong
+
 async function start() {
   applyTheme();
-  askTokenWith(askToken);
+  askTokenWith(askToken, () => state.service && readServiceQuietly());
   try {
-    change({ service: await call('GET', 'v1') });
+    await readService();
   } catch (error) {
     update(document.getElementById('main'), failure(error, start));
     if (error.status === undefined) throw error;
@@ -136,6 +148,11 @@ async function start() {
     drawTray();
   });
   addEventListener('hashchange', show);
+  setInterval(() => !document.hidden && readServiceQuietly(), SERVICE_EVERY);
+  document.getElementById('skip').onclick = (event) => {
+    event.preventDefault(); // the fragment of the address is the route
+    document.getElementById('main').focus();
+  };
   listen({
     search,
     view: (name) => go(href(route.box, name)),

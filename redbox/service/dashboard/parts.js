@@ -2,6 +2,7 @@
 
 import { h, s, update } from './dom.js';
 import * as format from './format.js';
+import { hasToken } from './api.js';
 import { href } from './router.js';
 import { announce } from './dialogs.js';
 
@@ -39,17 +40,19 @@ setInterval(() => {
   }
 }, 5000);
 
-/** A button that copies the whole text. */
-export function copyButton(text, what) {
+/** A button that copies the whole text, which may be a function that makes it. */
+export function copyButton(source, what) {
+  const made = typeof source === 'function';
   const copy = async () => {
+    const text = made ? source() : source;
     try {
       await navigator.clipboard.writeText(text);
       announce(`Copied the ${what}.`);
     } catch {
-      announce(`The browser does not allow to copy. The ${what} is ${text}`);
+      announce(`The browser does not allow copying. The ${what} is ${format.shortened(text)}`);
     }
   };
-  return h('button', { type: 'button', class: 'copy', title: `Copy the ${what}`, 'aria-label': `Copy the ${what} ${format.shortId(text)}`, onclick: copy },
+  return h('button', { type: 'button', class: 'copy', title: `Copy the ${what}`, 'aria-label': `Copy the ${what}${made ? '' : ` ${format.shortId(source)}`}`, onclick: copy },
     s('svg', { viewBox: '0 0 16 16', width: 14, height: 14, 'aria-hidden': 'true' }, s('path', { class: 'copy-icon', d: 'M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z' })));
 }
 
@@ -62,6 +65,12 @@ export function eventId(box, id, { row = false } = {}) {
 /** A command for a shell, with a button that copies it. */
 export const command = (text) => h('span', { class: 'command' }, h('code', {}, text), copyButton(text, 'command'));
 
+/** A command that puts an event into the box. */
+export function putCommand(box) {
+  const token = hasToken() ? "-H 'Authorization: Bearer TOKEN' " : '';
+  return command(`curl ${token}-d '{"event_type": "user.created", "payload": {"id": 42}}' ${location.origin}/v1/boxes/${encodeURIComponent(box)}/events`);
+}
+
 /**
  * A table; on a narrow screen each row is a card. A column is {title, cell, class?}; `key` names a row so that updates keep it.
  */
@@ -70,18 +79,35 @@ export function table(label, columns, rows, key) {
     h('table', { 'aria-label': label },
       h('thead', {}, h('tr', {}, columns.map((column) => h('th', { scope: 'col', class: column.class }, column.title)))),
       h('tbody', {}, rows.map((row) => h('tr', { 'data-key': key(row) },
-        columns.map((column) => h('td', { class: column.class, 'data-label': column.title }, column.cell(row))))))));
+        columns.map((column) => cellOf(column, row)))))));
+}
+
+/** A cell; one without a value is left out of a card. */
+function cellOf(column, row) {
+  const cell = h('td', { class: column.class, 'data-label': column.title }, column.cell(row));
+  if (!cell.childNodes.length || cell.textContent === '–') cell.classList.add('none');
+  return cell;
+}
+
+/** The rows, in the order in which `root` shows them as long as the pointer or the focus is in it: nothing moves under the reader. */
+export function steady(root, rows, key) {
+  if (!root.matches(':hover, :focus-within')) return rows;
+  const shown = [...root.querySelectorAll('tr[data-key]')].map((row) => row.dataset.key);
+  const place = (row) => (shown.includes(key(row)) ? shown.indexOf(key(row)) : shown.length);
+  return [...rows].sort((a, b) => place(a) - place(b));
 }
 
 export function section(title, aside, ...children) {
   return h('section', { class: 'section' }, h('div', { class: 'section-head' }, h('h2', {}, title), aside), children);
 }
 
+const AGAIN = 3000; // ms until what failed for a while is read again
 const ID = /([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})/;
 
 /** A sentence as the service wrote it: with a capital, what is between backticks as code, and with a box the ids of its events as links. */
 export function prose(text, { capital = true, box = null } = {}) {
-  const parts = (capital ? text.charAt(0).toUpperCase() + text.slice(1) : text).split(/`([^`]+)`/);
+  const begins = capital && !/^[a-z+]+:/.test(text); // a URL stays as it is
+  const parts = (begins ? text.charAt(0).toUpperCase() + text.slice(1) : text).split(/`([^`]+)`/);
   return parts.map((part, index) => (index % 2 ? h('code', {}, part) : box === null ? part : linked(part, box)));
 }
 
@@ -97,8 +123,24 @@ export function failure(problem, again) {
   return h('div', { class: 'failure', role: 'alert' },
     h('p', { class: 'failure-title' }, h('span', { 'aria-hidden': 'true' }, '✕ '), titleOf(problem)),
     h('p', {}, prose(problem.message)),
-    again === null && h('p', { class: 'muted' }, 'This page tries again by itself.', problem.status === 503 && ' Events that were acknowledged are in the store.'),
+    (again === null || passes(problem)) && h('p', { class: 'muted' }, 'This page tries again by itself.', problem.status === 503 && ' Events that were acknowledged are in the store.'),
     again && h('button', { type: 'button', onclick: again }, 'Try again'));
+}
+
+/** Whether a problem may end by itself: the store, or the service, does not answer. */
+const passes = (problem) => problem.status === 503 || problem.status === 0;
+
+/** Calls `again` a little later, if the problem may have ended by then; returns the function that prevents it. */
+export function tryAgain(signal, problem, again) {
+  if (!passes(problem)) return () => {};
+  const timer = setInterval(() => {
+    if (document.hidden) return;
+    clearInterval(timer);
+    if (!signal.aborted) again();
+  }, AGAIN);
+  const end = () => clearInterval(timer);
+  signal.addEventListener('abort', end);
+  return end;
 }
 
 function titleOf(problem) {
@@ -111,16 +153,22 @@ function titleOf(problem) {
 
 /** Loads data into an element: `Loading…`, then the result of `render`, or what failed. Returns the function that loads again. */
 export function load(root, signal, read, render) {
+  let failed = false; // what failed is shown
+  let cancel = () => {};
   const run = async ({ quiet = false } = {}) => {
+    cancel();
     if (!quiet) {
       update(root, loading());
     }
     try {
       const data = await read();
+      failed = false;
       if (!signal.aborted) update(root, render(data));
     } catch (error) {
       if (error.name === 'AbortError' || signal.aborted) return;
       if (!quiet) update(root, failure(error, () => run()));
+      failed ||= !quiet;
+      if (failed) cancel = tryAgain(signal, error, () => run({ quiet: true }));
       if (error.status === undefined) throw error;
     }
   };
@@ -128,11 +176,24 @@ export function load(root, signal, read, render) {
   return run;
 }
 
-const GOOD = ['flowing', 'published', 'scheduled', 'empty', 'claimed', 'queued'];
-const FAIR = ['backlog', 'ramping', 'retry_scheduled', 'waiting', 'superseded', 'suspect', 'removed'];
+/** Reads again every `every` ms while the page is seen, and when it is seen again; until the view is left. */
+export function repeat(signal, every, read) {
+  const seen = () => !document.hidden && read();
+  const timer = setInterval(seen, every);
+  document.addEventListener('visibilitychange', seen, { signal });
+  signal.addEventListener('abort', () => clearInterval(timer));
+}
 
-/** `ok`, `warn` or `bad`: how a situation of `why` is coloured. */
-export const mood = (situation) => (GOOD.includes(situation) ? 'ok' : FAIR.includes(situation) ? 'warn' : 'bad');
+/** How each situation of `why` is coloured. */
+const SITUATIONS = {
+  flowing: 'ok', published: 'ok', scheduled: 'ok', empty: 'ok', claimed: 'ok', queued: 'ok',
+  backlog: 'warn', ramping: 'warn', limit_reached: 'warn', retry_scheduled: 'warn', waiting: 'warn', superseded: 'warn', suspect: 'warn', removed: 'warn', unknown: 'warn',
+  dead: 'bad', damaged: 'bad', lost: 'bad', lease_expired: 'bad', paused: 'bad', key_paused: 'bad', no_relay: 'bad', breaker_open: 'bad',
+  store_refuses_writes: 'bad', blocked: 'bad', failing: 'bad', stalled: 'bad', box_full: 'bad',
+};
+
+/** `ok`, `warn` or `bad`; `warn` for a situation of a newer service. */
+export const mood = (situation) => SITUATIONS[situation] || 'warn';
 export const MOODS = { ok: { symbol: '✓', word: 'OK' }, warn: { symbol: '!', word: 'Attention' }, bad: { symbol: '✕', word: 'Problem' } };
 
 /**

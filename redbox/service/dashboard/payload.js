@@ -1,7 +1,7 @@
 // Payloads: JSON as a tree that folds, other content as text, and two payloads side by side with what differs.
 
 import { ExactNumber } from './api.js';
-import { h } from './dom.js';
+import { h, update } from './dom.js';
 import { copyButton } from './parts.js';
 import { count, counted } from './format.js';
 
@@ -34,12 +34,27 @@ export function jsonText(value, indent = '') {
 /** The payload of a record: decoded if it is JSON, as text, or as base64. */
 export function payload(record) {
   if (record.problem) return h('p', { class: 'wrong' }, record.problem);
-  const { payload: content, payload_base64: bytes, content_type: type } = record;
-  if (content === null && bytes !== undefined && bytes !== null && !String(type).includes('json')) {
-    return h('div', { class: 'payload' }, h('p', { class: 'muted' }, `${count(Math.floor((bytes.length * 3) / 4))} bytes of ${type}, as base64:`), h('div', { class: 'plain' }, long(bytes)));
+  const { payload: content, payload_base64: encoded, content_type: type } = record;
+  const json = type.includes('json');
+  const bytes = content === null && encoded ? Uint8Array.from(atob(encoded), (each) => each.charCodeAt(0)) : null;
+  if (bytes && !(json && textOf(bytes)?.trim() === 'null')) return undecoded(bytes, encoded, json ? 'that are not JSON' : `of ${type}`);
+  if (typeof content === 'string' && !json) return h('div', { class: 'payload' }, copyButton(content, 'payload'), h('div', { class: 'plain' }, long(content)));
+  return h('div', { class: 'payload' }, copyButton(() => jsonText(content), 'payload'), tree(content));
+}
+
+/** Bytes that the service could not decode: as text if they are one, or as base64. */
+function undecoded(bytes, encoded, kind) {
+  const text = textOf(bytes);
+  return h('div', { class: 'payload' }, copyButton(text ?? encoded, 'payload'),
+    h('p', { class: 'muted' }, `${counted(bytes.length, 'byte')} ${kind}${text === null ? ', as base64' : ''}:`), h('div', { class: 'plain' }, long(text ?? encoded)));
+}
+
+function textOf(bytes) {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    return null;
   }
-  if (typeof content === 'string' && !String(type).includes('json')) return h('div', { class: 'payload' }, copyButton(content, 'payload'), h('div', { class: 'plain' }, long(content)));
-  return h('div', { class: 'payload' }, copyButton(jsonText(content), 'payload'), tree(content));
 }
 
 /** A text; the rest of a long one is folded. */
@@ -48,7 +63,7 @@ function long(text) {
   return [`${text.slice(0, LONGEST)}…`, h('details', {}, h('summary', {}, `${count(text.length - LONGEST)} more characters`), text.slice(LONGEST))];
 }
 
-/** A value as a tree. `marks(path)` names the class of a member that differs. */
+/** A value as a tree, whose levels are built when they are opened. `marks(path)` names the class of a member that differs. */
 export function tree(value, marks = () => null, path = [], name = null) {
   const label = name === null ? null : h('span', { class: 'json-name' }, `${typeof name === 'number' ? name : JSON.stringify(name)}: `);
   const mark = marks(path);
@@ -60,11 +75,17 @@ export function tree(value, marks = () => null, path = [], name = null) {
   const [open, close] = kind === 'list' ? ['[', ']'] : ['{', '}'];
   if (!members.length) return h('div', { class: `json ${mark || ''}` }, label, open + close);
   const hidden = members.length - MOST;
-  return h('details', { class: `json ${mark || ''}`, open: members.length < FOLDED && path.length < 6 },
+  const build = () => [members.slice(0, MOST).map(([key, each]) => tree(each, marks, [...path, key], key)), hidden > 0 && h('p', { class: 'muted' }, `and ${count(hidden)} more`)];
+  const unfolded = members.length < FOLDED && path.length < 6;
+  const ontoggle = (event) => {
+    const inner = event.currentTarget.querySelector(':scope > .json-members');
+    if (inner.firstChild) return;
+    update(inner, build());
+    inner.built = true; // an update leaves it as it is
+  };
+  return h('details', { class: `json ${mark || ''}`, open: unfolded, ontoggle },
     h('summary', {}, label, open, h('span', { class: 'json-count' }, ` ${counted(members.length, kind === 'list' ? 'item' : 'field')} ${close}`)),
-    h('div', { class: 'json-members' },
-      members.slice(0, MOST).map(([key, each]) => tree(each, marks, [...path, key], key)),
-      hidden > 0 && h('p', { class: 'muted' }, `and ${count(hidden)} more`)), h('div', { class: 'json-close' }, close));
+    h('div', { class: 'json-members' }, unfolded && build()), h('div', { class: 'json-close' }, close));
 }
 
 /** What differs between two values: [{path, kind: 'type'|'missing'|'extra'|'value', words}]; kinds of shape come first. */
@@ -98,7 +119,7 @@ export function sideBySide(failed, delivered) {
     return kind && (kind === 'value' ? 'differs-value' : 'differs');
   };
   const shape = found.filter((each) => each.kind !== 'value');
-  const column = (title, record, mark) => h('div', { class: 'side' }, h('h3', {}, title), comparable ? h('div', { class: 'payload' }, tree(record.payload, mark)) : payload(record));
+  const column = (title, record, mark) => h('div', { class: 'side' }, h('h3', {}, title), comparable ? h('div', { class: 'payload', 'data-key': record.event_id }, tree(record.payload, mark)) : payload(record));
   return h('div', {},
     shape.length > 0 && h('ul', { class: 'differences' }, shape.slice(0, 8).map((each) => h('li', {}, each.words, '.'))),
     comparable && !shape.length && h('p', { class: 'muted' }, 'Both payloads have the same fields and types; only values differ.'),

@@ -5,7 +5,7 @@ let scheduled = false;
 
 /**
  * service: the answer of GET /v1. box: the name of the box. connection: connecting, live, lost or resting. problem: why it is lost.
- * live: {stats, why, rates_last, relays, groups, jobs} of the box, as far as they are known.
+ * live: {stats, why, rates_last, relays, groups, dead_groups, retrying_groups, sampled, counted_at, jobs} of the box, as far as they are known.
  */
 export const state = { service: null, box: null, connection: 'connecting', problem: null, live: {} };
 
@@ -27,9 +27,7 @@ export function subscribe(listener) {
 
 /** Whether this page may change anything. */
 export function mayOperate() {
-  const { service } = state;
-  if (!service || service.read_only) return false;
-  return !service.scopes || service.scopes.includes('operate');
+  return Boolean(state.service) && !state.service.read_only;
 }
 
 /** Runs the listener now and after each change, until the signal of the view says that it was left. */

@@ -12,10 +12,10 @@ from litestar.openapi.spec import OpenAPIMediaType, Operation, Parameter, Reques
 from litestar.openapi.spec.enums import OpenAPIType
 
 from redbox.events import EVENT_ID_LENGTH, EVENT_TYPE_LENGTH, KEY_LENGTH, UniqueScope
-from redbox.service.cloudevents import BATCHED, STRUCTURED
+from redbox.service.http.problems import MEDIA_TYPE, Problem
 from redbox.service.ingest.batches import BatchReceipt
+from redbox.service.ingest.cloudevents import BATCHED, STRUCTURED
 from redbox.service.ingest.reading import JSON, NDJSON
-from redbox.service.problems import MEDIA_TYPE, Problem
 
 
 class EventReceipt(msgspec.Struct, frozen=True):
@@ -137,6 +137,8 @@ class BatchOperation(Operation):
 
 _PROBLEMS: Final = {
     HTTPStatus.BAD_REQUEST: "A parameter is not valid, or the connection was closed.",
+    HTTPStatus.UNAUTHORIZED: "A valid token is missing.",
+    HTTPStatus.FORBIDDEN: "The token lacks the scope ingest, or a web page of another origin sent the request.",
     HTTPStatus.NOT_FOUND: "There is no such box.",
     HTTPStatus.REQUEST_TIMEOUT: "The body was not sent in time; nothing was stored.",
     HTTPStatus.CONFLICT: "The event_id belongs to an event with different content, or the unique_key is held.",
@@ -145,7 +147,7 @@ _PROBLEMS: Final = {
     HTTPStatus.UNPROCESSABLE_ENTITY: "The body or a field is not valid; the problem names the field.",
     HTTPStatus.TOO_MANY_REQUESTS: "The box is full; repeat the request after the seconds of Retry-After.",
     HTTPStatus.SERVICE_UNAVAILABLE: "The store failed, or too much is being stored; repeat the request, under the "
-    "same event_id, after the seconds of Retry-After.",
+    "same event_id, after the seconds of Retry-After. Without Retry-After, the store must be put in order first.",
 }
 
 

@@ -10,11 +10,12 @@ from litestar import Request, post
 from litestar.datastructures import State
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Send
-from litestar.types import Scope as ASGIScope
+from litestar.types import Scope as AsgiScope
 
-from redbox.service.access import Scope, require
 from redbox.service.boxes import Boxes
-from redbox.service.ingest.batches import BatchProblem, put_batch
+from redbox.service.http.access import Scope, check
+from redbox.service.http.strict import check_query
+from redbox.service.ingest.batches import BatchProblem, BatchReceipt, put_batch
 from redbox.service.ingest.document import (
     BATCH_RESPONSES,
     EVENT_RESPONSES,
@@ -22,26 +23,22 @@ from redbox.service.ingest.document import (
     EventOperation,
     EventReceipt,
 )
-from redbox.service.ingest.head import Head
 from redbox.service.ingest.intake import Intake
 from redbox.service.ingest.reading import JSON, read_batch, read_event
+from redbox.service.ingest.request_headers import RequestHeaders
 from redbox.service.operations.routes import BoxName
-from redbox.service.problems import AGAIN, MEDIA_TYPE, RETRY_SECONDS
-from redbox.service.strict import check_query
 
 _QUERY: Final = frozenset({"durability"})
+_JSON_TYPE: Final = (b"content-type", JSON.encode())
 _encode = msgspec.json.Encoder().encode
-
-
-_may_put: Final = require(Scope.INGEST)
 
 
 def _durability(request: Request[Any, Any, State]) -> str | None:
     """Checks the scope and the parameters, and returns the one there is.
 
-    Neither is left to Litestar: it would run a guard in a thread, and convert the parameters of every request.
+    Neither is left to Litestar: its guards are slower, and it would convert the parameters of every request.
     """
-    _may_put(request, request.route_handler)
+    check(request, Scope.INGEST)
     if not request.scope["query_string"]:
         return None
     check_query(request, _QUERY)
@@ -55,44 +52,55 @@ _route: Final[dict[str, Any]] = {
 
 
 class _Answer:
-    """A JSON response. Litestar's own takes as long as reading and encoding the event."""
+    """A response. Litestar's own takes as long as reading and encoding the event."""
 
-    def __init__(self, body: bytes, status: HTTPStatus, media_type: str = JSON, again: bool = False) -> None:
-        self._body = body
+    def __init__(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
         self._status = status
-        self._media_type = media_type
-        self._again = again
+        self._body = body
+        self._headers = headers
 
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # ASGI
-        length = str(len(self._body)).encode()
-        headers = [(b"content-type", self._media_type.encode()), (b"content-length", length)]
-        if self._again:
-            headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
-        await send({"type": "http.response.start", "status": self._status, "headers": headers})
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # ASGI
+        await send({"type": "http.response.start", "status": self._status, "headers": self._headers})
         await send({"type": "http.response.body", "body": self._body, "more_body": False})
 
 
+def _json(status: HTTPStatus, document: EventReceipt | BatchReceipt, *headers: tuple[bytes, bytes]) -> _Answer:
+    body = _encode(document)
+    return _Answer(status, body, [_JSON_TYPE, (b"content-length", b"%d" % len(body)), *headers])
+
+
 async def _event(request: Request[Any, Any, State], boxes: Boxes, name: str | None, intake: Intake) -> ASGIApp:
-    durability, head = _durability(request), Head(request)
-    if head.is_batch:
-        return await _batch(request, boxes, name, intake)
+    durability, headers = _durability(request), RequestHeaders(request)
+    if headers.is_batch:
+        return await _put_batch(request, boxes, name, intake, headers, durability)
     box = await boxes.get(name)
-    with intake.body(head, request.receive) as body:
-        receipt = await box.put(read_event(head, await body.read()), durability=durability)
-    answer = EventReceipt(receipt.event_id, receipt.created, receipt.durability)
-    return _Answer(_encode(answer), HTTPStatus.ACCEPTED)
+    with intake.body(headers, request.receive) as body:
+        receipt = await box.put(read_event(headers, await body.read()), durability=durability)
+    return _json(HTTPStatus.ACCEPTED, EventReceipt(receipt.event_id, receipt.created, receipt.durability))
 
 
 async def _batch(request: Request[Any, Any, State], boxes: Boxes, name: str | None, intake: Intake) -> ASGIApp:
-    durability, head = _durability(request), Head(request)
+    durability, headers = _durability(request), RequestHeaders(request)
+    return await _put_batch(request, boxes, name, intake, headers, durability)
+
+
+async def _put_batch(
+    request: Request[Any, Any, State],
+    boxes: Boxes,
+    name: str | None,
+    intake: Intake,
+    headers: RequestHeaders,
+    durability: str | None,
+) -> ASGIApp:
     box = await boxes.get(name)
-    with intake.body(head, request.receive) as body:
-        lines, read = read_batch(head, await body.read(), intake.batch_events)
-        answer = await put_batch(box, lines, read, head.idempotency_key, durability)
+    with intake.body(headers, request.receive) as body:
+        texts, read = read_batch(headers, await body.read(), intake.batch_events)
+        answer = await put_batch(box, texts, read, headers.idempotency_key, durability)
     if isinstance(answer, BatchProblem):
-        return _Answer(_encode(answer), HTTPStatus(answer.status), MEDIA_TYPE, answer.status in AGAIN)
-    status = HTTPStatus.MULTI_STATUS if answer.refused else HTTPStatus.ACCEPTED
-    return _Answer(_encode(answer), status, again=answer.worth_repeating)
+        encoded = answer.encode()
+        return _Answer(answer.status, encoded, answer.headers(encoded))
+    retry = [] if answer.retry_after is None else [(b"retry-after", b"%d" % answer.retry_after)]
+    return _json(HTTPStatus.ACCEPTED if answer.is_complete else HTTPStatus.MULTI_STATUS, answer, *retry)
 
 
 def ingest(boxes: Boxes, intake: Intake) -> list[HTTPRouteHandler]:

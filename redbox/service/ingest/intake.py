@@ -1,4 +1,7 @@
-"""Reads bodies of requests within limits: bytes of one body, bytes of all bodies in the process, and time."""
+"""Reads bodies of requests within limits: bytes of one body, and bytes of all bodies in the process.
+
+The time that a client may take is a limit of its connection (redbox/service/http/connections.py).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,14 @@ from typing import Any, Final, Self
 from litestar.exceptions import HTTPException
 from litestar.types import Receive
 
-from redbox.service.ingest.head import Head
+from redbox.arguments import counted
+from redbox.service.ingest.request_headers import RequestHeaders
 from redbox.service.options import ServiceOptions
 
+MAX_MEMBERS: Final = 1000  # of a gzip body
 _GZIP: Final = 16 + zlib.MAX_WBITS
+_SLICE: Final = 64 * 1024  # bytes that are read at once while a body is decompressed
+_UNPACKED_SLICE: Final = 256 * 1024  # bytes that are written at once
 #: The rest of a refused body is not read, so the connection cannot be used again.
 _CLOSE: Final = {"connection": "close"}
 
@@ -25,24 +32,22 @@ class Intake:
     def __init__(self, options: ServiceOptions) -> None:
         self.max_body = options.max_body
         self.max_bodies = max(options.max_bodies, options.max_body)
-        self.seconds = options.body_seconds
         self.batch_events = options.batch_events
-        self.held = 0  # bytes
+        self.buffered = 0  # bytes
 
-    def body(self, head: Head, receive: Receive) -> Body:
+    def body(self, headers: RequestHeaders, receive: Receive) -> Body:
         """The body of a request. Its bytes count while the `with` block runs."""
-        return Body(self, head, receive)
+        return Body(self, headers, receive)
 
 
 class Body:
     """The body of one request."""
 
-    def __init__(self, intake: Intake, head: Head, receive: Receive) -> None:
+    def __init__(self, intake: Intake, headers: RequestHeaders, receive: Receive) -> None:
         self._intake = intake
-        self._head = head
+        self._headers = headers
         self._receive = receive
-        self._late = False
-        self._held = 0
+        self._buffered = 0
         self._read = 0  # bytes of the body, or of its decompressed content
 
     def __enter__(self) -> Self:
@@ -51,45 +56,40 @@ class Body:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._intake.held -= self._held
+        self._intake.buffered -= self._buffered
 
     async def read(self) -> bytes:
-        """The whole body, decompressed. Raises HTTPException if it is too large, too slow or not complete."""
-        if self._head.length is not None:
-            self._check_announced(self._head.length)
-        packed = self._head.packed
+        """The whole body, decompressed. Raises HTTPException if it is too large or not complete."""
+        announced = self._headers.length
+        if announced is not None:
+            self._check_announced(announced)
+        packed = self._headers.packed
         body = await self._receive_all()
-        return self._decompressed(body) if packed else body
+        if announced is not None and len(body) != announced:
+            raise HTTPException(
+                detail=f"the body has {counted(len(body), 'byte')}, and Content-Length says {announced:,}; nothing was "
+                "stored",
+                status_code=HTTPStatus.BAD_REQUEST,
+                headers=_CLOSE,
+            )
+        return await self._decompressed(body) if packed else body
 
     async def _receive_all(self) -> bytes:
         """The body as it is sent. Nearly every body has one part only, which has arrived already."""
-        late = asyncio.get_running_loop().call_later(self._intake.seconds, self._be_late, asyncio.current_task())
         parts: list[bytes] = []
         more = True
-        try:
-            while more:
-                message: Any = await self._receive()
-                if message["type"] == "http.disconnect":
-                    raise HTTPException(
-                        detail="the connection was closed before the body was complete; nothing was stored",
-                        status_code=HTTPStatus.BAD_REQUEST,
-                    )
-                part = message["body"]
-                self._take(len(part))
-                parts.append(part)
-                more = message["more_body"]
-        except asyncio.CancelledError:
-            if self._late:
-                raise self._too_slow() from None
-            raise
-        finally:
-            late.cancel()
+        while more:
+            message: Any = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise HTTPException(
+                    detail="the connection was closed before the body was complete; nothing was stored",
+                    status_code=HTTPStatus.BAD_REQUEST,
+                )
+            part = message["body"]
+            self._take(len(part))
+            parts.append(part)
+            more = message["more_body"]
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _be_late(self, task: asyncio.Task[Any] | None) -> None:
-        assert task is not None
-        self._late = True
-        task.cancel()
 
     def _check_announced(self, size: int) -> None:
         """Refuses a body before it is read. Bytes that are only announced are not counted."""
@@ -103,34 +103,46 @@ class Body:
             raise self._too_large()
         self._check_room(size)
         self._read += size
-        self._held += size
-        self._intake.held += size
+        self._buffered += size
+        self._intake.buffered += size
 
     def _check_room(self, size: int) -> None:
-        if self._intake.held + size > self._intake.max_bodies:
+        if self._intake.buffered + size > self._intake.max_bodies:
             raise HTTPException(
-                detail=f"{self._intake.held:,} bytes of other requests are being stored, and the limit is "
+                detail=f"{self._intake.buffered:,} bytes of other requests are being stored, and the limit is "
                 f"{self._intake.max_bodies:,}; repeat the request later",
                 status_code=HTTPStatus.SERVICE_UNAVAILABLE,
                 headers=_CLOSE,
             )
 
-    def _decompressed(self, body: bytes) -> bytes:
-        """The content of a gzip file, which may have several members. Never more than a body may have is unpacked."""
+    async def _decompressed(self, body: bytes) -> bytes:
+        """The content of a gzip file, which may have several members. Never more than a body may have is unpacked.
+
+        Other requests get their turn between the slices: they wait for the unpacking of one slice at most.
+        """
         self._read = 0
-        parts = []
-        left = body
-        while left:
-            unpacking = zlib.decompressobj(_GZIP)
-            try:
-                part = unpacking.decompress(left, self._intake.max_body - self._read + 1)
-            except zlib.error as error:
-                raise _not_gzip(str(error)) from None
-            self._take(len(part))
-            if not unpacking.eof:
-                raise _not_gzip("it is not complete")
-            parts.append(part)
-            left = unpacking.unused_data
+        parts: list[bytes] = []
+        unpacking = zlib.decompressobj(_GZIP)
+        members = 1
+        for start in range(0, len(body), _SLICE):
+            left = body[start : start + _SLICE]
+            while left:
+                if parts:
+                    await asyncio.sleep(0)
+                if unpacking.eof:
+                    members += 1
+                    if members > MAX_MEMBERS:
+                        raise _not_usable(f"it has more than {MAX_MEMBERS:,} gzip members; compress it as one")
+                    unpacking = zlib.decompressobj(_GZIP)
+                try:
+                    part = unpacking.decompress(left, _UNPACKED_SLICE)
+                except zlib.error as error:
+                    raise _not_gzip(str(error)) from None
+                self._take(len(part))
+                parts.append(part)
+                left = unpacking.unused_data if unpacking.eof else unpacking.unconsumed_tail
+        if body and not unpacking.eof:
+            raise _not_gzip("it is not complete")
         return b"".join(parts)
 
     def _too_large(self) -> HTTPException:
@@ -140,15 +152,10 @@ class Body:
             headers=_CLOSE,
         )
 
-    def _too_slow(self) -> HTTPException:
-        return HTTPException(
-            detail=f"the body was not complete after {self._intake.seconds:g} seconds; nothing was stored",
-            status_code=HTTPStatus.REQUEST_TIMEOUT,
-            headers=_CLOSE,
-        )
-
 
 def _not_gzip(reason: str) -> HTTPException:
-    return HTTPException(
-        detail=f"the body is not gzip, as content-encoding says: {reason}", status_code=HTTPStatus.UNPROCESSABLE_ENTITY
-    )
+    return _not_usable(f"it is not gzip, as content-encoding says: {reason}")
+
+
+def _not_usable(reason: str) -> HTTPException:
+    return HTTPException(detail=f"the body cannot be read: {reason}", status_code=HTTPStatus.UNPROCESSABLE_ENTITY)

@@ -6,16 +6,19 @@ The JSON is that of the command line with --json, made in redbox/box; a test com
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
+from redbox.box.desk.blocked_keys import BlockedKey
 from redbox.box.reports import ErrorGroup, LogEntry, Pause, PausedKey
-from redbox.events import Attempt, Phase, State
+from redbox.events import EVENT_ID_LENGTH, KEY_LENGTH, Attempt, Phase, State
 
 Seconds = float
 Why = Annotated[str, Meta(max_length=2000, description="The reason, for the operations log.", examples=["fixed"])]
-Length = Annotated[str | float, Meta(description="A duration: seconds, or a text such as 10m.", examples=["10m", 90.5])]
+DurationText = Annotated[
+    str | float, Meta(description="A duration: seconds, or a text such as 10m.", examples=["10m", 90.5])
+]
 Moment = Annotated[
     str,
     Meta(
@@ -24,7 +27,9 @@ Moment = Annotated[
         examples=["2026-01-31T12:00:00Z", "+1h"],
     ),
 ]
-Ids = Annotated[list[Annotated[str, Meta(min_length=1, max_length=128)]], Meta(min_length=1, max_length=100_000)]
+Ids = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=EVENT_ID_LENGTH)]], Meta(min_length=1, max_length=100_000)
+]
 
 
 class Service(Struct, kw_only=True):
@@ -39,8 +44,8 @@ class Service(Struct, kw_only=True):
 
 
 class RelayDocument(Struct, kw_only=True):
-    """A relay as its last heartbeat describes it; `seen` and `breaker_since` are seconds ago, `next_probe`
-    is in seconds."""
+    """A relay as its last heartbeat describes it; `seen`, `breaker_since`, and when its breaker was last open and
+    closed again, `last_opened` and `last_closed`, are seconds ago, `next_probe` is in seconds."""
 
     name: str
     seen: Seconds
@@ -56,11 +61,15 @@ class RelayDocument(Struct, kw_only=True):
     reason: str
     breaker_since: Seconds | None
     next_probe: Seconds | None
+    hanging: int
+    calls: int
     failed: int
     failures_in_row: int
     last_error: str
     rate: float | None
     running_for: Seconds | None
+    last_opened: Seconds | None
+    last_closed: Seconds | None
     silent: bool
 
 
@@ -89,6 +98,8 @@ class StatsDocument(Struct, kw_only=True):
     pause: Pause | None
     paused_keys: int
     ramp_ends: Seconds | None
+    tokens: int | None
+    limits_reached: list[str]
     oldest_available: Seconds | None
     next_due: Seconds | None
     oldest_waiting: Seconds | None
@@ -98,6 +109,9 @@ class StatsDocument(Struct, kw_only=True):
     totals: dict[str, int]
     settings: dict[str, str | float | None]
     layout: int
+    newest_dead: Seconds | None
+    died_lately: int
+    published_lately: int
     relays: list[RelayDocument]
     lost_ids: list[str]
     unreadable: list[str]
@@ -124,8 +138,10 @@ class NextStep(Struct):
 
 
 class ExplanationDocument(Struct, kw_only=True):
-    """Why an event, a line or a box is as it is: `situation` is one word for programs, `sentences` are for people."""
+    """Why an event, a line or a box is as it is: `situation` is one word for programs, `headline` and `sentences` are
+    for people."""
 
+    headline: str
     subject: str
     situation: str
     at: datetime
@@ -154,6 +170,7 @@ class EventDocument(Struct, kw_only=True):
     lease_until: datetime | None
     published_at: datetime | None
     published_by: str | None
+    published_seconds: float | None
     died_at: datetime | None
     superseded_by: str | None
     waiting: bool
@@ -181,20 +198,10 @@ class EventPage(Struct, kw_only=True):
     looked: int
 
 
-class BlockedKeyDocument(Struct, kw_only=True):
-    """An ordering key whose line a dead event blocks; `waiting` events are behind it."""
-
-    key: str
-    since: datetime
-    head: str
-    waiting: int
-    why: str
-
-
 class KeyList(Struct, kw_only=True):
     """Blocked and paused ordering keys, at most 100 of each."""
 
-    blocked: list[BlockedKeyDocument]
+    blocked: list[BlockedKey]
     paused: list[PausedKey]
 
 
@@ -204,21 +211,25 @@ class RelayList(Struct, kw_only=True):
 
 class GroupDocument(ErrorGroup, kw_only=True, frozen=True):
     """Events of one state whose last errors are alike. `error` is the text of the last one. `estimated`: the count is
-    estimated from a sample. `histogram`: how many events of the sample failed in each of 24 equal parts of the time
-    between the first and the last of them; empty if the events were selected by more than their state."""
+    estimated from a sample; `at_least`: the sample has too few of them for that, and there may be more than the count.
+    `histogram`: how many events of the sample failed in each of 24 equal parts of the time between the first and the
+    last of them; empty if the events were selected by more than their state."""
 
     error: str
     state: State
     estimated: bool = False
+    at_least: bool = False
     histogram: tuple[int, ...] = ()
 
 
 class GroupList(Struct, kw_only=True):
-    """Error groups, the largest first. `sampled`: not all events were read, and a rare error may be missing.
+    """Error groups, the largest first. `looked`: how many events were read, the newest of each state. `sampled`: there
+    are more, and a rare error may be missing.
     `counted_at`: when the counts of DEAD events were last made in full; null if they are from this request."""
 
     groups: list[GroupDocument]
     sampled: bool = False
+    looked: int = 0
     counted_at: datetime | None = None
 
 
@@ -240,11 +251,14 @@ class Log(Struct, kw_only=True):
 
 
 class SettingDocument(Struct, kw_only=True):
+    """A setting. `choices`: all values that it can have; empty if there are many."""
+
     value: str | float | None
     text: str
     default: str
     is_default: bool
     meaning: str
+    choices: list[str]
 
 
 class FindingDocument(Struct, kw_only=True):
@@ -278,7 +292,7 @@ class EventAction(Struct, kw_only=True, forbid_unknown_fields=True):
 class DelayedAction(EventAction, kw_only=True, forbid_unknown_fields=True):
     """An action after which the event is due after a `delay`, by default now."""
 
-    delay: Length | None = None
+    delay: DurationText | None = None
 
 
 class Rescheduling(DelayedAction, kw_only=True, forbid_unknown_fields=True):
@@ -298,25 +312,23 @@ class PauseRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """Pauses the box, or one ordering key, for a `duration` or `until` a time; without them until it is resumed."""
 
     why: Why = ""
-    duration: Length | None = None
+    duration: DurationText | None = None
     until: Moment | None = None
-    key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_LENGTH)] | None = None
 
 
-class PauseAnswer(Struct, kw_only=True):
+class PauseAnswer(Pause, kw_only=True, frozen=True):
+    """The pause of the box, or of one ordering key."""
+
     key: str | None
-    who: str
-    why: str
-    since: datetime | None
-    until: datetime | None
 
 
 class ResumeRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """Ends the pause of the box, or of one ordering key; with a `ramp` the rate of claims grows slowly."""
 
     why: Why = ""
-    ramp: Length | None = None
-    key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    ramp: DurationText | None = None
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_LENGTH)] | None = None
 
 
 class ResumeAnswer(Struct, kw_only=True):
@@ -338,6 +350,24 @@ class SettingsChange(Struct, kw_only=True, forbid_unknown_fields=True):
 # --- jobs ------------------------------------------------------------------------------------------------------
 
 Action = Literal["replay", "drop", "kill", "reschedule", "export"]
+
+
+class BulkAction(NamedTuple):
+    """What a job does to its events: `done` in words; `takes`: the fields of a request that it takes beside those of
+    every job; `live`: it takes PENDING events, and else DEAD ones, unless a state is given."""
+
+    done: str
+    takes: tuple[str, ...] = ()
+    live: bool = False
+
+
+ACTIONS: Final[dict[Action, BulkAction]] = {
+    "replay": BulkAction("replayed", ("rate", "ramp", "canary", "canary_wait", "delay", "reset", "force")),
+    "drop": BulkAction("dropped"),
+    "kill": BulkAction("killed", live=True),
+    "reschedule": BulkAction("rescheduled", ("delay", "available_at"), live=True),
+    "export": BulkAction("exported"),
+}
 JobState = Literal["running", "waiting_for_canary", "done", "failed", "cancelled"]
 
 
@@ -371,21 +401,25 @@ class JobResult(Struct, kw_only=True):
 
 
 class Preview(Struct, kw_only=True):
-    """What a job would do. `count` events would be changed, of those that `matched`. If it is not `complete`, only the
-    first were counted."""
+    """What a job would do. `count` events would be changed, of those that `matched`. `looked` is how many events were
+    read to find them. If it is not `complete`, the counts are of these alone, and there are more. `obstacle` is why no
+    relay would deliver the replayed events at the moment; empty if one would."""
 
     dry_run: Literal[True] = True
     count: int
     matched: int
+    looked: int
     complete: bool
     refused_count: int = 0
     conflicts: int = 0
     refused: list[RefusedEvent] = []
+    obstacle: str = ""
 
 
 class JobDocument(Struct, kw_only=True):
-    """A job. `total` is null while the events are not counted, or if there are too many to count first. `text` says in
-    words what it does or where it stopped."""
+    """A job. `done`: how many of its events it has dealt with, also those that were refused; `result` has both numbers
+    in the end. `total` is null while the events are not counted, or if there are too many to count first. `text` says
+    in words what it does or where it stopped."""
 
     id: str
     box: str

@@ -10,10 +10,11 @@ from msgspec import Meta, Struct, field
 
 from redbox.arguments import invalid
 from redbox.box import Box
-from redbox.box.selection import LONGEST_FILTER, LONGEST_GROUP, resolve_times, select
+from redbox.box.bulk.selection import LONGEST_FILTER, LONGEST_GROUP, resolve_times, select
 from redbox.durations import parse_duration, parse_moment
+from redbox.errors import UsageError
 from redbox.events import State
-from redbox.service.operations.documents import Action, Ids, Length, Moment, Why
+from redbox.service.operations.documents import Action, DurationText, Ids, Moment, Why
 
 PhaseName = Literal["SCHEDULED", "AVAILABLE", "IN_FLIGHT", "RETRY_SCHEDULED", "DEAD", "COMPLETED", "WAITING"]
 Text = Annotated[str, Meta(min_length=1, max_length=LONGEST_FILTER)]
@@ -53,7 +54,12 @@ class EventFilter(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True)
         store's time; a phase that a state can say becomes that state."""
         given: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         given |= {name: moment(name, given[name]) for name in _TIMES}
-        selection = select(**await resolve_times(box, given))
+        try:
+            selection = select(**await resolve_times(box, given))
+        except UsageError as error:
+            if str(error).startswith("event_type"):
+                raise invalid("type", str(error).removeprefix("event_type")) from None  # as the caller wrote it
+            raise
         found = {name: getattr(selection, name) for name in given}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -107,7 +113,7 @@ async def moment_of(box: Box, name: str, text: str | None) -> datetime | None:
     return found.get(name)
 
 
-def duration(name: str, length: Length | None) -> timedelta | None:
+def duration(name: str, length: DurationText | None) -> timedelta | None:
     """A duration, from seconds or a text such as 10m."""
     if length is None:
         return None
@@ -131,10 +137,10 @@ class JobRequest(Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     ids: Ids | None = None
     dry_run: bool = False
     rate: Annotated[float, Meta(gt=0, le=1_000_000_000, description="Events per second.")] | None = None
-    ramp: Length | None = None
+    ramp: DurationText | None = None
     canary: Annotated[int, Meta(ge=1, le=1000)] | None = None
-    canary_wait: Length | None = None
-    delay: Length | None = None
+    canary_wait: DurationText | None = None
+    delay: DurationText | None = None
     available_at: Moment | None = None
     reset: bool = True
     force: bool = False

@@ -11,15 +11,17 @@ from litestar.params import QueryParameter
 
 from redbox import __version__
 from redbox.arguments import invalid
+from redbox.box.desk.rates import reported_rates
 from redbox.box.inspect import MOST_NEWEST
-from redbox.box.rates import reported_rates
-from redbox.box.record_json import as_json
-from redbox.box.stats_json import as_json as stats_as_json
-from redbox.box.stats_json import paused_keys, relay_json
+from redbox.box.texts.record_json import as_json
+from redbox.box.texts.stats_json import as_json as stats_as_json
+from redbox.box.texts.stats_json import paused_keys, relay_json
 from redbox.errors import NotPermitted, StoreError, StoreUnavailable
 from redbox.events import Record
-from redbox.service.access import Scope, granted
 from redbox.service.boxes import Boxes
+from redbox.service.http.access import Scope, granted
+from redbox.service.http.problems import NotFound
+from redbox.service.http.strict import path_text
 from redbox.service.operations.documents import (
     BoxDocument,
     EventDocument,
@@ -34,8 +36,6 @@ from redbox.service.operations.documents import (
 from redbox.service.operations.filters import EventFilter, provide_filter
 from redbox.service.operations.routes import BoxName, EventId, KeyName, get
 from redbox.service.options import ServiceOptions
-from redbox.service.problems import NotFound
-from redbox.service.strict import path_text
 
 MOST_BOXES: Final = 100  # with their stats
 MOST_KEYS: Final = 100
@@ -54,7 +54,7 @@ async def get_service(
         default_box=boxes.default.name,
         boxes=await boxes.names(),
         scopes=sorted(scopes),
-        read_only=options.read_only or Scope.OPERATE not in scopes,
+        read_only=Scope.OPERATE not in scopes,
         delivers=options.delivers,
     )
 
@@ -112,8 +112,7 @@ async def list_events(
     where = await boxes.get(box)
     filters = await event_filter.resolved(where)
     if order == "newest":
-        given = {name for name, value in filters.items() if value is not None}
-        if given - {"state"} or cursor is not None:
+        if filters.keys() - {"state"} or cursor is not None:
             raise invalid("order", "cannot be newest with a cursor or a filter other than state")
         found = await where.newest(state=filters.get("state"), limit=min(limit, MOST_NEWEST))
         return EventPage(events=[_event(record, payload) for record in found], cursor=None, looked=len(found))
@@ -133,10 +132,10 @@ def _event(record: Record, payload: bool = True) -> EventDocument:
 @get("/v1/boxes/{box:str}/events/{event_id:str}", summary="One event")
 async def get_event(boxes: NamedDependency[Boxes], box: BoxName, event_id: EventId) -> EventDocument:
     """As `redbox --json show`: the whole event with its payload and history."""
-    known = path_text(event_id)
-    record = await (await boxes.get(box)).get(known)
+    name = path_text(event_id)
+    record = await (await boxes.get(box)).get(name)
     if record is None:
-        raise NotFound(f"there is no event {known} in box {box!r}; it may have been removed: .../why says more")
+        raise NotFound(f"there is no event {name} in box {box!r}; it may have been removed: .../why says more")
     return _event(record)
 
 
@@ -151,7 +150,7 @@ async def explain_event(boxes: NamedDependency[Boxes], box: BoxName, event_id: E
 async def list_keys(boxes: NamedDependency[Boxes], box: BoxName) -> KeyList:
     """At most 100 of each; those that are blocked longest, and whose pause ends first."""
     where = await boxes.get(box)
-    blocked: Any = await where.blocked_keys(limit=MOST_KEYS)
+    blocked = list(await where.desk.blocked_keys(limit=MOST_KEYS))
     return KeyList(blocked=blocked, paused=await where.operate.paused_keys(limit=MOST_KEYS))
 
 
@@ -177,7 +176,7 @@ async def suggest(
     prefix: Annotated[str, QueryParameter(max_length=255, description="What was typed.")] = "",
 ) -> Suggestions:
     """Values of a sample of events, the most frequent first, at most 20: a rare value may be missing."""
-    return Suggestions(values=list(await (await boxes.get(box)).suggest(field, prefix)))
+    return Suggestions(values=list(await (await boxes.get(box)).desk.suggest(field, prefix)))
 
 
 HANDLERS: Final = [

@@ -12,16 +12,18 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example
 from litestar.params import PathParameter
 
-from redbox.keys import BOX_NAME
-from redbox.service.access import Scope, require
-from redbox.service.problems import MEDIA_TYPE, Problem
-from redbox.service.strict import check_request
+from redbox.events import EVENT_ID_LENGTH, KEY_LENGTH
+from redbox.keys import BOX_NAME, BOX_NAME_LENGTH
+from redbox.service.http.access import Scope, require
+from redbox.service.http.problems import MEDIA_TYPE, Problem
+from redbox.service.http.strict import check_request
 
 _DESCRIPTIONS: Final = {
     HTTPStatus.BAD_REQUEST: "A parameter or the body is not valid.",
     HTTPStatus.UNAUTHORIZED: "A valid token is missing.",
     HTTPStatus.FORBIDDEN: "The token lacks the scope, or a web page of another origin sent the request.",
     HTTPStatus.NOT_FOUND: "There is no such box, event or job.",
+    HTTPStatus.REQUEST_TIMEOUT: "The body was not sent in time.",
     HTTPStatus.CONFLICT: "Refused in the present state; nothing was changed.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "A parameter or a field has an invalid value; the problem names it.",
@@ -49,16 +51,20 @@ _READ: Final = problems(
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
 _CHANGE: Final = _READ | problems(
-    HTTPStatus.CONFLICT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.TOO_MANY_REQUESTS
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.TOO_MANY_REQUESTS,
 )
 Decorator = Callable[[Callable[..., Awaitable[Any]]], HTTPRouteHandler]
 _read: Final[dict[str, Any]] = {"tags": ["read"], "guards": [require(Scope.READ)], "responses": _READ}
 _change: Final[dict[str, Any]] = {"tags": ["operate"], "guards": [require(Scope.OPERATE)], "responses": _CHANGE}
 
 
-def get(path: str, **options: Any) -> Decorator:
-    """A route that reads."""
-    return litestar.get(path, before_request=check_request, **_read | options)
+def get(path: str, *, responses: dict[int, ResponseSpec] | None = None, **options: Any) -> Decorator:
+    """A route that reads; `responses` are those that its return type does not describe."""
+    described = {"responses": _READ | (responses or {})}
+    return litestar.get(path, before_request=check_request, **_read | described | options)
 
 
 def post(path: str, **options: Any) -> Decorator:
@@ -86,7 +92,7 @@ def _path(description: str, example: str, longest: int, pattern: str | None = No
     )
 
 
-BoxName = Annotated[str, _path("Name of the box.", "default", 64, f"^{BOX_NAME.pattern}$")]
-EventId = Annotated[str, _path("Id of the event.", "01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49", 128)]
-KeyName = Annotated[str, _path("Ordering key; a slash in it is written %2F.", "order-7", 255)]
+BoxName = Annotated[str, _path("Name of the box.", "default", BOX_NAME_LENGTH, f"^{BOX_NAME.pattern}$")]
+EventId = Annotated[str, _path("Id of the event.", "01938a4e-5b1f-7c3d-9e2a-6f0d1c2b3a49", EVENT_ID_LENGTH)]
+KeyName = Annotated[str, _path("Ordering key; a slash in it is written %2F.", "order-7", KEY_LENGTH)]
 JobId = Annotated[str, _path("Id of the job.", "3f2a9c01", 8, "^[0-9a-f]{8}$")]

@@ -1,11 +1,12 @@
-"""Why an embedded server did not start, in words that say what to do."""
+"""Why an embedded server did not start, or ended for lack of space, in words that say what to do."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from redbox.errors import EmbeddedServerFailed
 from redbox.store.embedded import supervisor
@@ -15,15 +16,43 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LEAST_FREE_BYTES = 65536  # with less than this, a server that fails has failed for lack of space
+WRITE_BYTES = 2**20  # assumed for a write that did not fit, if the disk had no room for its size in the log either
+
+_STARTS = "valkey is starting"
+_WRITE_FAILED = "can't recover from aof write error"
+_short_write = re.compile(r"short write while writing to the aof file: .*expected=([0-9]{1,15})\)").search
 
 
-def is_disk_full(directory: str | os.PathLike[str]) -> bool:
-    """Whether the disk is full: a server that cannot write ends, and cannot say why."""
+def missing_bytes(directory: str | os.PathLike[str], needed: int = 0) -> int:
+    """How many bytes must be freed on the disk before a server can write `needed` bytes; 0 if there is room."""
     try:
         disk = os.statvfs(directory)
     except OSError:  # it was removed, or cannot be read: starting the server reports the reason
-        return False
-    return disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES
+        return 0
+    return max(0, LEAST_FREE_BYTES + needed - disk.f_bavail * disk.f_frsize)
+
+
+class FailedWrite(NamedTuple):
+    """The write for which a server ended: its bytes, and what the log says about it."""
+
+    size: int
+    said: str
+
+
+def failed_write(directory: str) -> FailedWrite | None:
+    """The write for which the last server of a directory ended, by its log; None if it did not end so."""
+    try:
+        log = os.open(log_path(directory), os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    lines = _lines(log)
+    starts = [number for number, line in enumerate(lines) if _STARTS in line.lower()]
+    last = lines[starts[-1] :] if starts else lines
+    ends = [number for number, line in enumerate(last) if _WRITE_FAILED in line.lower()]
+    if not ends:
+        return None
+    size = max((int(found[1]) for line in last if (found := _short_write(line.lower()))), default=WRITE_BYTES)
+    return FailedWrite(size, last[max(0, ends[-1] - 1)])
 
 
 @contextmanager
@@ -90,7 +119,7 @@ def failure_reason(place: ServerDirectory, log_start: int) -> str | None:
         for line in _tail(place, log_start):
             if any(sign in line.lower() for sign in signs):
                 return f"{meaning.format(path=place.path, binary=place.binary)} (it said: {line})"
-    if is_disk_full(place.path):  # then nothing could be logged
+    if missing_bytes(place.path):  # then nothing could be logged
         return explanation(OSError(errno.ENOSPC, ""), place.path)
     return None
 
@@ -104,6 +133,11 @@ def _tail(place: ServerDirectory, start: int) -> list[str]:
         log = os.open(supervisor.LOG, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place.directory)
     except FileNotFoundError:
         return []
+    return _lines(log, start)
+
+
+def _lines(log: int, start: int = 0) -> list[str]:
+    """The last lines of an open log, which is closed."""
     with open(log, "rb") as file:
         file.seek(max(start, os.fstat(log).st_size - 65536))
         text = file.read().decode(errors="replace")

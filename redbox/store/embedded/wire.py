@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import threading
@@ -18,10 +19,12 @@ from redis.backoff import NoBackoff
 from redbox.errors import StoreFull, UntrustedStore
 from redbox.store.attempt import SharedAttempt
 from redbox.store.embedded import server
-from redbox.store.embedded.private_directory import check_link, check_peer
-from redbox.store.embedded.start_failures import is_disk_full
+from redbox.store.embedded.private_directory import DATA, check_link, check_peer
+from redbox.store.embedded.start_failures import failed_write, missing_bytes
 from redbox.store.wire.base import BlockingWait, Command, NotConnected
 from redbox.store.wire.single import SingleWire
+
+logger = logging.getLogger("redbox.store")
 
 
 class _OwnServer(UnixDomainSocketConnection):
@@ -84,20 +87,38 @@ class EmbeddedWire(SingleWire):
             return
         async with self._leaving.turn():
             if not os.path.exists(self._socket):  # noqa: ASYNC240
-                await self._revive()
+                await self._revive(None)
                 await self._multiplexers.close()
                 await self._client.connection_pool.disconnect()
 
-    async def _revive(self) -> None:
+    async def _revive(self, error: Exception | None) -> None:
         async with self._reviving.turn():
-            await anyio.to_thread.run_sync(self._start_again)
+            await anyio.to_thread.run_sync(self._start_again, error is not None and not isinstance(error, NotConnected))
 
-    def _start_again(self) -> None:
-        """Starts the server again if it has ended. A full disk is the one reason for which it ends by itself."""
-        if is_disk_full(self._directory):
-            raise StoreFull(f"the disk that holds {self._directory} is full: free some space; nothing was acknowledged")
+    def _start_again(self, broke: bool) -> None:
+        """Starts the server again if it has ended. A write that fails is the one reason for which it ends by itself: if
+        the disk is full, it is not started before that write would fit. `broke`: a connection did, so that the write
+        was one of this process, and would fail again."""
+        failed = failed_write(self._directory)
+        missing = missing_bytes(self._directory, 0 if failed is None else failed.size)
+        if missing:
+            raise StoreFull(
+                f"the disk that holds {self._directory} is full: free some space, at least {missing:,} bytes; nothing "
+                "was acknowledged"
+            )
+        removed = not os.path.exists(os.path.join(self._directory, DATA))
         server.acquire(self._directory)
         server.release(self._directory)
+        if removed:
+            logger.error(
+                "%s was removed while in use: the store there is new, and has none of the old events", self._directory
+            )
+        if broke and failed is not None:
+            raise StoreFull(
+                f"the server in {self._directory} ended, since it could not write, though the disk has room: is a "
+                "quota or the limit of file sizes (ulimit -f) reached? Nothing was acknowledged (it said: "
+                f"{failed.said})"
+            )
 
     async def close(self) -> None:
         await super().close()

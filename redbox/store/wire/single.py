@@ -63,8 +63,8 @@ class SingleWire:
             finally:
                 with anyio.CancelScope(shield=True):  # a cancelled caller must not cost the pool a connection
                     await self._release(connection)
-        except (ConnectionError, OSError):
-            await self._revive()
+        except (ConnectionError, OSError) as error:
+            await self._revive(error)
             raise
 
     async def _connect(self) -> Any:
@@ -75,8 +75,8 @@ class SingleWire:
     async def _release(self, connection: Any) -> None:
         await self._client.connection_pool.release(connection)
 
-    async def _revive(self) -> None:
-        """Called after a broken connection. An embedded server that has ended is started again here."""
+    async def _revive(self, error: Exception | None) -> None:
+        """Called after a connection broke, or could not be made. An embedded server that has ended is started here."""
 
     async def can_end_wait(self, key: str) -> bool:  # noqa: ARG002  # one server holds every key
         return await self._multiplexers.can_end_wait(self._connector)
@@ -85,8 +85,8 @@ class SingleWire:
         if self._has_sockets:
             try:
                 replies = await self._multiplexers.exchange(self._connector, commands, wait)
-            except (ConnectionError, OSError):
-                await self._revive()
+            except (ConnectionError, OSError) as error:
+                await self._revive(error)
                 raise
             if replies is not None:
                 return replies

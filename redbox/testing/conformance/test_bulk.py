@@ -8,8 +8,8 @@ import pytest
 
 from redbox import Box, Event, Outcome, Phase, State, keys
 from redbox.errors import BoxPaused, InvalidSetting, StreamTaken
-from redbox.store.items import KillItem, RetryItem, SeenClaim, StreamBatch
-from redbox.store.replies import START
+from redbox.store.scripts.items import KillItem, RetryItem, SeenClaim, StreamBatch
+from redbox.store.scripts.replies import START
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import claim_one, contents, expire, fields_of, known, make_dead, publish
 

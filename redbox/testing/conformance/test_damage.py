@@ -8,9 +8,9 @@ import pytest
 
 from redbox import Box, Event, Phase, RedboxError, State, keys
 from redbox.audit import repair
-from redbox.box.rates import reported_rates
+from redbox.box.desk.rates import reported_rates
 from redbox.errors import StoreError
-from redbox.store.items import MarkItem
+from redbox.store.scripts.items import MarkItem
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import claim_one, known, make_dead
 
@@ -305,7 +305,7 @@ async def test_a_damaged_claim_counter_prevents_no_read(box: Box):
     await make_dead(box, Event("n", event_id="a"))
     await write(box, ("HSET", keys.counters(box.name), "claimed", "many", "seq", "many"))
     assert await listed(box, state="DEAD") == ["a"]
-    assert len((await box._store.examine(["a"])).events) == 1
+    assert len((await box._store.examine([b"a"])).events) == 1
     with pytest.raises(StoreError, match=r"the number of claims of this box cannot be read: it is 'many'; set"):
         await box.replay(state="DEAD")
     assert (await box.replay(["a"])).replayed == 1

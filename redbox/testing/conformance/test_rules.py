@@ -174,6 +174,21 @@ async def test_the_body_of_an_id_that_is_not_utf_8_is_not_mistaken_for_another(b
 
 
 @pytest.mark.req("SP-9")
+async def test_large_bodies_are_not_read_with_their_events_and_are_checked_too(box: Box):
+    """One script returns a bounded number of bytes."""
+    ids = [b"a", b"b", b"c", b"d"]
+    sizes = (150_000, 150_000, 20, 150_000)
+    await box.put_many([Event("n", b"x" * size, event_id=raw.decode()) for raw, size in zip(ids, sizes, strict=True)])
+    examined = await box._store.examine(ids, bodies=200_000)
+    stored = await box._store.bodies(ids)
+    assert [event.body for event in examined.events] == [stored[0], None, stored[2], None]
+    for raw in ids:
+        await write_directly(box, "SET", f":b:{raw.decode()}", b"\xc1" * 150_000)
+    assert {problem.event_id async for problem in audit_box(box) if problem.rule == "damaged"} == set("abcd")
+    assert [problem async for problem in audit_box(box, bodies=False)] == []
+
+
+@pytest.mark.req("SP-9")
 async def test_a_long_line_is_checked_completely(box: Box):
     await box.put_many([Event("n", ordering_key="long") for _ in range(2500)])
     assert await check_invariants(box) == []

@@ -11,9 +11,9 @@ import pytest
 from redbox import Box, Event, keys
 from redbox.errors import IdReused, NewerLayout, RedboxError
 from redbox.store.codec import encode_restored
-from redbox.store.items import KnownBody, MarkItem, SeenClaim, StreamBatch
-from redbox.store.replies import CREATED, Position
-from redbox.store.scripts import NO_WRITES, REGISTRY
+from redbox.store.scripts.items import KnownBody, MarkItem, SeenClaim, StreamBatch
+from redbox.store.scripts.registry import NO_WRITES, REGISTRY
+from redbox.store.scripts.replies import CREATED, Position
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import contents, make_dead, publish, put_and_claim
 
@@ -104,7 +104,7 @@ CALLS: Final[dict[str, Call]] = {
     "sweep": lambda box, _: box.sweep(keep_published=0, keep_dead=0),
     "beat": lambda box, _: box.beat("relay-1", "instance", {"pid": "1"}, fresh=10),
     "beat and leave": lambda box, _: box.beat("relay-9", "instance", {}, fresh=10, leaving=True),
-    "record_rates": lambda box, _: box.record_rates(latencies={5: 1}),
+    "record_rates": lambda box, _: box.desk.record_rates(latencies={5: 1}),
     "configure": lambda box, _: box.operate.configure(max_pending=9, **ADA),
     "pause": lambda box, _: box.operate.pause(**ADA),
     "pause key": lambda box, _: box.operate.pause(key="l", **ADA),
@@ -118,7 +118,7 @@ CALLS: Final[dict[str, Call]] = {
     "split_index": lambda box, _: box._store.split_index("pending", size=3, ranges=100),
     "list_ids": lambda box, _: box._store.list_ids("pending", last=Position(b"1", b"x"), limit=2),
     "read_states": lambda box, _: box._store.read_states(["pending"]),
-    "examine": lambda box, _: box._store.examine(["pending"]),
+    "examine": lambda box, _: box._store.examine([b"pending"]),
     "examine_keys": lambda box, _: box._store.examine_keys(limit=10, names=[("line", b"o", b"", b"")]),
     "repair": lambda box, _: box._store.repair(b"pending", KnownBody(), dry=False),
     "repair_key": lambda box, _: box._store.repair_key("line", b"o", b"claimed", dry=False),

@@ -2,20 +2,20 @@
 
 import { h } from '../dom.js';
 import { get } from '../api.js';
-import { command, empty, load, prose } from '../parts.js';
+import { command, empty, load, prose, repeat } from '../parts.js';
+
+const EVERY = 60000; // ms: a check audits a sample of the events
 
 const SEVERITIES = { error: ['✕', 'Error', 'bad'], warning: ['!', 'Warning', 'warn'], info: ['i', 'Information', 'accent'], ok: ['✓', 'Fine', 'good'] };
 const ORDER = Object.keys(SEVERITIES);
 
-/** A remedy: a command, with the words that follow it, or words alone. */
-function remedy(text) {
-  const [, line, rest] = /^((?:redbox|redis-cli) [^,;]+)(.*)$/s.exec(text) || [];
-  return line ? [command(line), prose(rest, { capital: false })] : prose(text, { capital: false });
-}
+/** A remedy: words, and commands between backticks. */
+const remedy = (text) => text.split(/`([^`]+)`/).map((part, index) => (index % 2 ? command(part) : part));
 
 export function doctor(root, { box }, signal) {
   const list = h('div', {});
-  const again = load(list, signal, () => get(box, 'doctor', { signal }), (found) => findings(Array.isArray(found) ? found : found.findings));
+  const again = load(list, signal, () => get(box, 'doctor', { signal }), ({ findings: found }) => findings(found));
+  repeat(signal, EVERY, () => again({ quiet: true }));
   root.append(h('div', { class: 'view-head' }, h('h1', {}, 'Doctor'), h('button', { type: 'button', onclick: () => again() }, 'Check again')),
     h('p', { class: 'muted' }, 'Checks the server, the settings, the relays and a sample of the events. It changes nothing.'), list);
 }

@@ -5,11 +5,14 @@ import { get, segment } from '../api.js';
 import { count, duration, time } from '../format.js';
 import { href } from '../router.js';
 import { mayOperate } from '../store.js';
-import { copyButton, eventId, explanation, facts, load, moment, phase, section, table } from '../parts.js';
+import { copyButton, eventId, explanation, facts, load, moment, phase, repeat, section, table } from '../parts.js';
 import { jsonText, payload } from '../payload.js';
 import { EVENT_ACTIONS, actOnEvent } from '../actions.js';
 
+const EVERY = 5000; // ms
 const TONES = { put: 'accent', claimed: 'accent', published: 'good', acked: 'good', died: 'bad', killed: 'bad', retried: 'warn', expired: 'warn', released: 'warn', replayed: 'accent' };
+const WORDS = { died: 'DEAD', expired: 'lease expired' };
+const wordOf = (outcome) => WORDS[outcome] || outcome;
 const SYMBOLS = { good: '✓', bad: '✕', warn: '↻', accent: '●' };
 
 export function event(root, { box, name }, signal) {
@@ -24,7 +27,8 @@ export function event(root, { box, name }, signal) {
   };
   const body = h('div', {});
   root.append(body);
-  const again = load(body, signal, read, ({ record, why }) => (record ? eventOf(box, record, why, () => again()) : gone(box, name, why)));
+  const again = load(body, signal, read, ({ record, why }) => (record ? eventOf(box, record, why, () => again({ quiet: true })) : gone(box, name, why)));
+  repeat(signal, EVERY, () => again({ quiet: true }));
 }
 
 function eventOf(box, record, why, again) {
@@ -40,7 +44,7 @@ function eventOf(box, record, why, again) {
     mayOperate() && possible.length > 0 && h('div', { class: 'actions' }, possible.map((action) =>
       h('button', { type: 'button', class: action.danger ? 'danger' : action.name === 'replay' ? 'primary' : null, 'data-shortcut': action.shortcut, onclick: act(action) }, `${action.verb}…`))),
     section('Steps', null, diagram(record)),
-    record.history.length > 0 && section('Attempts', h('span', { class: 'muted' }, attemptsInWords(record)), attempts(record)),
+    attemptsOf(record).length > 0 && section('Attempts', h('span', { class: 'muted' }, attemptsInWords(record)), attempts(record)),
     section('Payload', h('span', { class: 'muted' }, record.content_type), payload(record)),
     pairs('Headers', record.headers), pairs('Metadata', record.metadata),
     section('Keys and lineage', null, facts([
@@ -55,7 +59,7 @@ function eventOf(box, record, why, again) {
       ['Last claim number', record.number ? count(record.number) : null],
       ['Expired leases', record.expiries ? count(record.expiries) : null],
     ])),
-    section('Raw', null, h('details', {}, h('summary', {}, 'The whole record as JSON'), h('div', { class: 'payload' }, copyButton(jsonText(record), 'record'), h('pre', {}, jsonText(record))))));
+    section('Raw', null, h('details', {}, h('summary', {}, 'The whole record as JSON'), h('div', { class: 'payload' }, copyButton(() => jsonText(record), 'record'), h('pre', {}, jsonText(record))))));
 }
 
 /** An event that the box does not hold: removed, or never put. */
@@ -63,19 +67,26 @@ function gone(box, name, why) {
   return h('div', { class: 'stack' }, h('p', { class: 'crumbs' }, h('a', { href: href(box, 'events') }, 'Events')), h('h1', { class: 'wrap' }, name), explanation(why, box));
 }
 
+/** The attempts among the steps that are kept; the last one, if it succeeded, is in the event itself. */
+function attemptsOf(record) {
+  const found = record.history.filter((step) => step.outcome !== 'replayed');
+  if (record.state !== 'PUBLISHED' || !record.published_at) return found;
+  return [...found, { at: record.published_at, outcome: 'published', by: record.published_by, number: record.number, seconds: record.published_seconds, error: '' }];
+}
+
 function attemptsInWords(record) {
-  const kept = record.history.length;
-  return record.attempts > kept ? `${count(record.attempts)} in all; the last ${kept} steps are kept` : '';
+  const kept = attemptsOf(record).length;
+  return record.attempts > kept ? `${count(record.attempts)} in all; the last ${kept} are kept` : '';
 }
 
 /** The steps of its life in order: [{word, at, by, tone}]; what is not done yet comes last. */
 function steps(record) {
   const found = [{ word: 'Put', at: record.created_at, tone: 'accent' }];
-  for (const step of record.history) found.push({ word: step.outcome, at: step.at, by: step.by, tone: TONES[step.outcome] || 'accent' });
+  for (const step of record.history) found.push({ word: wordOf(step.outcome), at: step.at, by: step.by, tone: TONES[step.outcome] || 'accent' });
   const last = (word) => found.at(-1).word === word;
-  if (record.claimed_at) found.push({ word: 'claimed', at: record.claimed_at, by: record.claimed_by, tone: 'accent', now: 'lease ends', until: record.lease_until });
+  if (record.claimed_at) found.push({ word: 'claimed', at: record.claimed_at, by: record.claimed_by, tone: 'accent' });
   if (record.published_at && !last('published')) found.push({ word: 'published', at: record.published_at, by: record.published_by, tone: 'good' });
-  if (record.died_at && !last('died') && !last('killed')) found.push({ word: 'died', at: record.died_at, tone: 'bad' });
+  if (record.died_at && !last('DEAD') && !last('killed')) found.push({ word: 'DEAD', at: record.died_at, tone: 'bad' });
   if (record.state === 'PENDING') found.push({ word: record.waiting ? 'waits in its line' : 'due', at: record.available_at, tone: 'future' });
   if (record.state === 'CLAIMED') found.push({ word: 'lease ends', at: record.lease_until, tone: 'future' });
   return found;
@@ -95,14 +106,13 @@ function diagram(record) {
 }
 
 function attempts(record) {
-  const timed = record.history.some((step) => typeof step.seconds === 'number');
   return table('Attempts', [
     { title: 'When', class: 'nowrap', cell: (step) => moment(step.at, { relative: false, exact: true }) },
-    { title: 'Outcome', cell: (step) => h('span', { class: `outcome ${TONES[step.outcome] || ''}` }, `${SYMBOLS[TONES[step.outcome]] || '●'} ${step.outcome}`) },
+    { title: 'Outcome', cell: (step) => h('span', { class: `outcome ${TONES[step.outcome] || ''}` }, `${SYMBOLS[TONES[step.outcome]] || '●'} ${wordOf(step.outcome)}`) },
     { title: 'By', class: 'wrap', cell: (step) => step.by || '–' },
-    timed && { title: 'Took', class: 'nowrap number', cell: (step) => duration(step.seconds) },
+    { title: 'Took', class: 'number nowrap', cell: (step) => duration(step.seconds) },
     { title: 'Answer', class: 'error', cell: (step) => step.error || '–' },
-  ].filter(Boolean), record.history, (step) => `${step.at}${step.number}`);
+  ], attemptsOf(record), (step) => `${step.at}${step.number}`);
 }
 
 function pairs(title, values) {

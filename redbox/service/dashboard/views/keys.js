@@ -1,18 +1,35 @@
 // Keys: ordering keys that wait, and why; keys that are paused.
 
 import { h } from '../dom.js';
-import { get, segment } from '../api.js';
+import { get, query, segment } from '../api.js';
 import { go, href } from '../router.js';
-import { mayOperate } from '../store.js';
-import { empty, eventId, explanation, load, moment, section, table } from '../parts.js';
+import { mayOperate, state } from '../store.js';
+import { counted } from '../format.js';
+import { empty, eventId, explanation, load, moment, phase, repeat, section, steady, table } from '../parts.js';
 import { pause, resume } from '../actions.js';
+
+const EVERY = 10000; // ms
+const LOOKED = 100; // events that wait, whose keys are looked at
+const KEYS = 20; // of these
+const RESTING = ['RETRY_SCHEDULED', 'SCHEDULED']; // phases of a head that keep its line waiting for a time
 
 export function keys(root, { box, name }, signal) {
   const one = h('div', {});
   const all = h('div', {});
   root.append(h('h1', {}, 'Ordering keys'), search(box, name), one, all);
-  if (name) load(one, signal, () => get(box, `keys/${segment(name)}/why`, { signal }), (why) => keyOf(box, name, why));
-  const again = load(all, signal, () => get(box, 'keys', { signal }), (found) => lists(box, found, () => again()));
+  const readOne = name ? load(one, signal, () => get(box, `keys/${segment(name)}/why`, { signal }), (why) => keyOf(box, name, why, again)) : () => {};
+  const readAll = load(all, signal, read, (found) => lists(box, found, all, again));
+  repeat(signal, EVERY, again);
+
+  async function read() {
+    const found = await get(box, 'keys', { signal });
+    return { ...found, waiting: await keysThatWait(box, found.blocked, KEYS, signal) };
+  }
+
+  function again() {
+    readOne({ quiet: true });
+    readAll({ quiet: true });
+  }
 }
 
 function search(box, name) {
@@ -24,10 +41,13 @@ function search(box, name) {
   return h('form', { class: 'inline', onsubmit: submit }, input, h('button', { type: 'submit' }, 'Explain'));
 }
 
-function keyOf(box, key, why) {
+function keyOf(box, key, why, again) {
   const actions = [h('a', { class: 'button', href: href(box, 'events', null, { key }) }, 'Its events')];
   const paused = why.situation === 'key_paused';
-  if (mayOperate()) actions.push(h('button', { type: 'button', onclick: () => (paused ? resume(box, key) : pause(box, key)) }, paused ? 'Resume…' : 'Pause…'));
+  const act = async () => {
+    if (await (paused ? resume(box, key) : pause(box, key))) again();
+  };
+  if (mayOperate()) actions.push(h('button', { type: 'button', onclick: act }, paused ? 'Resume…' : 'Pause…'));
   return section(`Key ${key}`, null, explanation(why, box, { actions }));
 }
 
@@ -35,20 +55,57 @@ function keyOf(box, key, why) {
 export function blockedColumns(box) {
   return [
     { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
-    { title: 'Head', cell: (each) => (each.head ? eventId(box, each.head) : '–') },
-    { title: 'Why', cell: (each) => each.why || '–' },
+    { title: 'Waiting', cell: (each) => h('span', {}, h('a', { href: href(box, 'events', null, { phase: 'WAITING', key: each.key }) }, counted(each.waiting, 'event')), ' behind ', eventId(box, each.head)) },
+    { title: 'Error', class: 'error', cell: (each) => each.why || '–' },
     { title: 'Since', class: 'nowrap', cell: (each) => moment(each.since) },
   ];
 }
 
-function lists(box, { blocked, paused }, again) {
+/**
+ * Keys whose head waits for its time, such as a retry, so that the events behind it wait too: {keys, all}. The store lists dead heads only: these
+ * are the keys of the first events that wait, at most `limit`. `all`: no event that waits was left out.
+ */
+export async function keysThatWait(box, blocked, limit, signal) {
+  if (state.live.stats?.waiting === 0) return { keys: [], all: true };
+  const { events, cursor } = await get(box, `events${query({ phase: 'WAITING', limit: LOOKED })}`, { signal });
+  const names = [...new Set(events.map((each) => each.ordering_key))].filter((name) => name && !blocked.some(({ key }) => key === name));
+  const lines = await Promise.all(names.slice(0, limit).map(async (key) => ({ key, ...(await get(box, `keys/${segment(key)}/why`, { signal })).evidence })));
+  return { keys: lines.filter(({ head }) => RESTING.includes(head?.phase)), all: cursor === null && names.length <= limit };
+}
+
+/** Columns of keys whose head waits for its time. */
+export function waitingColumns(box) {
+  return [
+    { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
+    { title: 'Waiting', cell: (each) => h('span', {}, h('a', { href: href(box, 'events', null, { phase: 'WAITING', key: each.key }) }, counted(each.length - 1, 'event')), ' behind ', eventId(box, each.head.event_id)) },
+    { title: 'Head', class: 'nowrap', cell: (each) => h('span', {}, phase(each.head), ' ', moment(each.head.available_at)) },
+    { title: 'Error', class: 'error', cell: (each) => each.head.last_error || '–' },
+  ];
+}
+
+/** Keys that wait for their heads, or what is known where none is found. */
+function waitingSection(box, { keys: found, all }, root) {
+  const total = state.live.stats?.waiting || 0;
+  const rest = !all && h('p', { class: 'remark' }, `From the first ${LOOKED} events that wait: other keys may wait too.`);
+  if (found.length) return [table('Keys that wait', waitingColumns(box), steady(root, found, keyOfLine), keyOfLine), rest];
+  return [empty(total ? `${counted(total, 'event')} ${total === 1 ? 'waits' : 'wait'} behind other events of their keys.` : 'No event waits behind another one of its key.',
+    h('p', {}, 'If the head of a key waits for a retry, or for its time, the key is listed here.')), rest];
+}
+
+export const keyOfLine = (each) => each.key;
+
+/** What blocks a key, where none is. */
+export const noneBlocked = () => empty('No ordering key is blocked by a dead event.', h('p', {}, 'If the setting ', h('code', {}, 'dead_head'), ' is ', h('code', {}, 'block'), ', a dead event holds back the events behind it. Its key is listed here.'));
+
+function lists(box, { blocked, paused, waiting }, root, again) {
   const resumeAndRead = (key) => async () => {
     if (await resume(box, key)) again();
   };
   return h('div', { class: 'stack' },
     section('Blocked', null, blocked.length
-      ? table('Blocked keys', blockedColumns(box), blocked, (each) => each.key)
-      : empty('No ordering key is blocked.', h('p', {}, 'A key whose first event is dead, retried or paused holds back the events behind it. It would be listed here.'))),
+      ? table('Blocked keys', blockedColumns(box), steady(root, blocked, keyOfLine), keyOfLine)
+      : noneBlocked()),
+    section('Waiting for their heads', null, waitingSection(box, waiting, root)),
     section('Paused', null, paused.length
       ? table('Paused keys', [
         { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
@@ -57,6 +114,6 @@ function lists(box, { blocked, paused }, again) {
         { title: 'Since', class: 'nowrap', cell: (each) => moment(each.since) },
         { title: 'Ends', class: 'nowrap', cell: (each) => (each.until ? moment(each.until) : 'when resumed') },
         { title: '', cell: (each) => mayOperate() && h('button', { type: 'button', 'aria-label': `Resume key ${each.key}`, onclick: resumeAndRead(each.key) }, 'Resume…') },
-      ], paused, (each) => each.key)
+      ], paused, keyOfLine)
       : empty('No ordering key is paused.')));
 }

@@ -9,8 +9,6 @@ import { failure, load, loading, moment, prose, section } from '../parts.js';
 import { pause, resume } from '../actions.js';
 import { duration } from '../format.js';
 
-const CHOICES = { dead_head: ['skip', 'block'], sweep: ['all', 'archived'] };
-
 export function settings(root, { box }, signal) {
   const pauses = h('div', {});
   const form = h('div', {});
@@ -28,17 +26,23 @@ function delivery(box, stats) {
   if (paused) {
     words.push(h('strong', { class: 'bad' }, '✕ Paused'), about?.who ? ` by ${about.who}` : '', about?.since ? [' ', moment(about.since)] : '', about?.why ? `: ${about.why}` : '', '. ',
       about?.until ? ['It ends ', moment(about.until), '.'] : 'It lasts until someone resumes the box.');
-  } else words.push(h('strong', { class: 'good' }, '✓ Not paused'), '. Relays claim events as they become due.', ramp ? ` The rate is limited for ${duration(ramp)} more.` : '');
+  } else words.push(h('strong', { class: 'good' }, '✓ Not paused'), '. Relays claim events as they become due.', ramp ? ` The rate is limited for ${duration(ramp)} more.` : '', limitsInWords(stats));
   const button = paused ? h('button', { type: 'button', class: 'primary', onclick: () => resume(box) }, 'Resume…') : h('button', { type: 'button', onclick: () => pause(box) }, 'Pause…');
   return h('div', { class: 'setting' }, h('p', {}, words), mayOperate() && button);
 }
 
+/** The limits of all relays together, and whether they hold back due events. */
+function limitsInWords({ settings: { max_rate: most, max_in_flight: places }, limits_reached: reached }) {
+  const words = [most && ` at most ${most}${reached.includes('max_rate') ? ' (reached)' : ''}`, places && ` at most ${places} at once${reached.includes('max_in_flight') ? ' (reached)' : ''}`].filter(Boolean);
+  return words.length ? ` All relays together claim${words.join(', and')}.` : '';
+}
+
 function settingsForm(box, found, again) {
   const inputs = new Map();
-  const rows = Object.entries(found).filter(([, setting]) => setting && setting.meaning).map(([name, setting]) => {
+  const rows = Object.entries(found).map(([name, setting]) => {
     const about = { id: `setting-${name}`, 'aria-describedby': `setting-${name}-meaning`, disabled: !mayOperate() };
-    const input = CHOICES[name]
-      ? h('select', about, CHOICES[name].map((value) => h('option', { value, selected: value === setting.text }, value)))
+    const input = setting.choices.length
+      ? h('select', about, setting.choices.map((value) => h('option', { value, selected: value === setting.text }, value)))
       : h('input', { ...about, type: 'text', value: setting.text, autocomplete: 'off', spellcheck: 'false' });
     inputs.set(name, input);
     return h('div', { class: 'setting' },

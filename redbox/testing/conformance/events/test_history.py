@@ -6,12 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from redbox import Box, Event, Outcome
+from redbox import Box, Event, Outcome, keys
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.steps import (
     claim_one,
     expire,
     fail,
+    fields_of,
     known,
     put_and_claim,
     store_time,
@@ -205,3 +206,86 @@ async def test_the_history_keeps_the_last_eight_attempts(box: Box):
     history = (await known(box, "one")).history
     assert [attempt.outcome for attempt in history] == ["retried"] * 6 + ["published", "replayed"]
     assert await check_invariants(box) == []
+
+
+@pytest.mark.req("EM-14")
+async def test_every_attempt_in_the_history_says_how_long_it_took(box: Box):
+    await box.put(Event("n", event_id="one"))
+    claim = await claim_one(box)
+    await advance(box, seconds=3)
+    await fail(box, claim)
+    claim = await claim_one(box)
+    await advance(box, seconds=5)
+    await box.release(claim)
+    await claim_one(box)
+    await advance(box, seconds=7)
+    await box.operate.release(["one"], who="ada", why="stuck")
+    await claim_one(box, lease=11)
+    await advance(box, seconds=13)
+    assert await box.reap() == ["one"]
+    claim = await claim_one(box)
+    await advance(box, seconds=17)
+    await box.ack(claim)
+    published = await known(box, "one")
+    assert published.published_seconds is not None
+    assert 17 <= published.published_seconds < 18
+    await advance(box, hours=1)
+    await box.replay(["one"])
+    record = await known(box, "one")
+    assert record.published_seconds is None
+    await claim_one(box)
+    await advance(box, seconds=19)
+    await box.operate.kill(["one"], who="ada", why="poison")
+    attempts = [(attempt.outcome, attempt.seconds) for attempt in (await known(box, "one")).history]
+    assert [(outcome, seconds and int(seconds)) for outcome, seconds in attempts] == [
+        ("retried", 3), ("released", 5), ("released", 7), ("expired", 13), ("published", 17), ("replayed", None),
+        ("died", 19),
+    ]  # fmt: skip
+    assert attempts[4] == ("published", published.published_seconds)
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("EM-14")
+async def test_the_last_eight_attempts_keep_their_seconds(box: Box):
+    await box.put(Event("n", event_id="one"))
+    for seconds in range(1, 12):
+        claim = await claim_one(box)
+        await advance(box, seconds=seconds)
+        await fail(box, claim)
+    history = (await known(box, "one")).history
+    assert [int(attempt.seconds or 0) for attempt in history] == [4, 5, 6, 7, 8, 9, 10, 11]
+    assert len([name for name in await fields_of(box, "one") if name.startswith("began")]) == 8
+
+
+@pytest.mark.req("EM-14")
+async def test_a_step_without_an_attempt_has_no_seconds(box: Box):
+    """A killed event that nobody held, a claim that only leads to the dead-letter target, a clock that was set back."""
+    await box.put_many([Event("n", event_id=event_id) for event_id in ("held", "exhausted", "later")])
+    claims = {claim.event_id: claim for claim in await box.claim("relay-1")}
+    await advance(box, seconds=3)
+    await fail(box, claims["held"])
+    await fail(box, claims["exhausted"])
+    # Earlier versions kept the claim of an event that returned to PENDING.
+    await box._store.exchange([("HSET", keys.event(box.name, "held"), "claimed_at", "1")])
+    await box.operate.kill(["held"], who="ada", why="poison")
+    (exhausted,) = await box.claim("relay-1", attempts=1)
+    assert (exhausted.event_id, exhausted.exhausted) == ("exhausted", True)
+    await box.kill(exhausted)
+    await box._store.exchange([("HSET", keys.event(box.name, "later"), "claimed_at", "9999999999999")])
+    await fail(box, claims["later"])
+    attempts = {
+        record.event_id: [attempt.seconds and int(attempt.seconds) for attempt in record.history]
+        async for record in box.list()
+    }
+    assert attempts == {"held": [3, None], "exhausted": [3, None], "later": [None]}
+
+
+@pytest.mark.req("EM-14")
+@pytest.mark.parametrize("damaged", ["", "1", "1:", ":5", "x:5", "1:x", "1:-5", "1:5:5", "9" * 400])
+async def test_a_damaged_start_of_an_attempt_is_not_shown(box: Box, damaged: str):
+    claim = await put_and_claim(box)
+    await fail(box, claim, error="503")
+    await box._store.exchange([("HSET", keys.event(box.name, claim.event_id), "began1", damaged)])
+    record = await known(box, claim.event_id)
+    assert [(attempt.error, attempt.seconds) for attempt in record.history] == [("503", None)]
+    assert record.problem is None

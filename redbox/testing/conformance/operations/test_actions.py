@@ -9,7 +9,7 @@ import pytest
 
 from redbox import Box, BoxPaused, Event, Outcome, Phase, State, keys
 from redbox.errors import UsageError
-from redbox.store.items import MarkItem, SeenClaim
+from redbox.store.scripts.items import MarkItem, SeenClaim
 from redbox.testing import check_invariants
 from redbox.testing.conformance.operations.steps import ADA, listed, named, one_in_each_state
 from redbox.testing.conformance.steps import (
@@ -128,6 +128,7 @@ async def test_every_kill_has_its_own_claim_number(box: Box):
     assert [(await known(box, event_id)).number for event_id in "ab"] == [1, 2]
     await box.put(Event("n"))
     assert (await claim_one(box)).number == 3
+    assert (await box.stats()).totals["claimed"] == 3  # the last claim number
 
 
 @pytest.mark.req("RO-3")

@@ -12,7 +12,10 @@ import pytest
 
 from redbox import Box, Event, Outcome, Replayed, State, keys
 from redbox.audit import repair
-from redbox.box import bulk, error_groups, inspect, pace, replay
+from redbox.box import inspect
+from redbox.box.bulk import choice as bulk
+from redbox.box.bulk import pace, replay
+from redbox.box.desk import error_groups
 from redbox.errors import StoreUnavailable, UsageError
 from redbox.fingerprints import group_id
 from redbox.testing import advance, check_invariants
@@ -436,13 +439,13 @@ async def test_an_event_without_a_body_is_not_replayed(box: Box, force: bool):
     await make_dead(box, *named("gone", "whole"))
     await publish(box, *named("published"))
     await box._store.exchange([("DEL", keys.body(box.name, name)) for name in ("gone", "published")])
-    missing = [("marked", Outcome.BODYMISSING, ""), ("gone", Outcome.BODYMISSING, "")]
+    missing = [("gone", Outcome.BODYMISSING, ""), ("marked", Outcome.BODYMISSING, "")]
     report = await box.replay(state="DEAD", dry_run=True, force=force)
-    assert (report.matched, report.refused_count, report.refused) == (3, 2, missing)
+    assert (report.matched, report.refused_count, sorted(report.refused)) == (3, 2, missing)
     report = await box.replay(state="DEAD", force=force)
-    assert (report.matched, report.replayed, report.refused) == (3, 1, missing)
+    assert (report.matched, report.replayed, sorted(report.refused)) == (3, 1, missing)
     assert (await box.replay(["published"], force=force)).refused == [("published", Outcome.BODYMISSING, "")]
-    assert await listed(box, state="DEAD") == ["marked", "gone"]
+    assert sorted(await listed(box, state="DEAD")) == ["gone", "marked"]
     assert [claim.event_id for claim in await box.claim("relay")] == ["whole"]
     assert (await box.stats()).lost == 0
 

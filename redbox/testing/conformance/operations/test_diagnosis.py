@@ -8,7 +8,7 @@ import pytest
 
 from redbox import Box, Event, keys
 from redbox.audit import Finding, Severity, audit_box, diagnose, diagnosis, quick_errors, repair
-from redbox.store.server_facts import ServerFacts
+from redbox.store.server.server_facts import ServerFacts
 from redbox.testing import advance
 from redbox.testing.conformance.steps import contents, make_dead, publish
 
@@ -119,7 +119,7 @@ async def test_over_age_claims_and_blocked_keys(box: Box):
     (claims,) = await found(box, "claims")
     assert claims.sentence == "1 expired claim; the lease ended 50 s ago"
     assert claims.meaning.startswith("the event returns to PENDING")
-    assert claims.remedy == "redbox reap"
+    assert claims.remedy == "`redbox reap`"
     (blocked,) = await found(box, "blocked")
     assert blocked.sentence == "1 ordering key blocked by a dead event: 'k7'"
 
@@ -199,7 +199,7 @@ async def test_what_is_left_to_do_after_a_repair_found_no_body(box: Box):
     await repair(box)
     (finding,) = await found(box, "bodies")
     assert finding.sentence == "1 dead event without a body: 'c'"
-    assert finding.remedy == "redbox drop ID, and put it again from the data of the application"
+    assert finding.remedy == "`redbox drop ID`, and put it again from the data of the application"
     assert [each.severity for each in await found(box, "audit")] == ["ok"]
     await box.operate.drop(["c"], who="ada", why="test")
     await box.put(Event("n", event_id="c"))
@@ -216,6 +216,17 @@ async def test_relays_are_not_called_slow_during_a_ramp(box: Box):
     (finding,) = await found(box, "backlog")
     assert finding.severity is Severity.INFO
     assert "resumed gradually" in finding.meaning
+
+
+@pytest.mark.req("LM-2")
+async def test_a_limit_that_is_reached_explains_a_backlog(box: Box):
+    await box.put_many([Event("n"), Event("n")])
+    await advance(box, minutes=10)
+    await box.operate.configure(max_in_flight=1, who="ada", why="test")
+    await box.claim("relay-1", limit=1)
+    (finding,) = await found(box, "backlog")
+    assert finding.meaning == "the limit max_in_flight=1 is reached"
+    assert finding.remedy == "`redbox configure max_in_flight=VALUE` raises it, if the target can take more"
 
 
 async def test_bugs_that_redbox_avoids_come_after_other_information(box: Box, monkeypatch: pytest.MonkeyPatch):

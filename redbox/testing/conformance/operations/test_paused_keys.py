@@ -9,7 +9,7 @@ import pytest
 
 from redbox import Box, Event, Outcome, PausedKey, Phase, State, keys
 from redbox.errors import ForeignKey
-from redbox.store.items import SeenClaim, StreamBatch
+from redbox.store.scripts.items import SeenClaim, StreamBatch
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA
 from redbox.testing.conformance.steps import claim_one, expire, known, store_time

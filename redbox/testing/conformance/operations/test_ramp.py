@@ -10,8 +10,8 @@ import pytest
 
 from redbox import Box, BoxPaused, Event, keys
 from redbox.errors import ForeignKey, InvalidEvent, UsageError
-from redbox.store.items import StreamBatch
-from redbox.store.replies import Packed
+from redbox.store.scripts.items import StreamBatch
+from redbox.store.scripts.replies import Packed
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA
 from redbox.testing.conformance.steps import contents, put_and_claim, store_time

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Outcome, Phase, State, keys
-from redbox.box import inspect, pace
+from redbox.box import inspect
+from redbox.box.bulk import pace
 from redbox.errors import UsageError
-from redbox.store.items import MarkItem, SeenClaim
+from redbox.store.scripts.items import MarkItem, SeenClaim
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.operations.steps import ADA, listed, named, one_in_each_state
 from redbox.testing.conformance.steps import (

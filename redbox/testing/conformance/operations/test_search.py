@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, State
+from redbox.box.inspect import Budget
 from redbox.errors import UsageError
+from redbox.testing import advance
 from redbox.testing.conformance.operations.steps import ADA, listed, named, one_in_each_state
 from redbox.testing.conformance.steps import make_dead, publish, put_and_claim
 
@@ -90,6 +92,54 @@ async def test_a_page_reads_a_bounded_number_of_events(box: Box):
     assert (await box.page(limit=7, state="PENDING")).looked == 7
 
 
+async def test_a_budget_bounds_how_many_events_a_search_reads(box: Box):
+    await box.put_many(named(*(f"e{n:03}" for n in range(1500))))
+    searches: list[dict[str, Any]] = [{"text": "none"}, {"error": "none"}, {"phase": "SCHEDULED"}, {"group": "none"}]
+    for filters in searches:
+        budget = Budget(100)
+        assert await box.count(state="PENDING", budget=budget, **filters) == 0
+        assert budget.spent
+        assert 100 <= budget.looked <= 600, filters
+        report = await box.operate.apply(
+            "kill", who="ada", why="", dry_run=True, budget=Budget(0), state="PENDING", **filters
+        )
+        assert report.matched == 0
+    whole = Budget(2000)
+    assert await box.count(state="PENDING", budget=whole) == 1500
+    assert (whole.spent, whole.looked) == (False, 1500)
+    assert await box.count(state="PENDING", budget=Budget(7)) == 7
+    with pytest.raises(UsageError, match="only PUBLISHED and DEAD"):
+        await box.replay(state="PENDING", dry_run=True, budget=Budget(0))
+
+
+async def test_groups_of_a_filter_are_those_of_the_newest_events(box: Box):
+    for n in range(30):
+        await make_dead(box, Event("old" if n < 20 else "new", event_id=f"e{n:02}"), reason=f"HTTP {500 + n // 20}")
+        await advance(box, seconds=1)
+    found = await box.desk.failing(states=[State.DEAD], sample=10, error="http")
+    assert [(each.example, each.count) for each in found.groups] == [("HTTP 501", 10)]
+    assert (found.sampled, found.looked) == (True, 10)
+    assert (await box.desk.failing(states=[State.DEAD], sample=10, event_type="old")).groups == []
+    whole = await box.desk.failing(states=[State.DEAD], sample=30, error="http")
+    assert [each.count for each in whole.groups] == [20, 10]
+    assert (whole.sampled, whole.looked) == (False, 30)
+    (record,) = [record async for record in box.list(state="DEAD") if record.event_id == "e24"]
+    died = record.died_at
+    part = await box.desk.failing(states=[State.DEAD], sample=10, error="http", until=died)
+    assert [each.count for each in part.groups] == [5, 5]
+    late = await box.desk.failing(states=[State.DEAD], sample=10, error="http", since=died)
+    assert ([each.count for each in late.groups], late.sampled) == ([6], False)
+
+
+async def test_groups_of_pending_events_are_not_hidden_by_others(box: Box):
+    await box.put_many([Event("late", delay=3600) for _ in range(20)])
+    await box.put(Event("failed", event_id="a"))
+    await box.retry(await box.claim("relay-1"), error="timeout", delay=60)
+    found = await box.desk.failing(states=[State.PENDING], sample=5, event_type="failed")
+    assert [(each.example, each.sample_id) for each in found.groups] == [("timeout", "a")]
+    assert not found.sampled
+
+
 async def test_pages_of_a_search_neither_repeat_nor_skip(box: Box):
     events = [Event("n", "odd" if n % 2 else "even", event_id=f"e{n:03}") for n in range(60)]
     await box.put_many(events)
@@ -111,11 +161,11 @@ async def test_count_is_bounded(box: Box):
 
 
 async def test_blocked_keys(box: Box):
-    assert await box.blocked_keys() == ()
+    assert await box.desk.blocked_keys() == ()
     await box.operate.configure(**ADA, dead_head="block")
     await make_dead(box, Event("n", event_id="head", ordering_key="ö/1"), reason="HTTP 422")
     await box.put_many(named("b", "c", ordering_key="ö/1"))
-    (blocked,) = await box.blocked_keys()
+    (blocked,) = await box.desk.blocked_keys()
     assert (blocked.key, blocked.head, blocked.waiting, blocked.why) == ("ö/1", "head", 2, "HTTP 422")
     record = await box.get("head")
     assert record is not None
@@ -138,13 +188,25 @@ async def test_suggestions_come_from_a_sample(box: Box, field: str, prefix: str,
     await publish(box, Event("user.created", unique_key="u-1"))
     await box.put(Event("user.created"))
     await box.beat("web", "i", {}, fresh=15)
-    assert list(await box.suggest(field, prefix)) == values
-    assert len(await box.suggest("type", limit=1)) == 1
+    assert list(await box.desk.suggest(field, prefix)) == values
+    assert len(await box.desk.suggest("type", limit=1)) == 1
+
+
+async def test_every_suggestion_can_be_used_as_a_filter(box: Box):
+    """An error may be longer than a filter, and a `*` in an event type would match more than that type."""
+    long = f"HTTP 500 {'é' * 600} Timeout {'x' * 600}"
+    await make_dead(box, Event("order*[1]", event_id="e1", ordering_key="k*"), reason=long)
+    await make_dead(box, Event("order-and-more[1]", event_id="e2"), reason="HTTP 422")
+    asked = [("type", "order*"), ("type", "order?"), ("key", ""), ("error", "500"), ("error", "timeOUT X")]
+    for field, prefix in asked:
+        value, *_ = await box.desk.suggest(field, prefix)
+        assert prefix.lower().replace("*", "?") in value.lower()
+        assert await listed(box, **{"event_type" if field == "type" else field: value}) == ["e1"]
 
 
 async def test_a_suggestion_for_an_unknown_field_is_refused(box: Box):
     with pytest.raises(UsageError, match="field 'colour'"):
-        await box.suggest("colour")
+        await box.desk.suggest("colour")
 
 
 # --- RO-3: many events at once -----------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 
 from redbox import Box, Situation, keys
@@ -71,6 +74,25 @@ async def test_an_event_without_its_body_is_not_promised_a_delivery(box: Box):
     assert [step.command() for step in found.next_steps] == ["redbox doctor", "redbox doctor --repair"]
 
 
+@pytest.mark.parametrize("part", [keys.body, keys.event])
+@pytest.mark.parametrize("alive", [True, False])
+async def test_events_that_no_relay_has_found_incomplete_are_named(
+    box: Box, part: Callable[[str, str], str], alive: bool
+):
+    """A relay would move them to `lost` when it claims them; `why` does not wait for one."""
+    await box.put_many([event(f"e-{number}") for number in range(3)])
+    await box._store.exchange([("UNLINK", part(box.name, "e-1"))])
+    if alive:
+        await box.beat("relay-1", "1", {}, fresh=10)
+    found = await box.why()
+    assert any(
+        "t least 1 pending event is stored in part, and cannot be delivered: e-1." in each for each in found.sentences
+    ), found.sentences
+    commands = [step.command() for step in found.next_steps]
+    assert "redbox doctor --repair" in commands
+    assert found.situation is (Situation.LOST if alive else Situation.NO_RELAY)
+
+
 async def test_a_box_with_events_in_no_index_does_not_flow(box: Box):
     """The totals say that something is missing, and a look at the keys of the box shows what."""
     await box.put_many([event(f"e-{number}") for number in range(200)])
@@ -78,9 +100,11 @@ async def test_a_box_with_events_in_no_index_does_not_flow(box: Box):
     await box.ack(await box.claim("relay-1", limit=1000))
     found = await box.why()
     assert found.situation is Situation.LOST
-    assert (
-        found.sentences[0] == "150 events are stored, but in no index: no relay finds them, and they are not delivered."
+    # The search for keys ends after a short time; on a busy machine it has then seen a part of them.
+    expected = (
+        r"(150|At least \d+) events are stored, but in no index: no relay finds them, and they are not delivered\."
     )
+    assert re.fullmatch(expected, found.sentences[0])
     assert [step.command() for step in found.next_steps][:2] == ["redbox doctor", "redbox doctor --repair"]
     assert not any("flow" in sentence for sentence in found.sentences)
 

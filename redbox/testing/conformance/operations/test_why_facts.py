@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from redbox import Box, Event, Reject, Relay
-from redbox.store.scripts import load
+from redbox.store.scripts.registry import load
 from redbox.testing import advance
 from redbox.testing.conformance.operations.scenes.steps import alive, event, make_suspect, open_breaker, seen
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Outcome, Settings, State, keys
-from redbox.box import sweep as sweeping
+from redbox.box.bulk import sweep as sweeping
 from redbox.errors import InvalidSetting
 from redbox.testing import advance, check_invariants
 from redbox.testing.conformance.states.steps import configure, phases

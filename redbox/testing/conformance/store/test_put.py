@@ -14,7 +14,7 @@ from redbox.errors import (
     DurabilityUnsupported,
     InvalidSetting,
 )
-from redbox.store import durability as levels
+from redbox.store.server import durability as levels
 from redbox.testing import check_invariants
 from redbox.testing.conformance.steps import (
     body_of,

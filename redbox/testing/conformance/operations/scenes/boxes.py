@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import AsyncExitStack
 
 from redbox import Box, Event, Relay, Situation
@@ -58,6 +59,19 @@ async def box_with_dead_events(box: Box, _: AsyncExitStack) -> Expected:
     await alive(box)
     words = ("Nothing is stuck", "Besides, 2 events are DEAD, the oldest for 2 h")
     return of_box(Situation.FLOWING, *words, commands=("redbox dead list --by-error",))
+
+
+@scene
+async def box_whose_events_die(box: Box, _: AsyncExitStack) -> Expected:
+    await publish(box, event("before"), event("too"))
+    await make_dead(box, event("earlier"))
+    await advance(box, seconds=30)
+    await make_dead(box, event(), event("f"))
+    await publish(box, event("g"))
+    await advance(box, minutes=3)
+    await alive(box, rate="0")
+    words = ("In the last 3 min 10 s", "2 events became DEAD, and 1 was published.", "3 events are DEAD")
+    return of_box(Situation.FAILING, *words, commands=("redbox dead list --by-error",))
 
 
 @scene
@@ -139,6 +153,7 @@ async def box_with_a_blocked_line_after_failures(box: Box, _: AsyncExitStack) ->
 async def box_with_a_blocked_line_that_nothing_waits_for(box: Box, _: AsyncExitStack) -> Expected:
     await block_lines(box)
     await make_dead(box, event(ordering_key="k"))
+    await advance(box, hours=1)
     await alive(box)
     words = ("Nothing is stuck", "Besides, 1 event is DEAD", "1 ordering key is blocked by a DEAD event.")
     return of_box(Situation.FLOWING, *words, commands=("redbox dead list --by-error", "redbox why e"))
@@ -181,7 +196,7 @@ async def box_with_a_backlog(box: Box, _: AsyncExitStack) -> Expected:
     await advance(box, minutes=1)
     await alive(box, rate="2", in_flight="3")
     words = ("20 events are due, the oldest for 1 min", "published 2 events/s", "the backlog takes 10 s")
-    return of_box(Situation.BACKLOG, *words, commands=("redbox relay --to URL", "redbox stats"))
+    return of_box(Situation.BACKLOG, *words, commands=("redbox relay --to https://pay.example/", "redbox stats"))
 
 
 @scene
@@ -198,8 +213,8 @@ async def box_with_paused_ordering_keys(box: Box, _: AsyncExitStack) -> Expected
     await alive(box)
     for number in range(2):
         await box.operate.pause(key=f"order-{number}", duration=600 + number, who="ada", why="wrong amounts")
-    words = ("Nothing is stuck", "Besides, 2 ordering keys are paused, such as 'order-0' by ada (wrong amounts).")
-    return of_box(Situation.FLOWING, *words, commands=("redbox resume --key=order-0",))
+    words = ("Nothing is stuck", "Besides, 2 ordering keys are paused: 'order-0' by ada (wrong amounts), 'order-1' by")
+    return of_box(Situation.FLOWING, *words, commands=("redbox resume --key=order-0", "redbox resume --key=order-1"))
 
 
 @scene
@@ -209,6 +224,21 @@ async def box_whose_relay_hangs(box: Box, _: AsyncExitStack) -> Expected:
     await alive(box, rate="0", in_flight="3")
     words = ("20 events are due", "3 events in flight, but published none", "the target is slow, or hangs")
     return of_box(Situation.STALLED, *words)
+
+
+@scene
+async def box_whose_relay_has_no_free_place(box: Box, stack: AsyncExitStack) -> Expected:
+    """Its breaker may be open as well, but cannot close: no call is left to try the target."""
+    release = threading.Event()
+    relay = Relay(
+        box, lambda _: release.wait(LIMIT), name="relay-1", concurrency=2, time_limit=0.05, grace=0.01, beat_every=0.05
+    )
+    await stack.enter_async_context(relay)
+    stack.callback(release.set)
+    await box.put_many([event(f"e{n}") for n in range(4)])
+    await seen(box, lambda relay: relay.hanging == 2)
+    words = ("Both places of relay relay-1, the only one alive, are taken by calls that hang", "Restart it")
+    return of_box(Situation.STALLED, *words, commands=("redbox stats",))
 
 
 @scene
@@ -237,11 +267,14 @@ async def box_of_suspects(box: Box, stack: AsyncExitStack) -> Expected:
 async def box_whose_relay_is_crashed_again_and_again(box: Box, _: AsyncExitStack) -> Expected:
     """A supervisor restarts the relay at once, so the event is always claimed."""
     await make_suspect(box, "poison")
-    await claim_one(box, "relay-3", lease=60)
+    await claim_one(box, "relay-3", lease=10)
+    await expire(box)
+    await claim_one(box, "relay-4", lease=60)
     await box.put(event("innocent"))
-    await alive(box, "relay-3", rate="5")
+    await alive(box, "relay-4", rate="5")
     words = (
-        "Event poison was held by 2 relays that died (2 expired leases in a row), and is claimed by relay relay-3",
+        "Event poison was held by 3 relays that died (3 expired leases in a row), by the last one alone",
+        "and is claimed by relay relay-4",
         "the next crash is likely",
     )
     return of_box(Situation.SUSPECT, *words, commands=("redbox kill poison", "redbox why poison"))
@@ -259,7 +292,7 @@ async def box_whose_suspects_are_mostly_innocent(box: Box, _: AsyncExitStack) ->
     await expire(box)
     await alive(box)
     words = (
-        "Event e3 was held by 3 relays that died (3 expired leases in a row): when a relay claims it",
+        "Event e3 was held by 3 relays that died (3 expired leases in a row), by the last one alone: when a relay",
         "1 other event is a suspect too, and probably innocent",
     )
     return of_box(Situation.SUSPECT, *words, commands=("redbox kill e3",))
@@ -269,4 +302,17 @@ async def box_whose_suspects_are_mostly_innocent(box: Box, _: AsyncExitStack) ->
 async def box_with_a_suspect_and_no_relay(box: Box, _: AsyncExitStack) -> Expected:
     await make_suspect(box)
     await advance(box, minutes=1)
-    return of_box(Situation.SUSPECT, "Event e was held by 2 relays that died", commands=("redbox kill e",))
+    words = ("Event e was held by 2 relays that died", "or was only held together with the event that does")
+    return of_box(Situation.SUSPECT, *words, commands=("redbox relay --to URL", "redbox why e"))
+
+
+@scene
+async def box_whose_culprit_was_killed(box: Box, _: AsyncExitStack) -> Expected:
+    """The events that the culprit took with it have its history, and are not accused."""
+    await box.put_many([event(f"e{n}") for n in range(3)])
+    for _claim in range(2):
+        assert len(await box.claim("relay-1", lease=10)) == 3
+        await expire(box)
+    await box.operate.kill(["e1"], **ADA)
+    words = ("2 events, such as e0, were held by 2 relays that died", "relays claim a suspect alone")
+    return of_box(Situation.SUSPECT, *words, commands=("redbox relay --to URL", "redbox why e0"))

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from redbox import Box, Event, Relay, Situation, keys
-from redbox.store.items import MarkItem
+from redbox.store.scripts.items import MarkItem
 from redbox.testing import advance
 from redbox.testing.conformance.operations.scenes.steps import (
     LIMIT,
@@ -86,7 +86,7 @@ async def suspect_that_is_claimed(box: Box, _: AsyncExitStack) -> Expected:
         "and relay relay-3 runs on the same host",
         "It is a suspect: 2 leases in a row expired before",
     )
-    return Expected(Situation.CLAIMED, words, ("redbox kill e", "redbox release e"))
+    return Expected(Situation.CLAIMED, words, ("redbox release e",))
 
 
 @scene
@@ -164,6 +164,23 @@ async def dead_and_blocking(box: Box, _: AsyncExitStack) -> Expected:
     await box.kill(await claim_one(box), reason="no")
     words = ("It has been DEAD", "It blocks the line of ordering key 'k': 2 events wait behind it")
     return Expected(Situation.DEAD, words, ("redbox dead replay e", "redbox dead drop e"))
+
+
+@scene
+async def dead_while_another_event_holds_its_unique_key(box: Box, _: AsyncExitStack) -> Expected:
+    await make_dead(box, event(unique_key="u"))
+    await box.put(event("other", unique_key="u"))
+    words = ("It has been DEAD", "A replay is refused while event other holds its unique key 'u'")
+    return Expected(Situation.DEAD, words, ("redbox why other", "redbox dead replay --force e"))
+
+
+@scene
+async def dead_while_a_tried_event_has_its_unique_key(box: Box, _: AsyncExitStack) -> Expected:
+    """With the scope UNTOUCHED, an event that was tried does not hold the key until it is due again."""
+    await make_dead(box, event(unique_key="u", unique_scope="UNTOUCHED"))
+    claim = await put_and_claim(box, event("other", unique_key="u", unique_scope="UNTOUCHED"))
+    await box.retry(claim, error="no", delay=99)
+    return Expected(Situation.DEAD, ("Nothing more happens to it unless it is replayed.",), ("redbox dead replay e",))
 
 
 @scene

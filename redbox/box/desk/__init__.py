@@ -1,0 +1,1 @@
+"""What an operator reads beside the stats: error groups, incidents, rates, blocked keys and conditions."""

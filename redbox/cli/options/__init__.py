@@ -1,0 +1,1 @@
+"""Options and parameter types that commands share."""

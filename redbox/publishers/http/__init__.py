@@ -1,0 +1,1 @@
+"""The HTTP publisher: its connections, signatures, CloudEvents and responses."""

@@ -1,0 +1,1 @@
+"""`kafka://`: events as records of a topic."""

@@ -1,0 +1,1 @@
+"""`nats://`: events as messages of a JetStream stream."""

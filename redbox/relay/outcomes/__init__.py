@@ -1,0 +1,1 @@
+"""What an attempt means for its event and its target, and how it is settled."""

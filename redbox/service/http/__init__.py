@@ -1,0 +1,1 @@
+"""The HTTP server under the service: sockets, limits, tokens, headers and problem documents."""

@@ -1,0 +1,190 @@
+"""What the page signals: its mark, its tiles, keys that wait, and what fits a phone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.dashboard.fake_service import event_id
+
+pytestmark = [pytest.mark.req("SF-6"), pytest.mark.timeout(90)]
+
+Open = Callable[..., Any]
+
+
+def with_live(page: Any, script: str) -> None:
+    """Runs a script on a copy of the live data, which the page then shows; the feed stops."""
+    page.wait_for_function("async () => (await import('/static/store.js')).state.live.stats")
+    page.evaluate(
+        "async () => { const { rest } = await import('/static/live.js');"
+        " const { change, state } = await import('/static/store.js'); rest();"
+        f" const live = structuredClone(state.live); {script}; change({{ live, connection: 'live' }}); }}"
+    )
+
+
+# --- the mark --------------------------------------------------------------------------------------------------------
+
+
+def test_the_mark_is_amber_while_events_die(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    page.locator(".why-warn").get_by_role("img", name="Attention").wait_for()
+    with_live(
+        page, "for (const group of live.groups) group.last_seen = '2026-01-01T00:00:00Z'; live.rates_last.dead = 0"
+    )
+    page.locator(".why-ok").wait_for()
+
+
+# --- tiles -----------------------------------------------------------------------------------------------------------
+
+
+def test_events_that_wait_are_not_counted_twice_without_a_word(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    available = page.get_by_role("link", name=re.compile("Available"))
+    available.get_by_text("oldest 300 ms").wait_for()
+    with_live(
+        page, "live.stats.phases.AVAILABLE = live.stats.waiting = live.stats.waiting_due = 79; live.stats.blocked = 0"
+    )
+    waiting = page.get_by_role("group", name="Events by phase").get_by_role("link", name=re.compile("Waiting"))
+    waiting.get_by_text("of the 79 available").wait_for()
+    assert "wait" not in available.inner_text()
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def test_keys_whose_head_waits_for_a_retry_are_listed(open_page: Open, service: str):
+    page = open_page(f"{service}/#/breaker/keys")
+    row = page.get_by_role("table", name="Keys that wait").get_by_role("row").filter(has_text="order-4")
+    row.get_by_text("Retry").wait_for()
+    row.get_by_role("link", name="8 events").wait_for()
+    row.locator(f"a[title='{event_id(13)}']").wait_for()
+    row.get_by_text(re.compile("in [0-9]+ s")).wait_for()
+
+
+def test_no_key_waits_in_an_empty_box(open_page: Open, service: str):
+    page = open_page(f"{service}/#/empty/keys")
+    page.get_by_text("No event waits behind another one of its key.").wait_for()
+
+
+def test_the_field_for_a_key_shows_its_whole_hint(open_page: Open, service: str):
+    for width in (1280, 390):
+        page = open_page(f"{service}/#/empty/keys", width=width)
+        field = page.get_by_role("searchbox", name="Ordering key")
+        assert field.evaluate("each => each.scrollWidth <= each.clientWidth && each.clientWidth > 230")
+
+
+# --- search ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_is_found_by_an_id_of_any_shape(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    page.get_by_text("Events are flowing").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("bad-1")
+    page.keyboard.press("Enter")
+    page.get_by_text("It has been DEAD").wait_for()
+    assert page.url.endswith("/event/bad-1")
+
+
+def test_an_id_that_does_not_exist_is_searched_for_as_text(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    page.get_by_text("Events are flowing").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("bad-1")
+    page.get_by_role("option", name="Open event bad-1").wait_for()
+    page.keyboard.type("0")
+    page.get_by_role("option", name="Open event").wait_for(state="detached")
+    page.keyboard.press("Enter")
+    page.get_by_text("text:").wait_for()
+    assert page.url.endswith("events?text=bad-10")
+
+
+# --- one event -------------------------------------------------------------------------------------------------------
+
+
+def test_attempts_include_the_one_that_succeeded_and_how_long_it_took(open_page: Open, service: str):
+    page = open_page(f"{service}/#/flowing/event/{event_id(3)}")
+    with page.expect_response("**/why"):
+        page.route(
+            "**/events/published",
+            lambda route: route.fulfill(json=published(route.fetch(url=route.request.url).json())),
+        )
+        page.evaluate("location.hash = '#/million/event/published'")
+    rows = page.get_by_role("table", name="Attempts").locator("tbody tr")
+    rows.last.get_by_text("✓ published").wait_for()
+    took = page.get_by_role("table", name="Attempts").locator("thead th").all_inner_texts().index("Took")
+    # Two retried, one of them by a version that did not measure it, and one published; a replay is no attempt.
+    assert [row.locator("td").nth(took).inner_text() for row in rows.all()] == ["–", "30 s", "250 ms"]
+    assert page.locator(".diagram").get_by_text("replayed").count() == 1
+
+
+def published(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of an event that was retried, replayed and published."""
+    step = {"by": "web-7f9c", "number": 3, "error": ""}
+    return record | {
+        "event_id": "published",
+        "state": "PUBLISHED",
+        "phase": "COMPLETED",
+        "died_at": None,
+        "claimed_at": None,
+        "claimed_by": None,
+        "published_at": "2026-01-01T00:05:00.250Z",
+        "published_by": "web-7f9c",
+        "published_seconds": 0.25,
+        "history": [
+            {**step, "at": "2026-01-01T00:00:00Z", "outcome": "retried", "error": "HTTP 500", "seconds": None},
+            {**step, "at": "2026-01-01T00:01:00Z", "outcome": "retried", "error": "HTTP 500", "seconds": 30.02},
+            {**step, "at": "2026-01-01T00:04:00Z", "outcome": "replayed", "by": "ada", "seconds": None},
+        ],
+    }
+
+
+# --- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_small_replay_has_a_small_canary(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    sizes = "Promise.all([1, 3, 20, 21, 50].map(async (n) => (await import('/static/jobs.js')).canaryOf(n)))"
+    assert page.evaluate(sizes) == [0, 1, 4, 4, 10]
+
+
+def test_the_bar_of_running_jobs_is_not_shown_behind_a_dialog(open_page: Open, fresh_service: str):
+    page = open_page(f"{fresh_service}/#/million/incident/55242f13")
+    page.get_by_role("button", name="Replay about").click()
+    page.get_by_role("button", name="Replay 20 first").click()
+    page.get_by_role("button", name="Continue in the background").click()
+    page.locator("#tray").get_by_role("button", name="Show").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    assert not page.locator("#tray").is_visible()
+
+
+# --- on a phone ------------------------------------------------------------------------------------------------------
+
+
+def test_the_header_of_a_phone_names_the_search_and_shows_every_view(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million", width=390)
+    page.get_by_role("button", name="Search").get_by_text("Search", exact=True).wait_for()
+    assert page.get_by_role("button", name="Search").locator("kbd").is_visible() is False
+    ends = page.evaluate(
+        "[...document.querySelectorAll('header nav a')].map((each) => each.getBoundingClientRect().right)"
+    )
+    assert len(ends) == 8
+    assert max(ends) <= 390
+
+
+def test_a_card_leaves_out_rows_without_a_value(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/events", width=390)
+    page.locator("[data-row]").first.wait_for()
+    shown = page.locator("td:visible").all_inner_texts()
+    assert shown
+    assert "–" not in [text.strip() for text in shown]
+
+
+def test_help_says_first_how_to_search(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million", width=390)
+    page.get_by_role("button", name="Help").click()
+    page.get_by_role("dialog").get_by_text("Search finds events by id, type, key, error or text").wait_for()
