@@ -8,8 +8,8 @@ from typing import Final
 from redbox.relay import Relay
 from redbox.service import HOST
 from redbox.service.health import Health, HealthApp, RelayHealth
-from redbox.service.http.connections import Limits
 from redbox.service.http.listening import Address
+from redbox.service.http.pool import Limits
 from redbox.service.http.server import HttpServer
 
 LIMITS: Final = Limits(

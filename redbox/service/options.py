@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from redbox.relay import Relay
-from redbox.service.http.connections import Limits
+from redbox.service.http.pool import Limits
 from redbox.service.http.tokens import Tokens
 
 MAX_BODY: Final = 8 * 1024 * 1024

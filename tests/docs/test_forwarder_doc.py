@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from redbox.service.http.connections import Limits
+from redbox.service.http.pool import Limits
 from redbox.service.ingest.cloudevents import EXTENSIONS
 from redbox.service.options import ServiceOptions
 from redbox.settings import MAX_PAYLOAD

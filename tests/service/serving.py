@@ -15,8 +15,8 @@ import pytest
 from redbox import Box, Event
 from redbox.service.app import create_app
 from redbox.service.boxes import Boxes
-from redbox.service.http.connections import Limits
 from redbox.service.http.listening import Address
+from redbox.service.http.pool import Limits
 from redbox.service.http.server import HttpServer
 from redbox.service.options import ServiceOptions
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redbox import Box
-from redbox.service.http.connections import Limits
+from redbox.service.http.pool import Limits
 from tests.servers import redis_server
 from tests.service.serving import Service, serving
 

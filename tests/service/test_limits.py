@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redbox import Box
-from redbox.service.http.connections import Limits
+from redbox.service.http.pool import Limits
 from redbox.service.http.server import HttpServer
 from tests.service.exchange import EVENT, INGEST, QUIET, exchange, read, request, serving, tokens
 

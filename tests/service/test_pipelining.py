@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from redbox import Box
-from redbox.service.http.connections import LimitedConnection, Limits
+from redbox.service.http.connections import LimitedConnection
+from redbox.service.http.pool import Limits
 from redbox.service.http.server import HttpServer
 from tests.service.exchange import QUIET, exchange, request, serving, tokens
 

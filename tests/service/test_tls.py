@@ -14,8 +14,8 @@ import trustme
 from redbox import Box
 from redbox.errors import UsageError
 from redbox.service.http import server as module
-from redbox.service.http.connections import Limits
 from redbox.service.http.listening import Address
+from redbox.service.http.pool import Limits
 from tests.service.exchange import EVENT, QUIET, request, serving
 
 pytestmark = [pytest.mark.req("SF-5"), pytest.mark.timeout(60), QUIET]

@@ -19,7 +19,7 @@ from redbox.errors import RedboxError, StoreUnavailable
 from redbox.relay import Circuit, metrics
 from redbox.relay.report import BUCKETS, Histogram
 from redbox.service import health, monitor
-from redbox.service.http.connections import Limits
+from redbox.service.http.pool import Limits
 from redbox.service.monitor import Monitor
 from redbox.telemetry import METRICS
 from redbox.testing import advance

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from redbox.service.http.connections import Handshake, LimitedConnection, Pool
+from redbox.service.http.connections import LimitedConnection
+from redbox.service.http.pool import Handshake, Pool
 
 logger = logging.getLogger("redbox.service")
 

@@ -17,10 +17,11 @@ import uvicorn
 from redbox.errors import RedboxError, UsageError
 from redbox.service import HOST
 from redbox.service.http.certificates import certificate_warning
-from redbox.service.http.connections import LimitedConnection, Limits, Pool
+from redbox.service.http.connections import LimitedConnection
 from redbox.service.http.descriptors import permitted_connections
 from redbox.service.http.handshakes import TlsServer
 from redbox.service.http.listening import BACKLOG, Address, is_loopback, listen
+from redbox.service.http.pool import Limits, Pool
 
 logger = logging.getLogger("redbox.service")
 
