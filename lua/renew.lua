@@ -2,7 +2,8 @@
 -- renew: CLAIMED stays CLAIMED, with a lease that ends `lease` from now.
 --
 -- Guarantee: fenced; a claim that is gone changes nothing. A claim renewed as `alone` is the only one of its relay:
--- if its lease expires, that counts against its event.
+-- if its lease expires, that counts against its event. Under max_in_flight, a lease that has ended is renewed only
+-- if a place is free: its own may have been given away.
 --
 -- KEYS[1]   meta     hash; names the box
 -- ARGV[1]   relay    name of the caller
@@ -33,10 +34,19 @@ end
 local now = now_ms()
 local lease_until = format_integer(now + lease)
 local replies, leases, left_alone, fenced = { now }, {}, {}, 0
+local places
+if settings.max_in_flight then
+--- @include "count_places"
+  places = count_places(settings, now)
+end
 for at = 4, #ARGV, 2 do
   local id, number = ARGV[at], ARGV[at + 1]
   local event = read_event(id, FIELDS)
-  if passes_fence(event.state, event.claimed_by, event.claim, relay, number) then
+  local ours = passes_fence(event.state, event.claimed_by, event.claim, relay, number)
+  if ours and places and tonumber(redis.call("ZSCORE", key.claimed, id) or 0) <= now then
+    ours, places = places > 0, places - 1
+  end
+  if ours then
     leases[#leases + 1] = lease_until
     leases[#leases + 1] = id
     if alone then

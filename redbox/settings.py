@@ -59,9 +59,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_in_flight: int | None = None
 
     @classmethod
-    def from_meta(cls, meta: dict[str, str]) -> Settings:
-        """Reads the settings from a meta hash; raises StoreError if one is unreadable."""
-        settings, wrong = cls.readable(meta)
+    def from_meta(cls, meta: dict[str, str], needed: Iterable[str] | None = None) -> Settings:
+        """Reads the settings from a meta hash; raises StoreError if one of those that are `needed` (None: all) is
+        unreadable. Others that are get their defaults."""
+        settings, unreadable = cls.readable(meta)
+        wrong = [name for name in unreadable if needed is None or name in needed]
         if wrong:
             name = wrong[0]
             raise StoreError(
@@ -94,6 +96,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 FOREVER: Final = "forever"
 #: Limits of claims. Without a limit the field is absent, so that a claim has nothing to read.
 LIMITS: Final = ("max_rate", "max_burst", "max_in_flight")
+#: What a sweep removes. It depends on no other setting.
+RETENTION: Final = ("keep_published", "keep_published_count", "keep_dead", "keep_dead_count", "sweep")
 
 
 def _check_value(name: str, value: Any) -> Any:

@@ -11,6 +11,7 @@ from redbox.audit.findings import Finding, error, info, ok, warning
 from redbox.box.reports import RelayReport, Stats
 from redbox.durations import format_duration
 from redbox.events import Phase
+from redbox.settings import RETENTION
 
 BACKLOG_AGE: Final = timedelta(minutes=5)  # of the oldest due event: more is worth a warning
 SHOWN: Final = 5  # names in a sentence
@@ -44,11 +45,15 @@ def _which(names: Sequence[str], total: int) -> str:
 def _unreadable(stats: Stats) -> Iterator[Finding]:
     settings = [name for name in stats.unreadable if name.startswith("the setting ")]
     if settings:
+        names = [name.removeprefix("the setting ") for name in settings]
+        meaning = "the default is used"
+        if not {"max_rate", "max_in_flight"}.isdisjoint(names):
+            meaning += ", so relays claim without that limit"
+        if not set(RETENTION).isdisjoint(names):
+            meaning += ", and nothing is swept until it is set again"
         yield error(
-            "settings", f"{', '.join(settings)} cannot be read",
-            "the default is used, and nothing is swept until it is set again",
-            f"`redbox configure {settings[0].removeprefix('the setting ')}=VALUE`",
-        )  # fmt: skip
+            "settings", f"{', '.join(settings)} cannot be read", meaning, f"`redbox configure {names[0]}=VALUE`"
+        )
     others = [name for name in stats.unreadable if name not in settings]
     if others:
         yield warning(

@@ -356,7 +356,8 @@ def _limits_reached(settings: Settings, counts: dict[str, int], *, due: bool) ->
     found = []
     if due and counts.get("at_rate"):
         found.append("max_rate")
-    if due and settings.max_in_flight is not None and counts[Phase.IN_FLIGHT.value] >= settings.max_in_flight:
+    held = counts[Phase.IN_FLIGHT.value] - counts["overdue"]
+    if due and settings.max_in_flight is not None and held >= settings.max_in_flight:
         found.append("max_in_flight")
     return found
 

@@ -62,6 +62,7 @@ class Dispatcher:
         self._tally = tally
         self._digest = digest
         self._answered = False  # the store has answered a claim at least once
+        self._found_full = False  # a drain found all places of max_in_flight taken by other relays
         self._logged_pause = ""  # the message of the pause that was logged last
 
     async def run(self, *, drain: bool) -> None:
@@ -139,7 +140,8 @@ class Dispatcher:
             await self._wait_for_events(found.more_in, full=True)
             return True
         if held_nothing and not len(found) and not await _due_soon(found.more_in):
-            return False
+            # The leases of the relays whose places it waited for may have ended.
+            return self._found_full and await self._claimer.reap()
         await self._completion.until_at_most(0)
         return True
 
@@ -285,6 +287,7 @@ class Dispatcher:
     async def _reap_if_full(self, found: Packed, drain: bool) -> None:
         """Other relays hold as many claims as max_in_flight allows, and may have ended: a drain has no reaper."""
         if drain and found.full and not self._ledger.owned:
+            self._found_full = True
             await self._claimer.reap()
 
     async def _end_sample(self, found: Packed) -> None:

@@ -195,8 +195,12 @@ MUTANTS = [
     Mutant("a damaged rate jams the box", "include/read_rate.lua", "if rate <= 0 or rate > HIGHEST_RATE then", "if rate > HIGHEST_RATE then", LIMITS),
     Mutant("an impossible rate is believed", "include/read_rate.lua", "if rate <= 0 or rate > HIGHEST_RATE then", "if rate <= 0 then", LIMITS),
     Mutant("one claim too many in flight", "include/limit_in_flight.lua", "count = free,", "count = free + 1,", LIMITS),
+    Mutant("claims whose leases have ended keep their places", "include/count_places.lua", '"(" .. format_integer(now)', '"-inf"', LIMITS),
+    Mutant("a lease that ended takes back a place that was given away", "renew.lua", "ours, places = places > 0, places - 1", "places = places - 1", LIMITS),
+    Mutant("leases that ended are renewed into one place", "renew.lua", "ours, places = places > 0, places - 1", "ours = places > 0", LIMITS),
+    Mutant("a lease that has not ended needs a free place", "renew.lua", 'or 0) <= now then', 'or 0) > 0 then', LIMITS),
     Mutant("a relay without a place polls", "include/limit_in_flight.lua", "now + LOOK_AGAIN", "now + 1", LIMITS),
-    Mutant("a damaged max_in_flight jams the box", "include/limit_in_flight.lua", "if most == 0 then", "if false then", LIMITS),
+    Mutant("a damaged max_in_flight jams the box", "include/count_places.lua", "if most == 0 then", "if false then", LIMITS),
     Mutant("a hint although max_in_flight was not reached", "include/note_room.lua", ' or redis.call("ZCARD", key.claimed) + ended < most', "", LIMITS),
     Mutant("a hint although nothing is due", "include/note_room.lua", "if next_at >= 0 and next_at <= now then", "if true then", LIMITS),
     *(Mutant(f"no hint when {name} makes room", f"{name}.lua" if name != "ack" else "include/finish_ack.lua", "if settings.max_in_flight then", "if false then", LIMITS)

@@ -7,7 +7,7 @@ from typing import Any
 from redbox.arguments import flag, whole_number
 from redbox.box.reports import Swept
 from redbox.events import State
-from redbox.settings import SWEEP_COUNT, Settings, to_meta
+from redbox.settings import RETENTION, SWEEP_COUNT, Settings, to_meta
 from redbox.store.scripts.replies import START
 from redbox.store.store import Store
 
@@ -22,7 +22,7 @@ async def sweep(store: Store, retention: dict[str, Any], *, limit: int | None, d
     if limit is not None:
         whole_number("limit", limit, 0)
     changes = to_meta(retention)
-    settings = Settings.from_meta({**await store.meta(), **changes})
+    settings = Settings.from_meta({**await store.meta(), **changes}, RETENTION)
     keep = {
         State.PUBLISHED: (settings.keep_published, settings.keep_published_count),
         State.DEAD: (settings.keep_dead, settings.keep_dead_count),

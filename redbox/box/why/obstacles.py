@@ -213,7 +213,7 @@ def _limit_reached(stats: Stats) -> Cause:
         sentences.append(f"The limit max_rate is reached: all relays together claim at most {settings.max_rate}.")
         steps.append(Step("raise that limit", ("configure", f"max_rate={double(settings.max_rate)}")))
     if "max_in_flight" in stats.limits_reached and settings.max_in_flight is not None:
-        held, most = stats.phases[Phase.IN_FLIGHT], settings.max_in_flight
+        held, most = stats.phases[Phase.IN_FLIGHT] - stats.overdue, settings.max_in_flight
         claimed = f"{counted(held, 'event')} {'is' if held == 1 else 'are'} claimed"
         text = f"The limit max_in_flight is reached: {claimed}, and at most {most:,} may be at once."
         if stats.first_lease_ends is not None and stats.first_lease_ends > timedelta(0):

@@ -87,7 +87,7 @@ def limits_in_words(stats: Stats) -> str:
         burst = "" if settings.max_burst is None else f" with bursts of {settings.max_burst:,}"
         found.append(f"max_rate {settings.max_rate}{burst}{' (reached)' if 'max_rate' in stats.limits_reached else ''}")
     if settings.max_in_flight is not None:
-        held = next(count for phase, count in stats.phases.items() if phase.value == "IN_FLIGHT")
+        held = next(count for phase, count in stats.phases.items() if phase.value == "IN_FLIGHT") - stats.overdue
         now = f"reached: {held:,} now" if "max_in_flight" in stats.limits_reached else f"{held:,} now"
         found.append(f"max_in_flight {settings.max_in_flight:,} ({now})")
     return f"limits  {', '.join(found)}" if found else ""

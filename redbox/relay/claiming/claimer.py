@@ -155,12 +155,13 @@ class Claimer:
             return False
         return True
 
-    async def reap(self) -> None:
-        """Returns events whose leases have ended to PENDING."""
+    async def reap(self) -> bool:
+        """Returns events whose leases have ended to PENDING; False if there were none."""
         try:
-            await self._box.reap()
+            return bool(await self._box.reap())
         except PASSING as error:  # the next claim reports it
             logger.debug("nothing was reaped: %s", error)
+            return False
 
     # --- waiting -------------------------------------------------------------------------------------------------
 

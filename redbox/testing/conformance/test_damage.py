@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from redbox import Box, Event, Phase, RedboxError, State, keys
-from redbox.audit import repair
+from redbox.audit import quick_errors, repair
 from redbox.box.desk.rates import reported_rates
 from redbox.errors import StoreError
 from redbox.store.scripts.items import MarkItem
 from redbox.testing import advance, check_invariants
-from redbox.testing.conformance.steps import claim_one, known, make_dead
+from redbox.testing.conformance.steps import claim_one, known, make_dead, publish
 
 
 async def write(box: Box, *commands: tuple[Any, ...]) -> None:
@@ -121,13 +121,38 @@ async def test_an_unreadable_setting_is_reported_and_can_be_set_again(box: Box, 
     assert stats.settings.keep_published_count == 7
     with pytest.raises(StoreError, match=f"the setting {name} of this box is unreadable"):
         await box.settings()
-    with pytest.raises(StoreError, match=f"the setting {name} of this box is unreadable"):
-        await box.sweep()  # nothing is removed by a guess
     await box.put(Event("n"))
     again: dict[str, Any] = {"max_pending": 5, "keep_dead": 5.0, "dead_head": "skip", "sweep": "all"}
     settings = await box.operate.configure(who="ada", why="repair", **{name: again[name]})
     assert getattr(settings, name) == again[name]
     assert (await box.stats()).unreadable == []
+
+
+@pytest.mark.req("OP-2")
+@pytest.mark.parametrize(
+    "name", ["keep_published", "keep_published_count", "keep_dead", "keep_dead_count", "sweep"]
+)  # fmt: skip
+async def test_a_sweep_removes_nothing_by_a_guess(box: Box, name: str):
+    await publish(box, Event("n"))
+    await advance(box, hours=25)
+    await write(box, ("HSET", keys.meta(box.name), name, "soon"))
+    with pytest.raises(StoreError, match=f"the setting {name} of this box is unreadable"):
+        await box.sweep()
+    assert (await box.stats()).phases[Phase.COMPLETED] == 1
+
+
+@pytest.mark.req("OP-2", "LM-4")
+@pytest.mark.parametrize("name", ["max_pending", "dead_head", "max_rate", "max_burst", "max_in_flight"])
+async def test_a_sweep_does_not_depend_on_other_settings(box: Box, name: str):
+    await publish(box, Event("n"))
+    await advance(box, hours=25)
+    await write(box, ("HSET", keys.meta(box.name), name, "soon"))
+    assert (await box.sweep()).published == 1
+    (finding,) = [each for each in await quick_errors(box) if each.check == "settings"]
+    assert finding.sentence == f"the setting {name} cannot be read"
+    assert "swept" not in finding.meaning
+    assert ("without that limit" in finding.meaning) == (name in ("max_rate", "max_in_flight"))
+    assert finding.remedy == f"`redbox configure {name}=VALUE`"
 
 
 @pytest.mark.req("RO-1")

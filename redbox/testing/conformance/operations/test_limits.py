@@ -249,13 +249,58 @@ async def test_a_lower_limit_ends_no_claim(box: Box):
 
 @pytest.mark.req("LM-4")
 async def test_the_places_of_a_relay_that_ended_are_free_when_its_leases_end(box: Box):
+    """Also if nobody reaps: a box may have no relay, only callers of `claim` and streams."""
     await put(box, 10)
     await limit(box, max_in_flight=3)
-    await packed(box)
-    await advance(box, seconds=61)
+    await packed(box, relay="ended")
+    await advance(box, seconds=59)
+    assert len(await packed(box)) == 0
+    await advance(box, seconds=2)
+    again = await packed(box)
+    assert (len(again), again.full) == (3, True)
     assert len(await packed(box)) == 0
     assert len(await box.reap()) == 3
+    assert len(await packed(box)) == 0  # the others are still held
+    await settle(box, again)
     assert len(await packed(box)) == 3
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("LM-4")
+async def test_a_stream_takes_places_whose_leases_have_ended(box: Box):
+    await put(box, 10)
+    await limit(box, max_in_flight=3)
+    await packed(box, relay="ended")
+    await advance(box, seconds=61)
+    await box._store.track_stream("own", "lake", "me")
+    batch = StreamBatch("lake", "me", 1)
+    assert await box._store.cut_batch(batch, "stream:lake", 10, 60_000, 1_000_000, None) == 3
+    assert await box._store.cut_batch(batch, "stream:lake", 10, 60_000, 1_000_000, None) == 0
+
+
+@pytest.mark.req("LM-2", "LM-4")
+async def test_a_lease_that_ended_is_renewed_only_if_a_place_is_free(box: Box):
+    """Its place may have been given away, and all relays together never hold more."""
+    await put(box, 10)
+    await limit(box, max_in_flight=3)
+    late = await box.unpack(await packed(box, relay="late"))
+    await advance(box, seconds=61)
+    taken = await box.unpack(await packed(box, 2))
+    assert await box.renew(late, lease=60) == [True, False, False]
+    assert len(await packed(box)) == 0
+    assert await box.renew([late[0], *taken], lease=60) == [True, True, True]  # they hold their places
+    assert await box.ack(late) == [True, True, True]  # nobody else has claimed the events
+    assert len(await packed(box)) == 1
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.req("LM-4")
+async def test_without_the_limit_a_lease_that_ended_is_renewed(box: Box):
+    await put(box, 3)
+    late = await box.unpack(await packed(box, 2))
+    await advance(box, seconds=61)
+    assert len(await packed(box)) == 1
+    assert await box.renew(late, lease=60) == [True, True]
 
 
 @pytest.mark.req("LM-2")
@@ -406,14 +451,24 @@ async def test_stats_name_the_limits_that_hold_events_back(box: Box):
     assert await reached(box) == (0, ["max_rate"])
     await advance(box, minutes=18)
     assert await reached(box) == (6, [])
-    assert len(await packed(box)) == 2
-    assert await reached(box) == (4, ["max_rate", "max_in_flight"])
+    assert len(await packed(box)) == 3  # the lease of the first has ended
+    assert await reached(box) == (3, ["max_rate", "max_in_flight"])
     await limit(box, max_in_flight=30)
-    assert len(await packed(box)) == 4
+    assert len(await packed(box)) == 3
     await limit(box, max_rate=None)
     assert len(await packed(box)) == 13
     await limit(box, max_rate="20/h", max_in_flight=1)
     assert await reached(box) == (1, [])  # nothing is due
+
+
+@pytest.mark.req("LM-4")
+async def test_stats_do_not_count_claims_whose_leases_have_ended(box: Box):
+    await put(box, 5)
+    await limit(box, max_in_flight=2)
+    await packed(box)
+    assert await reached(box) == (None, ["max_in_flight"])
+    await advance(box, seconds=61)
+    assert await reached(box) == (None, [])
 
 
 # --- the settings ----------------------------------------------------------------------------------------------------
