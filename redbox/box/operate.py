@@ -255,7 +255,7 @@ class Operate:
         until: datetime | None = None,
         key: str | None = None,
     ) -> Pause:
-        """Stops all claims, or with `key` those of one ordering key. Puts go on, and claims can be settled.
+        """Stops all claims, or with `key` those of one ordering key. Puts continue, and claims can be settled.
 
         Lasts for `duration` or `until` a time, by the store's clock, and then ends by itself; without them, until it
         is resumed. A second pause replaces the first. Raises UsageError for a time that has passed.

@@ -22,7 +22,7 @@ _NO_LIMIT: Final = 1_000_000_000
 @click.command("audit")
 @click.option(
     "--limit", type=click.IntRange(min=0), metavar="N",
-    help=f"Maximum of problems to print for each rule.  [default: {LIMIT}; all with --json]",
+    help=f"Maximum number of problems to print for each rule.  [default: {LIMIT}; all with --json]",
 )  # fmt: skip
 @click.option("--no-bodies", is_flag=True, help="Do not read the bodies of events.")
 @pass_session

@@ -46,8 +46,8 @@ def pause_command(
 ) -> None:
     """Stop all claims of the box, or of one ordering key.
 
-    No relay claims an event until the pause ends or `redbox resume` ends it. Puts go on, and events in flight can still
-    be settled. Relative times: `1h` is an hour ago, `+1h` an hour from now.
+    No relay claims an event until the pause ends or `redbox resume` ends it. Puts continue, and events in flight can
+    still be settled. Relative times: `1h` is an hour ago, `+1h` an hour from now.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def pause_command(
             options = _given(duration=duration, key=key, **await resolved(box, {"until": until}))
             words = f"no event of {_what(session, key)} is claimed {_end(duration, options.get('until'))}"
             if not dry_run:
-                confirm(f"Pause {_what(session, key)}? Then {words}. Puts go on.", yes=yes)
+                confirm(f"Pause {_what(session, key)}? Then {words}. Puts continue.", yes=yes)
                 await box.operate.pause(who=operator(who), why=why, **options)
             return words
 

@@ -179,7 +179,7 @@ def _read(text: str) -> bytes:
 def _print_receipt(session: Session, receipt: Receipt) -> None:
     if receipt.refused is None and not receipt.created and not session.output.as_json:
         session.output.note(
-            f"event {receipt.event_id} is already stored and keeps its state; only a body that it lost is stored again"
+            f"event {receipt.event_id} is already stored; nothing was changed, but a missing body was stored again"
         )
     if receipt.replaced is not None and not session.output.as_json:
         session.output.note(f"replaced event {receipt.replaced}, which no relay had claimed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2s
 from typing import Final
 
 from redbox.box import Box
@@ -20,14 +21,15 @@ from redbox.errors import (
     UnexpectedReply,
     UsageError,
 )
-from redbox.events import Claim, Event, stored_event
-from redbox.publishers.base import ADDED_HEADERS
+from redbox.events import EVENT_ID_LENGTH, Claim, Event, stored_event
+from redbox.publishers.base import ADDED_HEADERS, REASON_HEADER
 from redbox.routing.address import Address
 from redbox.store.codec import encode_copy
 from redbox.telemetry import publishing
 
 SOURCE: Final = "redbox-source-box"  # metadata of a copy: the box it was copied from
 HOPS: Final = "redbox-hops"  # metadata of a copy: how many times it was copied from box to box
+DEAD_EVENT: Final = "redbox-dead-event"  # metadata of a dead letter: the id of the event that is dead
 MOST_HOPS: Final = 16
 LONGEST_COUNT: Final = 4  # digits; metadata may hold anything
 LONGEST_DELAY: Final = 60.0  # seconds between attempts to put an event for which there is no room
@@ -149,8 +151,19 @@ def copy_of(claim: Claim, source: str) -> Copy:
         metadata.update({name: value for name, value in event.headers.items() if name in ADDED_HEADERS})
         fields = {name: getattr(event, name) for name in event.__struct_fields__}
         fields["headers"] = {name: value for name, value in event.headers.items() if name not in ADDED_HEADERS}
+        if REASON_HEADER in event.headers:
+            metadata[DEAD_EVENT] = event.metadata.get(DEAD_EVENT, claim.event_id)
+            fields.update(event_id=_letter_id(claim, source, metadata[DEAD_EVENT]), unique_key=None)
         event = stored_event(**fields)
     return event, encode_copy(event, metadata)
+
+
+def _letter_id(claim: Claim, source: str, dead_event: str) -> str:
+    """The id of a dead letter. The box may have the event itself, and letters about it: from other boxes, and from
+    earlier lives of the event. The same letter, sent again after a crash, has the same id."""
+    life = f"{source}\n{claim.event_id}\n{claim.due_ms}"
+    suffix = f".dead.{blake2s(life.encode(), digest_size=8).hexdigest()}"
+    return dead_event[: EVENT_ID_LENGTH - len(suffix)] + suffix
 
 
 def too_many_hops(claim: Claim) -> TooManyHops | None:

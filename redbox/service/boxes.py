@@ -50,7 +50,7 @@ class Boxes:
         if not await box.exists():
             self._known.pop(name, None)
             raise UnknownBox(
-                f"there is no box {name!r}, and a request creates none; if the name is right, create the box on the "
+                f"there is no box {name!r}; requests do not create boxes. If the name is right, create the box on the "
                 f"store of the service with `redbox --box {name} configure max_pending=default --yes`"
             )
         known = self._known.setdefault(name, _Known(box, now, now))

@@ -130,7 +130,7 @@ def test_on_a_terminal_of_80_columns(url: str):
         shown[arguments[0]] = text
         lines = [line for line in text.splitlines() if not line.startswith("  redbox ")]
         assert not [line for line in lines if len(line) > 80]
-    assert "No relay is running: none is registered; a relay that stops in order leaves no\r\n" in shown["why"]
+    assert "No relay is running: none is registered. A relay that was stopped gracefully is\r\n" in shown["why"]
     assert event_id in shown["dead"]
     assert "1 event: order.placed" in shown["dead"]
 

@@ -123,7 +123,7 @@ def test_a_repeated_put_is_noted(redbox: Redbox):
     redbox("put", "a", "1", "--id", "e1")
     again = redbox("put", "a", "1", "--id", "e1")
     assert again.stdout == "e1\n"
-    assert "event e1 is already stored and keeps its state; only a body that it lost is stored again" in again.stderr
+    assert "event e1 is already stored; nothing was changed, but a missing body was stored again" in again.stderr
     assert redbox.json("put", "a", "1", "--id", "e1")["created"] is False
     assert "with a different payload" in redbox.error("put", "a", "2", "--id", "e1", code=1)
 

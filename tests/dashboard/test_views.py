@@ -25,7 +25,7 @@ VIEWS: Final = {
     "empty/incidents": "No incidents.",
     "down/incidents": "No answer from redis://10.0.0.7:6379/0",
     "million/incident/55242f13": "amount is text; in the delivered event it is a number.",
-    "breaker/incident/9c01aa7e?state=PENDING": "No event of this type is kept that was delivered.",
+    "breaker/incident/9c01aa7e?state=PENDING": "No delivered event of this type is stored.",
     "hostile/incident/55242f13": "<script>",
     "million/incident/nothing": "No event that failed lately has this error any more",
     "breaker/incident/nothing": "No event has this error any more",

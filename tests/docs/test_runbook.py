@@ -315,10 +315,10 @@ STORIES: dict[str, Callable[[Desk], Story]] = {
     "The box is paused": box_is_paused,
     "A limit is reached": limit_is_reached,
     "Ordering keys are paused": keys_are_paused,
-    "Events die": events_die,
+    "Events become DEAD": events_die,
     "An ordering key is blocked": key_is_blocked,
     "Events are late": events_are_late,
-    "A relay died with its claims": relay_died_with_its_claims,
+    "A relay crashed while holding claims": relay_died_with_its_claims,
     "An event crashes the relay": event_crashes_the_relay,
     "The box is damaged": box_is_damaged,
 }

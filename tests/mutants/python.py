@@ -219,7 +219,10 @@ PYTHON_MUTANTS = [
     Mutant("dead events are kept that are to be removed", "redbox/relay/outcomes/settler.py", "drop=self._drop", "drop=False", ENGINE),
     Mutant("one delay for all retries of a batch", "redbox/relay/outcomes/settler.py", "delay=[how.delay for _, how in batch]", "delay=batch[0][1].delay", SETTLER),
     Mutant("one excuse for all retries of a batch", "redbox/relay/outcomes/settler.py", "excuse=[how.excuse for _, how in batch]", "excuse=batch[0][1].excuse", SETTLER),
-    Mutant("one reason for all deaths of a batch", "redbox/relay/outcomes/settler.py", "reason=[reason for _, reason in batch]", "reason=batch[0][1]", SETTLER),
+    Mutant("an event that the dead-letter target rejects is dropped", "redbox/relay/outcomes/settler.py", "drop=self._drop and not keep", "drop=self._drop", ("tests/relay/test_bad_publishers.py", "-k", "is_kept")),
+    Mutant("letters of several boxes have one id", "redbox/routing/destination.py", 'f"{source}\\n{claim.event_id}', 'f"{claim.event_id}', ("tests/relay/test_routes.py", "-k", "dead")),
+    Mutant("letters of several lives have one id", "redbox/routing/destination.py", "\\n{claim.due_ms}\"", "\"", ("tests/relay/test_routes.py", "-k", "dead")),
+    Mutant("one reason for all deaths of a batch", "redbox/relay/outcomes/settler.py", "reason=[how.reason for _, how in batch]", "reason=batch[0][1].reason", SETTLER),
     Mutant("a settlement without its durability counts as not made", "redbox/relay/outcomes/settler.py", "                settled = batch\n", "                settled = []\n", SETTLER),
     # claiming, holding, ending
     Mutant("the buffer is not bounded in bytes", "redbox/relay/claiming/demand.py", "if self._ledger.bytes >= self._policy.buffer_bytes:", "if False:", ENGINE),

@@ -306,6 +306,23 @@ async def test_a_dead_letter_target_that_rejects(redbox_box: Box):
     assert record.last_error == "bad; and the dead-letter target rejected it: too large"
 
 
+@pytest.mark.req("RF-3")
+async def test_an_event_that_the_dead_letter_target_rejects_is_kept(redbox_box: Box):
+    await put(redbox_box, 3)
+    taken: list[str] = []
+
+    async def dead(event: Event) -> None:
+        if event.event_id == "e1":
+            raise Reject("too large")
+        taken.append(event.event_id)
+
+    relay = Relay(redbox_box, Target(raises=Reject("bad")), dead_to=dead, on_dead="drop", breaker=None)
+    assert (await drained(relay)).dead == 3
+    assert sorted(taken) == ["e0", "e2"]
+    assert (await known(redbox_box, "e1")).state is State.DEAD
+    assert await states(redbox_box) == {State.DEAD: 1}
+
+
 async def test_a_dead_letter_target_that_hangs(redbox_box: Box):
     await put(redbox_box, 1)
     dead = Target()

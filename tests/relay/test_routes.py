@@ -18,6 +18,7 @@ from redbox import (
     Event,
     InvalidURL,
     Publish,
+    Reject,
     Relay,
     Routes,
     State,
@@ -236,7 +237,7 @@ async def test_a_cycle_of_boxes_that_keep_nothing_ends(redbox_runner):
 
 
 async def test_dead_letters_in_a_box(redbox_runner):
-    """Why it is dead is metadata there: a header would make it another event each time."""
+    """Why it is dead is metadata there; each life of the event has a letter of its own."""
     async with boxes("orders", "graveyard") as (orders, graveyard):
         await put(orders, 1)
         for reason in ("first", "second"):
@@ -247,8 +248,9 @@ async def test_dead_letters_in_a_box(redbox_runner):
             await drained(Relay(orders, publish, dead_to="box:graveyard", attempts=1))
             assert await states(orders) == {State.DEAD: 1}
             await orders.replay(["e0"])
-        copy = (await known(graveyard)).event
-        assert (dict(copy.headers), copy.metadata["redbox-dead-reason"]) == ({}, "ValueError: first")
+        reasons = ("ValueError: first", "ValueError: second")
+        assert await letters(graveyard) == [("e0", "orders", reason) for reason in reasons]
+        assert [dict(record.event.headers) async for record in graveyard.list()] == [{}, {}]
 
 
 def test_urls_of_boxes():
@@ -439,3 +441,67 @@ async def test_a_repeat_with_other_headers_finds_its_copy(redbox_runner, redis_u
         await source.replay([receipt.event_id])
         summary = await drained(Relay(source, f"box:{name}", middleware=[stamp]))
         assert (summary.published, summary.dead) == (1, 0)
+
+
+# --- a box for dead letters ------------------------------------------------------------------------------------
+
+
+async def letters(box: Box) -> list[tuple[str, str, str]]:
+    """Of each dead letter: the event, the box it comes from, and the reason."""
+    names = ("redbox-dead-event", SOURCE, "redbox-dead-reason")
+    found = [tuple(record.event.metadata[name] for name in names) async for record in box.list()]
+    assert await check_invariants(box) == []
+    return sorted(found)  # type: ignore[arg-type]
+
+
+def rejecting(reason: str) -> Publish:
+    async def publish(event: Event) -> None:
+        raise Reject(reason)
+
+    return publish
+
+
+@pytest.mark.req("RT-3", "RF-3")
+async def test_two_destinations_share_a_box_for_dead_letters(redbox_runner):
+    names = [new_box_name() for _ in range(4)]
+    async with boxes(*names) as (orders, billing, search, dead):
+        await put(orders, 2)
+        await drained(Relay(orders, Routes({"*": [f"box:{billing.name}", f"box:{search.name}"]})))
+        for each in (billing, search):
+            relay = Relay(each, rejecting(f"{each.name} says no"), dead_to=f"box:{dead.name}", on_dead="drop")
+            assert (await drained(relay)).dead == 2
+        expected = [(event, box.name, f"{box.name} says no") for event in ("e0", "e1") for box in (billing, search)]
+        assert await letters(dead) == sorted(expected)
+
+
+@pytest.mark.req("RT-1", "RF-3")
+async def test_an_event_that_is_dead_again_has_a_second_letter(redbox_runner):
+    async with boxes(new_box_name(), new_box_name()) as (billing, dead):
+        await billing.put(Event("a", event_id="e0", unique_key="u"))
+        for _ in range(2):
+            assert (await drained(Relay(billing, rejecting("no"), dead_to=f"box:{dead.name}"))).dead == 1
+            await billing.replay(state="DEAD", who="me", why="test")
+        assert await letters(dead) == [("e0", billing.name, "no")] * 2
+
+
+@pytest.mark.req("RT-1", "RF-3")
+async def test_a_dead_letter_can_be_sent_back(redbox_runner):
+    async with boxes(new_box_name(), new_box_name()) as (billing, dead):
+        await put(billing, 1)
+        assert (await drained(Relay(billing, rejecting("no"), dead_to=f"box:{dead.name}"))).dead == 1
+        assert (await drained(Relay(dead, f"box:{billing.name}"))).published == 1
+        taken: list[Event] = []
+        assert (await drained(Relay(billing, taken.append))).published == 1
+        assert taken[0].metadata["redbox-dead-event"] == "e0"
+
+
+@pytest.mark.req("RT-1", "PL-7")
+async def test_a_repeated_dead_letter_is_one(redbox_runner):
+    claim = new_claim(b"x", event_id="e" * 128)
+    letter = claim.with_headers({})
+    headers = {**letter.event.headers, "redbox-dead-reason": "no"}
+    letter = msgspec.structs.replace(letter, event=msgspec.structs.replace(letter.event, headers=headers))
+    again = msgspec.structs.replace(letter, number=letter.number + 1, attempts=2)
+    first, second = copy_of(letter, "orders")[0], copy_of(again, "orders")[0]
+    assert first.event_id == second.event_id != claim.event_id
+    assert len(first.event_id) <= 128

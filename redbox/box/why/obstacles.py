@@ -77,7 +77,7 @@ def no_relay_sentence(snapshot: Snapshot) -> str:
         holds = f"but {counted(held, 'event')} {'is' if held == 1 else 'are'} claimed"
         return f"No relay sends a heartbeat, {holds}: a relay has just died, or runs without heartbeats."
     if not stats.relays:
-        return "No relay is running: none is registered; a relay that stops in order leaves no heartbeat."
+        return "No relay is running: none is registered. A relay that was stopped gracefully is not listed."
     last = min(stats.relays, key=lambda relay: relay.seen)
     host = quoted(last.host) or "an unknown host"
     return (

@@ -151,11 +151,11 @@ class RelaySettings:
     )] = None
     max_rate: Annotated[str | None, Field(
         'a rate in quotes: "50/s"', "--max-rate", metavar="RATE",
-        help="Claims of all relays of the box together: 50/s, 1000/min. Written as a setting of the box.",
+        help="Maximum claim rate of all relays of the box: 50/s, 1000/min. Written as a setting of the box.",
     )] = None
     max_burst: Annotated[int | None, Field(
         NUMBER, "--max-burst", type=click.IntRange(min=1), metavar="N",
-        help="Events that --max-rate lets them claim at once.  [default: what 250 ms bring]",
+        help="Events that --max-rate lets them claim at once.  [default: 250 ms of --max-rate]",
     )] = None
     max_in_flight: Annotated[int | None, Field(
         NUMBER, "--max-in-flight", type=click.IntRange(min=1), metavar="N",
@@ -163,7 +163,7 @@ class RelaySettings:
     )] = None
     lease: Annotated[float | str | None, Field(
         DURATION, "--lease", policy="lease", read=parse_duration, metavar="DURATION",
-        help="How long claims stay held if this process dies.  [default: 30s]",
+        help="How long claims stay held if this process crashes.  [default: 30s]",
     )] = None
     time_limit: Annotated[float | str | None, Field(
         DURATION, "--time-limit", policy="time_limit", read=parse_limit, metavar="DURATION",

@@ -235,11 +235,12 @@ class Judge:
         self._kill(held, _reason(held))
 
     def dead_letter_rejected(self, held: Held, error: BaseException) -> None:
-        """The dead-letter target will never take the event: it is marked DEAD all the same."""
+        """The dead-letter target will never take the event: it is marked DEAD all the same, and is not dropped."""
         text = error_text(error)
         subject, event_id = "the dead-letter target rejected event", held.claim.event_id
         self._digest.write(logging.ERROR, subject, f"{subject} {event_id}", text, event_id)
-        self._kill(held, f"{_reason(held) or 'attempts used up'}; and the dead-letter target rejected it: {text}")
+        reason = f"{_reason(held) or 'attempts used up'}; and the dead-letter target rejected it: {text}"
+        self._kill(held, reason, keep=True)
 
     def dead_letter_failed(self, held: Held, error: BaseException) -> None:
         """The dead-letter target did not take the event: it is tried again later, and is not marked DEAD before."""
@@ -249,13 +250,13 @@ class Judge:
         failure = NotPublished(f"the dead-letter target did not take it: {text}")
         self._retry(held, failure, excuse=False, least=DEAD_LETTER_DELAY)
 
-    def _kill(self, held: Held, reason: str) -> None:
+    def _kill(self, held: Held, reason: str, *, keep: bool = False) -> None:
         event_id = held.claim.event_id
         self._digest.write(
             logging.WARNING, "dead", f"event {event_id} is dead", reason or "its attempts are used up", event_id
         )
         self._tally.undelivered.remove(held.claim.event_id)
-        self._settler.kill(held, reason)
+        self._settler.kill(held, reason, keep=keep)
 
     # --- pending verdicts ----------------------------------------------------------------------------------------
 

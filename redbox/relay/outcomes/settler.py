@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Final
+from itertools import takewhile
+from typing import Final, NamedTuple
 
 from redbox.box import Box
 from redbox.errors import PASSING, DurabilityNotReached
@@ -41,6 +42,13 @@ class Retry:
         self.excuse = excuse
 
 
+class Kill(NamedTuple):
+    """How an event is marked DEAD. `drop`: it is removed instead of kept."""
+
+    reason: str
+    drop: bool
+
+
 class Settler:
     """Collects outcomes, and settles them in the store. A claim that is settled or lost leaves the ledger."""
 
@@ -51,7 +59,7 @@ class Settler:
         self._delete, self._drop = delete, drop
         self._acks: list[Held] = []
         self._retries: list[tuple[Held, Retry]] = []
-        self._kills: list[tuple[Held, str]] = []
+        self._kills: list[tuple[Held, Kill]] = []
         self._releases: list[Held] = []
         self._work = asyncio.Event()
 
@@ -65,8 +73,9 @@ class Settler:
         self._retries.append((held, Retry(delay, error, excuse)))
         self._work.set()
 
-    def kill(self, held: Held, reason: str) -> None:
-        self._kills.append((held, reason))
+    def kill(self, held: Held, reason: str, *, keep: bool = False) -> None:
+        """`keep`: the event is kept as DEAD, also by a relay that drops dead events."""
+        self._kills.append((held, Kill(reason, drop=self._drop and not keep)))
         self._work.set()
 
     def release(self, held: Held) -> None:
@@ -120,14 +129,15 @@ class Settler:
         del self._retries[: len(batch)]
 
     async def _settle_kills(self) -> None:
-        batch = self._kills[:STEP_COUNT]
+        drop = self._kills[0][1].drop
+        batch = list(takewhile(lambda each: each[1].drop is drop, self._kills[:STEP_COUNT]))
         settled = await self._settle(
             [held for held, _ in batch],
             lambda: self._box.kill(
-                [held.claim for held, _ in batch], reason=[reason for _, reason in batch], drop=self._drop
+                [held.claim for held, _ in batch], reason=[how.reason for _, how in batch], drop=drop
             ),
         )
-        reasons = {id(held): reason for held, reason in batch}
+        reasons = {id(held): how.reason for held, how in batch}
         self._tally.killed(settled, [reasons[id(held)] for held in settled])
         del self._kills[: len(batch)]
 

@@ -14,7 +14,7 @@ export async function pause(box, key = null) {
   const until = h('select', {}, option('', 'someone resumes it'), option('10m', '10 minutes have passed'), option('1h', 'an hour has passed'), option('8h', '8 hours have passed'));
   const done = await ask({
     title: `Pause ${what}`,
-    text: `No relay claims an event of ${what} until the pause ends. Puts go on, and events in flight can still be delivered.`,
+    text: `No relay claims an event of ${what} until the pause ends. Puts continue, and events in flight can still be delivered.`,
     fields: [field('The pause ends when', until)],
     verb: 'Pause',
     run: async (why) => {

@@ -12,7 +12,7 @@ const CANARY = 20; // events at most, if nothing else is typed
 const RATE = 50; // events per second
 const POLL = 1000; // ms
 
-const HOLD = 'Was it too early? Those that are not delivered yet stay in the box while it is paused.';
+const HOLD = 'Too early? Pause the box to hold back the events that are not delivered yet.';
 
 export const BULK_ACTIONS = {
   replay: { verb: 'Replay', done: 'returned to PENDING and delivered again', canary: true, rate: true, undo: HOLD },

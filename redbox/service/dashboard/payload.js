@@ -124,5 +124,5 @@ export function sideBySide(failed, delivered) {
     shape.length > 0 && h('ul', { class: 'differences' }, shape.slice(0, 8).map((each) => h('li', {}, each.words, '.'))),
     comparable && !shape.length && h('p', { class: 'muted' }, 'Both payloads have the same fields and types; only values differ.'),
     h('div', { class: 'sides' }, column('Failed', failed, marks),
-      delivered ? column('Delivered', delivered, marks) : h('div', { class: 'side' }, h('h3', {}, 'Delivered'), h('p', { class: 'muted' }, 'No event of this type is kept that was delivered.'))));
+      delivered ? column('Delivered', delivered, marks) : h('div', { class: 'side' }, h('h3', {}, 'Delivered'), h('p', { class: 'muted' }, 'No delivered event of this type is stored.'))));
 }

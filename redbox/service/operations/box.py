@@ -80,7 +80,7 @@ async def diagnose_box(boxes: NamedDependency[Boxes], box: BoxName) -> Findings:
 async def pause_box(
     boxes: NamedDependency[Boxes], operator: NamedDependency[str], box: BoxName, data: JSONBody[PauseRequest]
 ) -> PauseAnswer:
-    """No relay claims events of the box, or of one ordering key, until the pause ends. Puts go on."""
+    """No relay claims events of the box, or of one ordering key, until the pause ends. Puts continue."""
     where = await boxes.get(box)
     pause = await where.operate.pause(
         who=operator,

@@ -170,7 +170,7 @@ async def no_relay_after_one_has_stopped(box: Box, _: AsyncExitStack) -> Expecte
     async with Relay(box, take, beat_every=0.05):
         await seen(box, lambda relay: relay.alive)
     await box.put(event())
-    words = ("No relay is running: none is registered; a relay that stops in order leaves no heartbeat.",)
+    words = ("No relay is running: none is registered. A relay that was stopped gracefully is not listed.",)
     return Expected(Situation.NO_RELAY, words, ("redbox relay --to URL",))
 
 
