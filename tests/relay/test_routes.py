@@ -505,3 +505,4 @@ async def test_a_repeated_dead_letter_is_one(redbox_runner):
     first, second = copy_of(letter, "orders")[0], copy_of(again, "orders")[0]
     assert first.event_id == second.event_id != claim.event_id
     assert len(first.event_id) <= 128
+    assert copy_of(letter, "billing")[0].event_id != first.event_id
