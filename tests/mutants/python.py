@@ -492,6 +492,7 @@ PYTHON_MUTANTS = [
     Mutant("one bad heartbeat breaks stats", "redbox/box/reports.py", "except msgspec.ValidationError:", "except TypeError:", DAMAGE),
     Mutant("a total that is no number breaks stats", "redbox/box/reports.py", " and is_count(value)\n", "\n", DAMAGE),
     Mutant("a damaged event breaks a listing", "redbox/store/codec.py", "except (ValueError, KeyError, OverflowError):", "except ZeroDivisionError:", DAMAGE),
+    Mutant("a block of a limited relay waits for the store", "redbox/relay/relay.py", "            self._began.set()  # what follows waits for a store that is down\n            await self._limits.write(engine.state, self._digest, drain=drain)\n", "            await self._limits.write(engine.state, self._digest, drain=drain)\n            self._began.set()\n", LIMITS),
     Mutant("a sweep depends on every setting", "redbox/box/bulk/sweep.py", "**changes}, RETENTION)", "**changes})", DAMAGE),
     Mutant("a bad setting is guessed for a sweep", "redbox/settings.py", "        if wrong:\n", "        if False:\n", DAMAGE),
     Mutant("a call with much work is made in one step", "redbox/store/scripts/steps.py", "        if step and total > WORK:\n            yield step", "        if False:\n            yield step", STEPS),
