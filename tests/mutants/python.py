@@ -425,7 +425,7 @@ PYTHON_MUTANTS = [
     # coalesced puts
     Mutant("ordered puts share the server with others", "redbox/box/coalescer.py", "alone = any(event.options for event, _ in self._queue)", "alone = False", COALESCER),
     Mutant("three calls at once", "redbox/box/coalescer.py", "AT_ONCE: Final = 2", "AT_ONCE: Final = 3", COALESCER),
-    Mutant("a call is not bounded in bytes", "redbox/box/coalescer.py", "(size > STEP_BYTES or work > WORK)", "work > WORK", COALESCER),
+    Mutant("a call is not bounded in bytes", "redbox/box/coalescer.py", "size > STEP_BYTES or work > WORK", "work > WORK", COALESCER),
     Mutant("a put that was cancelled in time is sent", "redbox/box/coalescer.py", "            if not answer.done():  # cancelled", "            if True:  # cancelled", COALESCER),
     Mutant("later puts go first", "redbox/box/coalescer.py", "self._queue.append((event, answer))", "self._queue.appendleft((event, answer))", COALESCER),
     Mutant("callers share one exception", "redbox/box/coalescer.py", "own = copy.copy(error)", "own = error", COALESCER),
@@ -493,6 +493,7 @@ PYTHON_MUTANTS = [
     Mutant("a total that is no number breaks stats", "redbox/box/reports.py", " and is_count(value)\n", "\n", DAMAGE),
     Mutant("a damaged event breaks a listing", "redbox/store/codec.py", "except (ValueError, KeyError, OverflowError):", "except ZeroDivisionError:", DAMAGE),
     Mutant("a block of a limited relay waits for the store", "redbox/relay/relay.py", "            self._began.set()  # what follows waits for a store that is down\n            await self._limits.write(engine.state, self._digest, drain=drain)\n", "            await self._limits.write(engine.state, self._digest, drain=drain)\n            self._began.set()\n", LIMITS),
+    Mutant("an event is put in one call with its replacement", "redbox/box/coalescer.py", " or (event.replaces and event.unique_key in keys)", "", ("redbox/testing/conformance/states/test_replace.py",)),
     Mutant("a sweep depends on every setting", "redbox/box/bulk/sweep.py", "**changes}, RETENTION)", "**changes})", DAMAGE),
     Mutant("a bad setting is guessed for a sweep", "redbox/settings.py", "        if wrong:\n", "        if False:\n", DAMAGE),
     Mutant("a call with much work is made in one step", "redbox/store/scripts/steps.py", "        if step and total > WORK:\n            yield step", "        if False:\n            yield step", STEPS),
