@@ -104,17 +104,25 @@ class Coalescer:
         self._begin()
 
     def _next_batch(self, count: int) -> QueuedPuts:
+        """The first events of the queue that one call may take.
+
+        An event that replaces another is not sent in the same call: the call is repeated after a lost reply, and would
+        put the replaced event again if its replacement was published meanwhile.
+        """
         batch: QueuedPuts = []
+        keys: set[str] = set()
         size = work = 0
         while self._queue and len(batch) < min(count, BATCH_COUNT):
             event, answer = self._queue[0]
             size += len(event.body)
             work += put_work(event)
-            if batch and (size > STEP_BYTES or work > WORK):
+            if batch and (size > STEP_BYTES or work > WORK or (event.replaces and event.unique_key in keys)):
                 break
             self._queue.popleft()
             if not answer.done():  # cancelled before it was sent
                 batch.append((event, answer))
+                if event.options:
+                    keys.add(event.unique_key)
         return batch
 
 

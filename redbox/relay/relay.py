@@ -241,6 +241,7 @@ class Relay:
         try:
             await asyncio.wait((task, began), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
+            self._task = None
             task.cancel()
             raise
         finally:
@@ -293,8 +294,8 @@ class Relay:
         try:
             for target in targets:
                 await target.open(self._box.name)
+            self._began.set()  # what follows waits for a store that is down
             await self._limits.write(engine.state, self._digest, drain=drain)
-            self._began.set()
             await engine.run(drain=drain)
         finally:
             with anyio.CancelScope(shield=True):

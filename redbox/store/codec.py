@@ -48,6 +48,11 @@ class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
         """Whether it may replace the holder of its unique key."""
         return self.options.endswith(_REPLACE)
 
+    @property
+    def unique_key(self) -> str:
+        """Its unique key; "" for none."""
+        return self.options.split("\t")[2] if self.options else ""
+
 
 class Body(msgspec.Struct, frozen=True, array_like=True):
     version: int

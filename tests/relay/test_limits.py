@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from redbox import Backoff, Box, Event, Phase, Reject, Relay, State, Unavailable, keys
+from redbox import Backoff, Box, Claim, Event, Phase, Reject, Relay, State, Unavailable, keys
 from redbox.errors import InvalidSetting, StoreUnavailable
+from redbox.publishers.base import Publisher
 from redbox.relay.outcomes.breaker import Breaker, Circuit
 from redbox.testing import advance
 from tests import servers
@@ -255,6 +256,43 @@ async def test_nothing_is_claimed_before_the_limits_are_written(redbox_box: Box,
         await target.has_taken(5)
     assert failures == 0
     assert target.most == 1
+
+
+@pytest.mark.req("LM-4")
+@pytest.mark.parametrize("limits", [{}, {"max_rate": "5/s"}], ids=["plain", "limited"])
+async def test_a_block_is_entered_while_the_store_is_down(limits: dict[str, Any], caplog: pytest.LogCaptureFixture):
+    """As `run` does, the relay waits for the store. The application need not."""
+    async with Box.open(f"redis://127.0.0.1:{servers.free_port()}/0", name="down") as box:
+        relay = Relay(box, Target(), **limits)
+        async with asyncio.timeout(5):
+            async with relay:
+                await until(lambda: "cannot be reached" in caplog.text, "it does not say that it waits")
+                assert relay.running
+        assert not relay.running
+
+
+async def test_an_entry_that_is_cancelled_ends_at_once(redbox_box: Box):
+    opening, opened = asyncio.Event(), asyncio.Event()
+
+    class Slow(Publisher):
+        target = "slow"  # type: ignore[assignment]  # a property of the base
+
+        async def open(self, box: str) -> None:
+            opening.set()
+            await opened.wait()
+
+        async def publish(self, claim: Claim) -> None: ...
+
+    relay = Relay(redbox_box, Slow())
+    entry = asyncio.create_task(relay.__aenter__())
+    await asyncio.wait_for(opening.wait(), 5)
+    entry.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(entry, 5)
+    await until(lambda: not relay.running, "it did not end")
+    opened.set()
+    async with relay:  # and may be used again
+        assert relay.running
 
 
 @pytest.mark.parametrize("limits", [{"max_rate": "50"}, {"max_rate": 50}, {"max_in_flight": 0}, {"max_burst": -1}])

@@ -81,7 +81,7 @@ class Breaker:
         self._isolated: set[tuple[str, str]] = set()  # (event type, kind of failure)
         self._succeeded_at = -float("inf")
         self._forget()
-        self._sample = SAMPLE
+        self._sample, self._grown = SAMPLE, False  # the size of the next sample; later ones of a probe are larger
         self._doubting = False
         self._probing_since = 0.0
         self._sampling = False  # a sample is being published, and none of it has succeeded
@@ -127,7 +127,7 @@ class Breaker:
     def first_sample(self) -> bool:
         """Whether the next sample is the first of its probe, to be spread over all available events. Later samples are
         the oldest events, since events that were tried become available later."""
-        return self._sample == SAMPLE
+        return not self._grown
 
     @property
     def isolated(self) -> frozenset[str]:
@@ -212,6 +212,7 @@ class Breaker:
     def _begin_probe(self) -> None:
         self.circuit, self._probing_since, self._sample = Circuit.PROBING, self._clock(), SAMPLE
         self._tried = self._refused = 0
+        self._grown = False
 
     def probe(self) -> int:
         """Begins a sample; returns how many events to claim for it."""
@@ -250,7 +251,7 @@ class Breaker:
             return False
         most = MOST_PROBED if self._doubting or self._refused == self._tried else MOST_PROBED_AGAIN
         if size and self._reached and self._tried < most and self._patience():
-            self._sample = min(2 * self._sample, MOST_PROBED)
+            self._sample, self._grown = min(2 * self._sample, most - self._tried), True
             return False
         if not self._doubting:
             self._pause = min(2 * self._pause, self._longest)

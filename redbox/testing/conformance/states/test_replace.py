@@ -188,6 +188,51 @@ async def test_concurrent_puts_with_and_without_replacing_share_a_call(box: Box)
     assert await check_invariants(box) == []
 
 
+@pytest.mark.req("PL-9")
+@pytest.mark.parametrize("first", ["raise", "replace"])
+@pytest.mark.parametrize("put_many", [False, True])
+async def test_a_repeat_after_a_lost_reply_brings_no_replaced_event_back(
+    box: Box, monkeypatch: pytest.MonkeyPatch, first: Any, put_many: bool
+):
+    """Each call is made twice, and what it put is published in between."""
+    await box.put(Event("n", unique_key="another"), on_conflict="replace")  # permissions are checked now
+    await box.ack(await claim_one(box))
+    put, published = box._store.put, []
+
+    async def twice(*arguments: Any) -> Any:
+        replies = await put(*arguments)
+        if any(event.event_id == "b" for event in arguments[1]):
+            for claim in await box.claim("relay-1"):
+                published.append(claim.event_id)
+                await box.ack(claim)
+        await put(*arguments)
+        return replies
+
+    monkeypatch.setattr(box._store, "put", twice)
+    if put_many:
+        await box.put_many([one("a"), one("b")], on_conflict="replace")
+    else:
+        await asyncio.gather(box.put(one("a"), on_conflict=first), box.put(one("b"), on_conflict="replace"))
+    assert published == ["b"]
+    assert await box.claim("relay-1") == []
+    assert await check_invariants(box) == []
+
+
+@pytest.mark.parametrize("put_many", [False, True])
+async def test_the_first_call_of_a_script_that_the_server_lost(box: Box, put_many: bool):
+    """As after a restart of the server: the call is refused with NOSCRIPT, and is sent again."""
+    await box.put(one("old"))
+    await box._store.exchange([("SCRIPT", "FLUSH")])
+    if put_many:
+        receipts = await box.put_many([one("a"), one("b")], on_conflict="replace")
+    else:
+        receipts = await asyncio.gather(*(box.put(one(each), on_conflict="replace") for each in ("a", "b")))
+    assert [receipt.replaced for receipt in receipts] == ["old", "a"]
+    assert [record.event_id async for record in box.list()] == ["b"]
+    assert (await total(box, "put"), await total(box, "replaced")) == (3, 2)
+    assert await check_invariants(box) == []
+
+
 @pytest.mark.req("SC-9")
 async def test_a_transaction_replaces(box: Box):
     await box.put(one("old", ordering_key="o"))
