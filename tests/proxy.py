@@ -18,6 +18,8 @@ class Proxy:
         self._target = port
         self._losing = (b"", 0)
         self._passing = 0
+        self._cut: tuple[int, bytes] | None = None
+        self._answered = asyncio.Event()
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._open: set[asyncio.StreamWriter] = set()
@@ -33,6 +35,13 @@ class Proxy:
         """Loses the reply to the next command of this name, or to the next few; `after` this many replies."""
         self._losing = (command, times)
         self._passing = after
+
+    def cut_after(self, size: int, answer: bytes) -> None:
+        """Passes `size` more bytes of requests on, and holds the others back until a reply contains `answer`. Then it
+        passes them on too, and breaks the connection at the next reply, which is lost. So a part of the requests is
+        answered, and those after `size` are not, whatever the speed of the server."""
+        self._cut = (size, answer)
+        self._answered.clear()
 
     @asynccontextmanager
     async def silence(self) -> AsyncIterator[None]:
@@ -75,6 +84,14 @@ class Proxy:
             if times and command in data:
                 self._losing = (command, times - 1)
                 losing.set()
+            if self._cut is not None:
+                size, answer = self._cut
+                writer.write(data[:size])
+                self._cut, data = (max(0, size - len(data)), answer), data[size:]
+                if data:
+                    await self._answered.wait()
+                    self._cut = None
+                    losing.set()
             writer.write(data)
             await writer.drain()
         writer.close()
@@ -89,6 +106,8 @@ class Proxy:
                 self._passing -= 1
             writer.write(data)
             await writer.drain()
+            if self._cut is not None and self._cut[1] in data:
+                self._answered.set()
         writer.close()
 
     def close(self) -> None:
