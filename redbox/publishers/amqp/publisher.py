@@ -14,7 +14,7 @@ from yarl import URL
 from redbox.arguments import invalid, number, text, whole_number
 from redbox.errors import InvalidURL, NotPublished, Unavailable
 from redbox.events import Claim
-from redbox.publishers.amqp.answers import SizeLimit
+from redbox.publishers.amqp.answers import Refusals
 from redbox.publishers.amqp.connection import BLOCKED, BrokerConnection
 from redbox.publishers.amqp.messages import (
     DEFAULT_ROUTING_KEY,
@@ -83,7 +83,7 @@ class AMQPPublisher(Publisher):
             query={"heartbeat": self._heartbeat, "name": "redbox"},
         )
         self._target = f"{self._scheme}://{where}/{quote(self._vhost, safe='')}/{quote(self._exchange, safe='')}"
-        self._size_limit = SizeLimit()
+        self._refusals = Refusals()
         self._connection: BrokerConnection | None = None
         self._opening: asyncio.Task[BrokerConnection] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -133,7 +133,7 @@ class AMQPPublisher(Publisher):
                 message = message_of(
                     claim, self._routing_key(claim), delivery_mode=self._delivery_mode, frame_max=connection.frame_max
                 )
-                self._size_limit.check(len(message.body))
+                self._refusals.check(len(message.body), message.routing_key)
                 messages[place] = message
             except NotPublished as error:
                 outcomes[place] = error
@@ -162,7 +162,7 @@ class AMQPPublisher(Publisher):
         if self._connection is not None:
             self._connection.abort()
             self._connection = None
-        connection = BrokerConnection(self._url, self._vhost, self._tls, self._size_limit)
+        connection = BrokerConnection(self._url, self._vhost, self._tls, self._refusals)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await connection.open()
