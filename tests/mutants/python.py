@@ -50,6 +50,7 @@ SERVICE_TLS = ("tests/service/test_tls.py",)
 SERVICE_BODIES = ("tests/service/test_ingest_bad_cases.py",)
 SERVICE_LIMITS = ("tests/service/test_limits.py",)
 GUARD_MEMORY = ("tests/consumer/test_guard.py", "-k", "memory")
+GUARD_CANCELLED = ("tests/consumer/test_guard.py", "-k", "any_moment or interrupt")
 VERIFY = ("tests/consumer/test_verify.py",)
 HTTP_BATCHES = ("tests/publishers/test_http_batches.py",)
 FORWARDING = ("tests/service/test_forwarding.py",)
@@ -707,6 +708,12 @@ PYTHON_MUTANTS = [
     Mutant("a transaction ignores the fence", "redbox/consumer/records.py", "int(fence) <= int(handling.claim)", "True", GUARD_MEMORY),
     Mutant("a lost lease is not reported", "redbox/consumer/attempts.py", "if word(reply) is Reply.LOST:", "if False:", GUARD_MEMORY),
     Mutant("a failed handling is finished", "redbox/consumer/guard.py", "if kind is None:", "if True:", GUARD_MEMORY),
+    Mutant("a cancelled begin is left behind", "redbox/consumer/guard.py", "            await self._abandon()\n            raise\n", "            raise\n", GUARD_CANCELLED),
+    Mutant("a cancelled caller cancels the call to the server", "redbox/consumer/guard.py", "return await asyncio.shield(task)", "return await task", GUARD_CANCELLED),
+    Mutant("a cancelled caller leaves before the server replies", "redbox/consumer/guard.py", "        await _ended(task)\n", "", GUARD_CANCELLED),
+    Mutant("a caller cancelled twice leaves before the server replies", "redbox/consumer/guard.py", "with suppress(asyncio.CancelledError):", "with suppress():", GUARD_CANCELLED),
+    Mutant("a caller in a cancelled scope leaves before the server replies", "redbox/consumer/guard.py", "anyio.CancelScope(shield=True)", "anyio.CancelScope()", GUARD_CANCELLED),
+    Mutant("an interrupted begin is left behind", "redbox/consumer/sync_guard.py", "            self._abandon()\n            raise\n", "            raise\n", GUARD_CANCELLED),
     Mutant("boxes share their records", "redbox/consumer/records.py", '_part(source or "")', '_part("")', GUARD_MEMORY),
     Mutant("consumers share their records", "redbox/consumer/records.py", 'f"{PREFIX}:{name}"', 'f"{PREFIX}:x"', GUARD_MEMORY),
     # --- batches of HTTP targets ---
