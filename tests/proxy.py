@@ -31,6 +31,10 @@ class Proxy:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
+    def connections(self) -> int:
+        """How many connections of clients are open."""
+        return len(self._open) // 2
+
     def lose_reply_to(self, command: bytes, times: int = 1, *, after: int = 0) -> None:
         """Loses the reply to the next command of this name, or to the next few; `after` this many replies."""
         self._losing = (command, times)

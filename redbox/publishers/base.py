@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from redbox.errors import Unavailable, UsageError
 from redbox.events import Claim
 from redbox.telemetry import publishing
 
@@ -91,6 +92,16 @@ class Publisher(ABC):
             else:
                 outcomes.append(None)
         return outcomes
+
+
+def not_open() -> UsageError:
+    """What a publisher with connections raises before `open` and after `aclose`."""
+    return UsageError("this publisher is not open; call open() first")
+
+
+def closed() -> Unavailable:
+    """The outcome of an event whose publisher was closed before it was sent."""
+    return Unavailable("the publisher was closed")
 
 
 class PublisherAround(Publisher):

@@ -55,6 +55,7 @@ VERIFY = ("tests/consumer/test_verify.py",)
 HTTP_BATCHES = ("tests/publishers/test_http_batches.py",)
 FORWARDING = ("tests/service/test_forwarding.py",)
 ADDRESSES = ("tests/publishers/test_addresses.py",)
+CONTRACT = "tests/publishers/test_contract.py"
 AMQP = "tests/publishers/test_amqp.py"
 AMQP_FAULTS = "tests/publishers/test_amqp_faults.py"
 EXPORTER = ("tests/unit/test_exporter.py",)
@@ -521,6 +522,9 @@ PYTHON_MUTANTS = [
     Mutant("AMQP: closing waits for a broker that reads nothing", "redbox/publishers/amqp/connection.py", "call_later(CLOSE_SECONDS, self.abort)", "call_later(3600, self.abort)", (AMQP_FAULTS, "-k", "closing_while")),
     Mutant("AMQP: a cancelled caller cancels the publish", "redbox/publishers/amqp/publisher.py", "await asyncio.shield(call)", "await call", (AMQP, "-k", "cancelled_publish_ends")),
     Mutant("AMQP: closing cancels the caller", "redbox/publishers/amqp/publisher.py", "            if opening.cancelled():\n", "            if False:\n", (AMQP, "-k", "while_it_connects")),
+    Mutant("AMQP: a closed publisher connects again", "redbox/publishers/amqp/publisher.py", "        if not self._is_open:\n            raise closed()\n", "", (CONTRACT, "-k", "closing and amqp")),
+    Mutant("a closed stream publisher connects again", "redbox/publishers/redis_stream.py", "                if not self._is_open:\n                    raise closed()\n", "", (CONTRACT, "-k", "closing and redis")),
+    Mutant("a closed stream publisher takes events", "redbox/publishers/redis_stream.py", "        if not self._is_open:\n            raise not_open()\n", "", (CONTRACT, "-k", "neither and redis")),
     Mutant("AMQP: connecting has no time limit", "redbox/publishers/amqp/publisher.py", "asyncio.timeout(CONNECT_SECONDS)", "asyncio.timeout(None)", (AMQP, "-k", "never_answers")),
     Mutant("AMQP: events do not survive a restart", "redbox/publishers/amqp/publisher.py", "PERSISTENT if parse_flag", "TRANSIENT if parse_flag", (AMQP, "-k", "properties")),
     Mutant("AMQP: long header names are cut", "redbox/publishers/amqp/messages.py", "if len(name) > HEADER_NAME:", "if False:", (AMQP, "-k", "amqp_cannot_carry")),
