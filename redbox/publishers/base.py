@@ -24,6 +24,7 @@ CLAIM_HEADER: Final = "redbox-claim"
 ORDERING_HEADER: Final = "redbox-ordering-key"
 ATTEMPT_HEADER: Final = "redbox-attempt"
 REASON_HEADER: Final = "redbox-dead-reason"  # only for events sent to a dead-letter target
+ENCODING_HEADER: Final = "redbox-content-encoding"  # only over HTTP: the Content-Encoding of the event itself
 PARTITION_HEADER: Final = "redbox-partition-key"  # only for targets without a place of their own for it
 ADDED_HEADERS: Final = frozenset({CLAIM_HEADER, ORDERING_HEADER, ATTEMPT_HEADER, REASON_HEADER})
 

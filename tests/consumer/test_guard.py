@@ -222,6 +222,35 @@ async def test_a_cancelled_handling_does_not_wait_for_a_silent_server(redis_url:
             assert task.cancelled()
 
 
+@pytest.mark.parametrize("way", ["task twice", "scope"])
+async def test_a_cancelled_caller_waits_for_the_reply(redis_url: str, way: str):
+    """Else `abandon` could overtake `begin`, and the event would stay busy."""
+    scope = anyio.CancelScope()
+
+    async def handle() -> None:
+        with scope:
+            async with guard.once(delivery("b")):
+                pytest.fail("begun")
+        await asyncio.sleep(0)
+
+    async with proxy(urlsplit(redis_url).port or 0) as between, redis.asyncio.Redis.from_url(between.url) as client:
+        await client.flushall()
+        guard = Guard(client, name="billing")
+        async with guard.once(delivery("warm")):
+            pass
+        async with between.silence():
+            task = asyncio.ensure_future(handle())
+            for turn in range(200):
+                if turn in (100, 120):
+                    task.cancel() if way == "task twice" else scope.cancel()
+                await asyncio.sleep(0)
+            assert not task.done()
+        await asyncio.wait([task])
+        assert task.cancelled() == (way == "task twice")
+        async with guard.once(delivery("b", claim=2)) as first:
+            assert first
+
+
 def after(turns: int, call: Callable[[], None]) -> None:
     """Calls after this many turns of the event loop."""
     if turns:

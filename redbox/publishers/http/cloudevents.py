@@ -44,21 +44,23 @@ def binary_headers(claim: Claim) -> dict[str, str]:
     itself."""
     event = claim.event
     headers = {
-        "ce-id": _header_value(claim.event_id),
-        "ce-type": _header_value(event.event_type),
+        "ce-id": header_value(claim.event_id),
+        "ce-type": header_value(event.event_type),
         "ce-time": _time(claim.created_ms),
     }
     if event.partition_key is not None:
-        headers["ce-partitionkey"] = _header_value(event.partition_key)
+        headers["ce-partitionkey"] = header_value(event.partition_key)
     return headers
 
 
 def fixed_headers(source: str) -> dict[str, str]:
     """Returns the attributes that are the same for every event of a source, as headers."""
-    return {"ce-specversion": SPEC_VERSION, "ce-source": _header_value(source)}
+    return {"ce-specversion": SPEC_VERSION, "ce-source": header_value(source)}
 
 
-def _header_value(text: str) -> str:
+def header_value(text: str) -> str:
+    """Returns a text as CloudEvents writes it in a header: percent-encoded where it is not printable ASCII, and for
+    spaces, double quotes and percent signs. So two texts never become one, although HTTP and NATS strip spaces."""
     return quote(text, safe=_PLAIN) if _must_be_quoted(text) else text
 
 

@@ -20,7 +20,15 @@ from redbox.arguments import one_of, shown, whole_number
 from redbox.durations import positive_duration
 from redbox.errors import InvalidURL, NotPublished, Reject, UsageError
 from redbox.events import Claim, is_reserved_header
-from redbox.publishers.base import ADDED_HEADERS, Publisher, closed, not_open, passed_on
+from redbox.publishers.base import (
+    ADDED_HEADERS,
+    ENCODING_HEADER,
+    ORDERING_HEADER,
+    Publisher,
+    closed,
+    not_open,
+    passed_on,
+)
 from redbox.publishers.http import cloudevents
 from redbox.publishers.http.addresses import PrivateAddress, is_public, literal_address
 from redbox.publishers.http.batches import (
@@ -254,6 +262,8 @@ class HTTPPublisher(Publisher):
             headers = cloudevents.binary_headers(claim)
         headers["Content-Type"] = _header_value("its content type", content_type)
         delivered = passed_on(claim)
+        if claim.event.ordering_key is not None:
+            delivered[ORDERING_HEADER] = _quoted("its ordering key", claim.event.ordering_key)
         if not claim.event.headers:
             headers |= delivered
             return headers, body
@@ -267,6 +277,11 @@ class HTTPPublisher(Publisher):
             if not _is_header_name(name):
                 raise _unsendable(f"{shown(name)} is not a header name")
             value = _header_value(f"its header {name}", text)
+            if lower == "content-encoding":
+                # Else a consumer could not tell it from the compression by this publisher.
+                found.add(ENCODING_HEADER, value)
+                if self._structured:
+                    continue
             found.add(
                 names.setdefault(lower, name), value
             )  # names that differ only in case must be added under one spelling
@@ -321,6 +336,12 @@ def _header_value(what: str, text: str) -> str:
     if _control(text):
         raise _unsendable(f"{what} contains control characters")
     return text.strip(" \t")
+
+
+def _quoted(what: str, text: str) -> str:
+    """Returns a text for a header that has to arrive as it is."""
+    _header_value(what, text)
+    return cloudevents.header_value(text)
 
 
 def _unsendable(problem: str) -> Reject:
