@@ -708,6 +708,8 @@ PYTHON_MUTANTS = [
     Mutant("an event's own gzip is undone", "redbox/consumer/deliveries.py", " or (own is not None and encoding == own.lower())", "", VERIFY),
     Mutant("a document is encoded as its event", "redbox/consumer/deliveries.py", "None if media_type == STRUCTURED else headers.get(ENCODING_HEADER)", "headers.get(ENCODING_HEADER)", VERIFY),
     Mutant("ordering keys that differ in a space are one", "redbox/publishers/http/publisher.py", '            delivered[ORDERING_HEADER] = _quoted("its ordering key", claim.event.ordering_key)\n', "            pass\n", VERIFY),
+    Mutant("a header whose name differs in case is lost in a batch", "redbox/publishers/http/cloudevents.py", "f\"{headers[known]}, {text}\" if known in headers else text", "text", ("tests/publishers/test_http_batches.py", "-k", "differ_in_case")),
+    Mutant("repeated names of headers are read", "redbox/service/ingest/cloudevents.py", "if len(set(names)) != len(names):", "if False:", ("tests/service/test_forwarding.py", "-k", "cannot_be_read")),
     Mutant("a cut gzip is read", "redbox/consumer/deliveries.py", "if not unpacking.eof or", "if", VERIFY),
     Mutant("a transaction does not watch", "redbox/consumer/guard.py", "await pipe.watch(*handling.keys)", "await pipe.watch(handling.record + 'x')", GUARD_MEMORY),
     Mutant("a transaction does not look before", "redbox/consumer/attempts.py", "if not is_held(self._handling, record, fence):", "if False:", GUARD_MEMORY),

@@ -79,6 +79,7 @@ def batched(claim: Claim, source: str) -> bytes:
     payload that begins or ends with spaces or line breaks is sent as base64, since a consumer would lose them."""
     extensions: dict[str, str] = {}
     headers: dict[str, str] = {}
+    names: dict[str, str] = {}  # lowercase → as the event has it first
     for name, text in passed_on(claim).items():
         lower = name.lower()
         if lower in ADDED_HEADERS:
@@ -86,7 +87,8 @@ def batched(claim: Claim, source: str) -> bytes:
         elif lower == "traceparent" and name not in claim.event.headers:
             extensions[lower] = text
         elif not is_reserved_header(name):  # refused by put, but an earlier version may have stored it
-            headers[name] = text
+            known = names.setdefault(lower, name)
+            headers[known] = f"{headers[known]}, {text}" if known in headers else text  # as HTTP joins repeated headers
     if headers:
         extensions[HEADERS] = _encode(headers).decode()
     payload, _ = claim.event.encode()
