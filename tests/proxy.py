@@ -18,6 +18,8 @@ class Proxy:
         self._target = port
         self._losing = (b"", 0)
         self._passing = 0
+        self._cut: tuple[int, bytes] | None = None
+        self._answered = asyncio.Event()
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._open: set[asyncio.StreamWriter] = set()
@@ -29,10 +31,21 @@ class Proxy:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
+    def connections(self) -> int:
+        """How many connections of clients are open."""
+        return len(self._open) // 2
+
     def lose_reply_to(self, command: bytes, times: int = 1, *, after: int = 0) -> None:
         """Loses the reply to the next command of this name, or to the next few; `after` this many replies."""
         self._losing = (command, times)
         self._passing = after
+
+    def cut_after(self, size: int, answer: bytes) -> None:
+        """Passes `size` more bytes of requests on, and holds the others back until a reply contains `answer`. Then it
+        passes them on too, and breaks the connection at the next reply, which is lost. So a part of the requests is
+        answered, and those after `size` are not, whatever the speed of the server."""
+        self._cut = (size, answer)
+        self._answered.clear()
 
     @asynccontextmanager
     async def silence(self) -> AsyncIterator[None]:
@@ -75,6 +88,14 @@ class Proxy:
             if times and command in data:
                 self._losing = (command, times - 1)
                 losing.set()
+            if self._cut is not None:
+                size, answer = self._cut
+                writer.write(data[:size])
+                self._cut, data = (max(0, size - len(data)), answer), data[size:]
+                if data:
+                    await self._answered.wait()
+                    self._cut = None
+                    losing.set()
             writer.write(data)
             await writer.drain()
         writer.close()
@@ -89,6 +110,8 @@ class Proxy:
                 self._passing -= 1
             writer.write(data)
             await writer.drain()
+            if self._cut is not None and self._cut[1] in data:
+                self._answered.set()
         writer.close()
 
     def close(self) -> None:

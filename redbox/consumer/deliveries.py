@@ -16,7 +16,7 @@ from redbox.consumer.request import Headers, RequestHeaders
 from redbox.errors import InvalidDelivery
 from redbox.events import is_event_id
 from redbox.payloads import BYTES, JSON, is_json
-from redbox.publishers.base import ATTEMPT_HEADER, CLAIM_HEADER, ORDERING_HEADER
+from redbox.publishers.base import ATTEMPT_HEADER, CLAIM_HEADER, ENCODING_HEADER, ORDERING_HEADER
 
 STRUCTURED: Final = "application/cloudevents+json"
 BATCHED: Final = "application/cloudevents-batch+json"
@@ -80,7 +80,8 @@ def read_request(headers: RequestHeaders, body: bytes, timestamp: int | None = N
     media_type = _media_type(headers)
     if media_type == BATCHED:
         raise InvalidDelivery("this is a batch; read it with verify_batch or read_batch")
-    content = _unpacked(headers, body)
+    # A document is not encoded as the event is: that is a matter of its payload.
+    content = _unpacked(headers, body, None if media_type == STRUCTURED else headers.get(ENCODING_HEADER))
     if media_type == STRUCTURED:
         return _from_document(_parsed(_document, content), headers, timestamp)
     return Delivery(
@@ -91,7 +92,7 @@ def read_request(headers: RequestHeaders, body: bytes, timestamp: int | None = N
         content_type=headers.text("content-type") or BYTES,
         claim=headers.number(CLAIM_HEADER),
         attempt=headers.number(ATTEMPT_HEADER),
-        ordering_key=headers.text(ORDERING_HEADER),
+        ordering_key=_ordering_key(headers),
         partition_key=_attribute(headers, "ce-partitionkey"),
         timestamp=timestamp,
     )
@@ -119,9 +120,15 @@ def _attribute(headers: RequestHeaders, name: str) -> str | None:
     return None if value is None else unquote(value)
 
 
-def _unpacked(headers: RequestHeaders, body: bytes) -> bytes:
+def _ordering_key(headers: RequestHeaders) -> str | None:
+    value = headers.text(ORDERING_HEADER)
+    return None if value is None else unquote(value)
+
+
+def _unpacked(headers: RequestHeaders, body: bytes, own: str | None = None) -> bytes:
+    """Undoes the compression by the publisher. The event's own encoding of the body is a part of its payload."""
     encoding = (headers.get("content-encoding") or "identity").lower()
-    if encoding == "identity":
+    if encoding == "identity" or (own is not None and encoding == own.lower()):
         return body
     if encoding != "gzip":
         raise InvalidDelivery(f"the content-encoding {shown(encoding)} is not one that redbox sends")
@@ -170,7 +177,7 @@ def _from_document(document: dict[str, msgspec.Raw], headers: RequestHeaders | N
         content_type=content_type,
         claim=headers.number(CLAIM_HEADER) if headers else number("redboxclaim"),
         attempt=headers.number(ATTEMPT_HEADER) if headers else number("redboxattempt"),
-        ordering_key=headers.text(ORDERING_HEADER) if headers else text("redboxorderingkey"),
+        ordering_key=_ordering_key(headers) if headers else text("redboxorderingkey"),
         partition_key=text("partitionkey"),
         timestamp=timestamp,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,7 +15,7 @@ from redbox.consumer.attempts import AnyAttempt, AnyGuard
 from redbox.consumer.records import ABANDON, BEGIN, FINISH
 from redbox.store.scripts.registry import Script
 
-ABANDON_SECONDS: Final = 5.0
+SHIELD_SECONDS: Final = 5.0
 
 
 class Attempt(AnyAttempt):
@@ -27,7 +28,11 @@ class Attempt(AnyAttempt):
     """
 
     async def __aenter__(self) -> Self:
-        return self._began(await self._run(BEGIN, self._handling.keys, self._memory.begin(self._handling)))
+        try:
+            return self._began(await self._begin())
+        except asyncio.CancelledError:  # it may have begun, and nobody will handle it
+            await self._abandon()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -35,18 +40,16 @@ class Attempt(AnyAttempt):
         if not self._open:
             return
         self._open = False
-        record = self._handling.keys[:1]
-        if kind is None:
-            self._finished(await self._run(FINISH, record, self._memory.finish(self._handling)))
+        if kind is None:  # also if the caller is cancelled now: the event was handled
+            finish = self._run(FINISH, self._handling.keys[:1], self._memory.finish(self._handling))
+            self._finished(await _to_the_end(finish))
             return
-        # Also for a cancelled caller, which would keep the event busy until the lease ends.
-        with anyio.move_on_after(ABANDON_SECONDS, shield=True), suppress(RedisError, OSError):
-            await self._run(ABANDON, record, (self._handling.token,))
+        await self._abandon()
 
     async def renew(self) -> None:
         """Lets the lease begin again, for work that takes long. Raises LeaseLost if another delivery has begun."""
         self._check_open()
-        self._renewed(await self._run(BEGIN, self._handling.keys, self._memory.begin(self._handling)))
+        self._renewed(await self._begin())
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
@@ -69,11 +72,42 @@ class Attempt(AnyAttempt):
                 self._lose("nothing was changed")
         self._open = False
 
+    async def _begin(self) -> Any:
+        # To the end: a script that runs after that of `_abandon` would begin again.
+        return await _to_the_end(self._run(BEGIN, self._handling.keys, self._memory.begin(self._handling)))
+
+    async def _abandon(self) -> None:
+        """Lets the next delivery begin at once, also for a cancelled caller. If that fails, the lease has to end."""
+        with suppress(RedisError, OSError):
+            await _to_the_end(self._run(ABANDON, self._handling.keys[:1], (self._handling.token,)))
+
     async def _run(self, script: Script, keys: tuple[str, ...], arguments: tuple[Any, ...]) -> Any:
         try:
             return await self._client.evalsha(script.sha, len(keys), *keys, *arguments)
         except NoScriptError:
             return await self._client.eval(script.text, len(keys), *keys, *arguments)
+
+
+async def _to_the_end(call: Coroutine[Any, Any, Any]) -> Any:
+    """Awaits a call to the server. A cancelled caller does not cancel it, but waits for its end, for at most five
+    seconds."""
+    task = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await _ended(task)
+        raise
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    """Waits for a task, although the caller is cancelled, and may be cancelled again."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SHIELD_SECONDS
+    with anyio.CancelScope(shield=True):  # cancels again and again, unlike asyncio
+        while not task.done() and loop.time() < deadline:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task], timeout=deadline - loop.time())
+    task.cancel()
 
 
 class Guard(AnyGuard[Attempt]):

@@ -11,6 +11,7 @@ from redis.exceptions import NoScriptError, RedisError, WatchError
 
 from redbox.consumer.attempts import AnyAttempt, AnyGuard
 from redbox.consumer.records import ABANDON, BEGIN, FINISH
+from redbox.errors import DeliveryRefused
 from redbox.store.scripts.registry import Script
 
 
@@ -24,7 +25,13 @@ class SyncAttempt(AnyAttempt):
     """
 
     def __enter__(self) -> Self:
-        return self._began(self._run(BEGIN, self._handling.keys, self._memory.begin(self._handling)))
+        try:
+            return self._began(self._run(BEGIN, self._handling.keys, self._memory.begin(self._handling)))
+        except (RedisError, OSError, DeliveryRefused):
+            raise
+        except BaseException:  # an interrupt, or the time limit of a task: it may have begun, and nobody will handle it
+            self._abandon()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -32,12 +39,10 @@ class SyncAttempt(AnyAttempt):
         if not self._open:
             return
         self._open = False
-        record = self._handling.keys[:1]
         if kind is None:
-            self._finished(self._run(FINISH, record, self._memory.finish(self._handling)))
+            self._finished(self._run(FINISH, self._handling.keys[:1], self._memory.finish(self._handling)))
             return
-        with suppress(RedisError, OSError):
-            self._run(ABANDON, record, (self._handling.token,))
+        self._abandon()
 
     def renew(self) -> None:
         """Lets the lease begin again, for work that takes long. Raises LeaseLost if another delivery has begun."""
@@ -64,6 +69,11 @@ class SyncAttempt(AnyAttempt):
             except WatchError:
                 self._lose("nothing was changed")
         self._open = False
+
+    def _abandon(self) -> None:
+        """Lets the next delivery begin at once. If that fails, the lease has to end."""
+        with suppress(RedisError, OSError):
+            self._run(ABANDON, self._handling.keys[:1], (self._handling.token,))
 
     def _run(self, script: Script, keys: tuple[str, ...], arguments: tuple[Any, ...]) -> Any:
         try:

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from redbox.errors import Unavailable, UsageError
 from redbox.events import Claim
 from redbox.telemetry import publishing
 
@@ -23,6 +24,7 @@ CLAIM_HEADER: Final = "redbox-claim"
 ORDERING_HEADER: Final = "redbox-ordering-key"
 ATTEMPT_HEADER: Final = "redbox-attempt"
 REASON_HEADER: Final = "redbox-dead-reason"  # only for events sent to a dead-letter target
+ENCODING_HEADER: Final = "redbox-content-encoding"  # only over HTTP: the Content-Encoding of the event itself
 PARTITION_HEADER: Final = "redbox-partition-key"  # only for targets without a place of their own for it
 ADDED_HEADERS: Final = frozenset({CLAIM_HEADER, ORDERING_HEADER, ATTEMPT_HEADER, REASON_HEADER})
 
@@ -91,6 +93,16 @@ class Publisher(ABC):
             else:
                 outcomes.append(None)
         return outcomes
+
+
+def not_open() -> UsageError:
+    """What a publisher with connections raises before `open` and after `aclose`."""
+    return UsageError("this publisher is not open; call open() first")
+
+
+def closed() -> Unavailable:
+    """The outcome of an event whose publisher was closed before it was sent."""
+    return Unavailable("the publisher was closed")
 
 
 class PublisherAround(Publisher):

@@ -25,7 +25,7 @@ from redis.exceptions import (
 from redbox.arguments import safe_message, whole_number
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.events import Claim
-from redbox.publishers.base import Publisher, passed_on
+from redbox.publishers.base import Publisher, closed, not_open, passed_on
 from redbox.publishers.calls import chunks
 from redbox.publishers.options import parse_number
 from redbox.urls import option_problem, problem, read_host, read_url
@@ -84,6 +84,7 @@ class RedisStreamPublisher(Publisher):
         self._command_start = (*head, "*")
         self.calls_at_once = self._max_connections = whole_number("max_connections", parse_number(max_connections))
         self._slots = asyncio.Semaphore(self._max_connections)
+        self._is_open = False
 
     @property
     def target(self) -> str:
@@ -92,8 +93,10 @@ class RedisStreamPublisher(Publisher):
     async def open(self, box: str) -> None:  # noqa: ARG002  # the URL names the stream
         self._slots = asyncio.Semaphore(self._max_connections)
         self._pool.reset()  # connections of another event loop cannot be used
+        self._is_open = True
 
     async def aclose(self) -> None:
+        self._is_open = False
         await self._pool.aclose()
 
     async def publish(self, claim: Claim) -> None:
@@ -102,17 +105,27 @@ class RedisStreamPublisher(Publisher):
             raise problem
 
     async def publish_many(self, claims: Sequence[Claim]) -> Sequence[BaseException | None]:
+        if not self._is_open:
+            raise not_open()
         outcomes: list[BaseException | None] = []
         commands = [(*self._command_start, *entry_fields(claim)) for claim in claims]
         try:
             async with self._slots:
+                if not self._is_open:
+                    raise closed()
                 connection = await self._pool.get_connection()
                 try:
                     for chunk in chunks(commands, lambda command: len(command[-1]), CHUNK_BYTES):
+                        if not self._is_open:  # redis-py would connect again
+                            raise closed()
                         await _send(connection, chunk, outcomes)
                 finally:
                     with anyio.CancelScope(shield=True):  # a cancelled caller must not cost the pool a connection
                         await self._pool.release(connection)
+                        if not self._is_open:
+                            await connection.disconnect(nowait=True)
+        except Unavailable as error:
+            outcomes += [error] * (len(claims) - len(outcomes))
         except (RedisError, OSError) as error:
             # Events with a reply are settled; the outcome of the others is unknown.
             outcomes += [_problem(error)] * (len(claims) - len(outcomes))

@@ -22,7 +22,7 @@ from redbox.errors import (
     UsageError,
 )
 from redbox.events import EVENT_ID_LENGTH, Claim, Event, stored_event
-from redbox.publishers.base import ADDED_HEADERS, REASON_HEADER
+from redbox.publishers.base import ADDED_HEADERS, REASON_HEADER, not_open
 from redbox.routing.address import Address
 from redbox.store.codec import encode_copy
 from redbox.telemetry import publishing
@@ -54,6 +54,8 @@ class Destination:
 
     @property
     def box(self) -> Box:
+        if self._box is None and self.address.store is not None:
+            raise not_open()
         if self._box is None:
             raise UsageError(
                 f"{self.address.text} is a box of the server of the relay's box, and there is no relay: give it to one "

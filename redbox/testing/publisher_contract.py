@@ -41,7 +41,7 @@ from typing import Any, Final
 
 import pytest
 
-from redbox.errors import Unavailable
+from redbox.errors import Unavailable, UsageError
 from redbox.events import Claim
 from redbox.publishers.base import Publisher
 from redbox.testing.claims import new_claim
@@ -49,6 +49,9 @@ from redbox.testing.claims import new_claim
 __all__ = ["Arrived", "Case", "MinimalContract", "Opener", "PayloadContract", "PublisherContract", "new_claim"]
 
 TRACE: Final = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+#: What a closed publisher raises: UsageError for a call after `aclose`, Unavailable for events that it was sending.
+CLOSED: Final = (UsageError, Unavailable)
 
 PAYLOADS: Final = {
     "json": (b'{"id": 42,  "text":"\xc3\xa9"}', "application/json"),
@@ -82,12 +85,15 @@ class Case:
 
     `arrived` returns all events that the target has received so far, the first one first; None if it keeps none.
     `outage` is an async context manager: inside it the target cannot be reached. Without it, the test of outages is
-    skipped.
+    skipped. `connections` returns how many connections of the publisher are open. `closes` is False for a publisher
+    that has nothing to close, such as a function: it may publish after `aclose`.
     """
 
     publisher: Publisher
     arrived: Callable[[], Awaitable[Sequence[Arrived] | None]]
     outage: Callable[[], AbstractAsyncContextManager[Any]] | None = None
+    connections: Callable[[], int] | None = None
+    closes: bool = True
 
     async def events(self) -> Sequence[Arrived]:
         """Returns the events that have arrived, at a target that keeps them."""
@@ -156,6 +162,44 @@ class MinimalContract:
             await case.publisher.aclose()
             await case.publisher.aclose()
             assert case.publisher.target
+
+    async def test_after_closing_it_neither_publishes_nor_connects(self, redbox_runner, open_case: Opener):
+        async with asyncio.timeout(30), open_case() as case:
+            if not case.closes:
+                pytest.skip("this publisher has nothing to close")
+            await case.publisher.publish(first := new_claim())
+            await case.publisher.aclose()
+            with pytest.raises(CLOSED):
+                await case.publisher.publish(new_claim())
+            assert await _refuses(case.publisher, [new_claim() for _ in range(3)])
+            await _no_connections(case)
+            arrived = await case.arrived()
+            assert arrived is None or _ids(arrived) == [first.event_id]
+
+    @pytest.mark.req("PC-1")
+    @pytest.mark.parametrize("connected", [False, True])
+    @pytest.mark.parametrize("turns", [0, 2, 10, 40])
+    async def test_closing_during_a_call(self, redbox_runner, open_case: Opener, turns: int, connected: bool):
+        """The call ends, with an outcome for each event, and no connection is left."""
+        claims = [new_claim(number=number) for number in range(1, 21)]
+        async with asyncio.timeout(30), open_case() as case:
+            if connected:
+                await case.publisher.publish(new_claim())
+            call = asyncio.ensure_future(case.publisher.publish_many(claims))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await case.publisher.aclose()
+            try:
+                outcomes = await call
+            except CLOSED:
+                outcomes = [Unavailable()] * len(claims)
+            await _no_connections(case)
+            arrived = await case.arrived()
+        assert len(outcomes) == len(claims)
+        assert all(each is None or isinstance(each, CLOSED) for each in outcomes)
+        if arrived is not None:
+            published = [claim for claim, outcome in zip(claims, outcomes, strict=True) if outcome is None]
+            assert set(_ids(published)) <= set(_ids(arrived))
 
 
 class PayloadContract(MinimalContract):
@@ -255,6 +299,22 @@ class PublisherContract(PayloadContract):
 
 def _ids(found: Iterable[Arrived | Claim]) -> list[str]:
     return [each.event_id for each in found]
+
+
+async def _refuses(publisher: Publisher, claims: Sequence[Claim]) -> bool:
+    """Whether a batch is refused: as a whole, or each event."""
+    try:
+        outcomes = await publisher.publish_many(claims)
+    except CLOSED:
+        return True
+    return all(isinstance(each, CLOSED) for each in outcomes)
+
+
+async def _no_connections(case: Case) -> None:
+    """Waits until the target has noticed the end of each connection."""
+    async with asyncio.timeout(5):
+        while case.connections is not None and case.connections():  # noqa: ASYNC110  # the target may have no event for it
+            await asyncio.sleep(0.005)
 
 
 async def cancelled_after(turns: int, call: Coroutine[Any, Any, Any]) -> bool:

@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
+import anyio
 import fakeredis
 import pytest
 import redis
@@ -20,10 +22,13 @@ from redis.asyncio.cluster import RedisCluster as AsyncCluster
 from redis.cluster import RedisCluster
 
 from redbox.consumer import Delivery, DeliveryInProgress, Guard, LeaseLost, StaleDelivery, SyncGuard
+from redbox.consumer import guard as async_guard
 from redbox.consumer.records import ABANDON, BEGIN, FINISH
+from redbox.consumer.sync_guard import SyncAttempt
 from redbox.errors import UsageError
 from redbox.store.scripts.registry import Script
 from tests import servers
+from tests.proxy import proxy
 from tests.unit.test_scripts import LUA, code_of, header_of
 
 PERMISSIONS = (LUA.parent / "docs" / "permissions.md").read_text()
@@ -158,6 +163,100 @@ async def test_a_cancelled_handling_ends_at_once(client: Any):
         await task
     async with guard.once(delivery(claim=2)) as first:
         assert first
+
+
+@pytest.mark.parametrize("way", ["task", "task twice", "scope"])
+@pytest.mark.parametrize("renews", [False, True])
+async def test_a_handling_cancelled_at_any_moment(client: Any, way: str, renews: bool):
+    """Either the block has ended, and the event is handled, or the next delivery begins at once."""
+    guard = Guard(client, name="billing")
+
+    async def handle(event_id: str) -> None:
+        async with guard.once(delivery(event_id)) as first:
+            assert first
+            if renews:
+                await first.renew()
+            done.add(event_id)
+
+    async with guard.once(delivery("warm")):  # connected, and the scripts are there
+        pass
+    done: set[str] = set()
+    outcomes = []
+    for turns in range(1000):
+        event_id = f"{way[0]}{turns}"
+        with anyio.CancelScope() as scope:
+            task = asyncio.current_task() if way == "scope" else asyncio.ensure_future(handle(event_id))
+            assert task is not None
+            if way == "scope":
+                after(turns, scope.cancel)
+                await handle(event_id)
+        if way != "scope":
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            if way == "task twice":
+                await asyncio.sleep(0)
+                task.cancel()
+            await asyncio.wait([task])
+        async with guard.once(delivery(event_id, claim=2)) as first:
+            outcomes.append(bool(first))
+            assert bool(first) == (event_id not in done), f"cancelled after {turns} turns"
+        ended = not scope.cancelled_caught if way == "scope" else not task.cancelled()
+        if ended:
+            break
+    assert ended
+    assert outcomes[-1] is False
+
+
+async def test_a_cancelled_handling_does_not_wait_for_a_silent_server(redis_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(async_guard, "SHIELD_SECONDS", 0.05)
+    async with proxy(urlsplit(redis_url).port or 0) as between, redis.asyncio.Redis.from_url(between.url) as client:
+        guard = Guard(client, name="billing")
+        async with guard.once(delivery("warm")):
+            pass
+        async with between.silence(), asyncio.timeout(10):
+            task = asyncio.ensure_future(guard.once(delivery("b")).__aenter__())
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+
+
+@pytest.mark.parametrize("way", ["task twice", "scope"])
+async def test_a_cancelled_caller_waits_for_the_reply(redis_url: str, way: str):
+    """Else `abandon` could overtake `begin`, and the event would stay busy."""
+    scope = anyio.CancelScope()
+
+    async def handle() -> None:
+        with scope:
+            async with guard.once(delivery("b")):
+                pytest.fail("begun")
+        await asyncio.sleep(0)
+
+    async with proxy(urlsplit(redis_url).port or 0) as between, redis.asyncio.Redis.from_url(between.url) as client:
+        await client.flushall()
+        guard = Guard(client, name="billing")
+        async with guard.once(delivery("warm")):
+            pass
+        async with between.silence():
+            task = asyncio.ensure_future(handle())
+            for turn in range(200):
+                if turn in (100, 120):
+                    task.cancel() if way == "task twice" else scope.cancel()
+                await asyncio.sleep(0)
+            assert not task.done()
+        await asyncio.wait([task])
+        assert task.cancelled() == (way == "task twice")
+        async with guard.once(delivery("b", claim=2)) as first:
+            assert first
+
+
+def after(turns: int, call: Callable[[], None]) -> None:
+    """Calls after this many turns of the event loop."""
+    if turns:
+        asyncio.get_running_loop().call_soon(after, turns - 1, call)
+    else:
+        call()
 
 
 async def test_a_delivery_during_another_one_is_to_be_repeated(client: Any):
@@ -507,6 +606,26 @@ def test_sync_an_event_is_handled_once(sync_client: Any):
     assert handled == [1]
     with pytest.raises(StaleDelivery), guard.once(delivery("b", claim=0, key="7")):
         pass
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, ValueError])
+def test_sync_an_interrupt_while_it_begins(
+    sync_client: Any, monkeypatch: pytest.MonkeyPatch, interrupt: type[BaseException]
+):
+    """The next delivery begins at once."""
+    guard, run = SyncGuard(sync_client, name="billing"), SyncAttempt._run
+
+    def interrupted(attempt: SyncAttempt, script: Script, *arguments: Any) -> Any:
+        found = run(attempt, script, *arguments)
+        if script is BEGIN:
+            raise interrupt
+        return found
+
+    with monkeypatch.context() as patched, pytest.raises(interrupt):
+        patched.setattr(SyncAttempt, "_run", interrupted)
+        guard.once(delivery()).__enter__()
+    with guard.once(delivery(claim=2)) as first:
+        assert first
 
 
 def test_sync_errors_and_overlaps(sync_client: Any):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from starlette.datastructures import Headers as StarletteHeaders
 
 from redbox.consumer import (
+    Delivery,
     DeliveryRefused,
     InvalidDelivery,
     NotVerified,
@@ -24,11 +26,16 @@ from redbox.consumer import (
     WrongTimestamp,
     read,
     read_batch,
+    signatures,
     verify,
     verify_batch,
 )
 from redbox.errors import UsageError
+from redbox.events import Claim
 from redbox.publishers.http.webhooks import batch_id, read_secrets, signature_headers
+from redbox.testing.claims import CREATED_MS, new_claim
+from tests.publishers.conftest import opened
+from tests.publishers.target import http_target
 
 SECRET = "whsec_" + base64.b64encode(b"a" * 32).decode()
 OTHER = "whsec_" + base64.b64encode(b"b" * 32).decode()
@@ -330,3 +337,50 @@ def test_importing_the_kit_imports_no_extra_and_verify_needs_no_redis():
         "assert 'msgspec' not in early; redbox.consumer.Guard; assert 'redis' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# --- what the publisher sends, and the consumer reads ----------------------------------------------------------
+
+
+async def delivered(options: dict[str, Any], *claims: Claim) -> tuple[list[Delivery], list[Any]]:
+    """What a consumer reads of events that were published over HTTP, and the requests themselves."""
+    async with http_target() as target, opened(target.url, secret=SECRET, **options) as publisher:
+        assert list(await publisher.publish_many(claims)) == [None] * len(claims)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(signatures, "time", SimpleNamespace(time=lambda: CREATED_MS / 1000))  # that of test claims
+            found = [verify_batch(each.headers, each.body, SECRET) for each in target.requests]
+        return [delivery for each in found for delivery in each], target.requests
+
+
+MODES: dict[str, dict[str, Any]] = {
+    "binary": {},
+    "structured": {"cloudevents": "structured"},
+    "batch": {"batch": 10},
+    "gzip": {"gzip": 1},
+    "structured gzip": {"cloudevents": "structured", "gzip": 1},
+}
+
+
+@pytest.mark.req("CK-2")
+@pytest.mark.parametrize("mode", MODES)
+async def test_ordering_keys_stay_apart(redbox_runner, mode: str):
+    """HTTP strips the spaces around a value, so the key is percent-encoded in its header."""
+    keys = ["a", " a", "a ", "  a", "a%20", "%20a", "größe", "größe", "100%", 'a"b']
+    deliveries, _ = await delivered(MODES[mode], *[new_claim(ordering_key=key) for key in keys])
+    assert [each.ordering_key for each in deliveries] == keys
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("coding", ["gzip", "br", "GZIP", "br, gzip"])
+async def test_an_event_with_a_content_encoding_of_its_own(redbox_runner, mode: str, coding: str):
+    """The payload is that of the event, byte for byte: only the compression by the publisher is undone."""
+    payload = gzip.compress(bytes(3000))
+    claim = new_claim(payload, content_type="text/plain", headers={"content-Encoding": coding})
+    (delivery,), (request,) = await delivered(MODES[mode], claim)
+    assert delivery.payload == payload
+    if mode in {"binary", "gzip"}:
+        assert request.body == payload
+        assert request.header("content-encoding") == request.header("redbox-content-encoding") == coding
+    elif mode != "batch":  # the document is not encoded so
+        assert request.header("content-encoding") == ("gzip" if "gzip" in mode else None)
+        assert request.header("redbox-content-encoding") == coding

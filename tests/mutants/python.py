@@ -50,10 +50,12 @@ SERVICE_TLS = ("tests/service/test_tls.py",)
 SERVICE_BODIES = ("tests/service/test_ingest_bad_cases.py",)
 SERVICE_LIMITS = ("tests/service/test_limits.py",)
 GUARD_MEMORY = ("tests/consumer/test_guard.py", "-k", "memory")
+GUARD_CANCELLED = ("tests/consumer/test_guard.py", "-k", "any_moment or interrupt or for_the_reply")
 VERIFY = ("tests/consumer/test_verify.py",)
 HTTP_BATCHES = ("tests/publishers/test_http_batches.py",)
 FORWARDING = ("tests/service/test_forwarding.py",)
 ADDRESSES = ("tests/publishers/test_addresses.py",)
+CONTRACT = "tests/publishers/test_contract.py"
 AMQP = "tests/publishers/test_amqp.py"
 AMQP_FAULTS = "tests/publishers/test_amqp_faults.py"
 EXPORTER = ("tests/unit/test_exporter.py",)
@@ -510,16 +512,25 @@ PYTHON_MUTANTS = [
     Mutant("AMQP: an event that no queue gets is dead", "redbox/publishers/amqp/answers.py", "kind=name, blames_target=True", "kind=name", (AMQP, "-k", "no_queue_gets")),
     Mutant("AMQP: an unknown exchange kills events", "redbox/publishers/amqp/answers.py", 'kind=said.partition(" ")[0], blames_target=True', 'kind=said.partition(" ")[0]', (AMQP, "-k", "unknown_exchange")),
     Mutant("AMQP: a full queue kills events", "redbox/publishers/amqp/answers.py", 'Unavailable("the broker refused', 'Reject("the broker refused', (AMQP, "-k", "full_queue")),
-    Mutant("AMQP: the events beside one that is too large are dead", "redbox/publishers/amqp/answers.py", "if limit is not None and size > limit:", "if limit is not None:", (AMQP, "-k", "payload_that_the_broker_refuses")),
-    Mutant("AMQP: the limit of the broker is not remembered", "redbox/publishers/amqp/connection.py", "        self._size_limit.learn(error)\n", "", (AMQP, "-k", "payload_that_the_broker_refuses")),
+    Mutant("AMQP: the events beside one that is too large are dead", "redbox/publishers/amqp/answers.py", "if size > limit else _of_another(said)", "", (AMQP, "-k", "payload_that_the_broker_refuses")),
+    Mutant("AMQP: the limit of the broker is not remembered", "redbox/publishers/amqp/connection.py", "        self._refusals.learn(error, message.routing_key)\n", "", (AMQP, "-k", "payload_that_the_broker_refuses")),
     Mutant("AMQP: the limit of the broker is remembered for ever", "redbox/publishers/amqp/answers.py", " and time.monotonic() < self._until", "", (AMQP, "-k", "forgets")),
+    Mutant("AMQP: a refused routing key is remembered for ever", "redbox/publishers/amqp/answers.py", "if time.monotonic() < until:", "if True:", (AMQP, "-k", "forgets")),
+    Mutant("AMQP: refused routing keys fill the memory", "redbox/publishers/amqp/answers.py", "while len(self._keys) >= REMEMBERED_KEYS:", "while False:", (AMQP, "-k", "within_a_limit")),
+    Mutant("AMQP: a refused routing key blames other events", "redbox/publishers/amqp/answers.py", "if is_topic_refusal(error) and not _is_refused(error, routing_key):", "if False:", (AMQP, "-k", "event_alone")),
+    Mutant("AMQP: a refused routing key costs other events an attempt", "redbox/publishers/amqp/answers.py", "another event: {said}\", excuse=True)", "another event: {said}\")", (AMQP, "-k", "event_alone")),
+    Mutant("AMQP: a long routing key that is refused blames no event", "redbox/publishers/amqp/answers.py", "routing_key.startswith(found[1]) if found[2] else ", "", (AMQP, "-k", "event_alone")),
+    Mutant("AMQP: a refused routing key is sent again", "redbox/publishers/amqp/answers.py", "if self._keys and routing_key in self._keys:", "if False:", (AMQP, "-k", "event_alone")),
     Mutant("AMQP: a connection with a closed channel is used", "redbox/publishers/amqp/connection.py", " and not self._channel.is_closed", "", (AMQP, "-k", "one_event_closed")),
     Mutant("AMQP: a silent connection is kept", "redbox/publishers/amqp/connection.py", '        self.abort()\n        return Unavailable(f"the broker has not', '        return Unavailable(f"the broker has not', (AMQP, "-k", "confirm_in_time")),
-    Mutant("AMQP: a blocked connection is closed", "redbox/publishers/amqp/connection.py", "        if await self.is_blocked():\n            return", "        if False:\n            return", (AMQP_FAULTS, "-k", "low_on_memory")),
+    Mutant("AMQP: a blocked connection is closed", "redbox/publishers/amqp/connection.py", "        if await self.is_blocked():\n            if self", "        if False:\n            if self", (AMQP_FAULTS, "-k", "low_on_memory")),
+    Mutant("AMQP: events that failed are sent later", "redbox/publishers/amqp/connection.py", "            if self._transport.unsent:\n", "            if False:\n", (AMQP_FAULTS, "-k", "never_sent")),
     Mutant("AMQP: events are sent to a broker that is low on memory", "redbox/publishers/amqp/publisher.py", "if await connection.is_blocked():", "if False:", (AMQP_FAULTS, "-k", "low_on_memory")),
     Mutant("AMQP: closing waits for a broker that reads nothing", "redbox/publishers/amqp/connection.py", "call_later(CLOSE_SECONDS, self.abort)", "call_later(3600, self.abort)", (AMQP_FAULTS, "-k", "closing_while")),
     Mutant("AMQP: a cancelled caller cancels the publish", "redbox/publishers/amqp/publisher.py", "await asyncio.shield(call)", "await call", (AMQP, "-k", "cancelled_publish_ends")),
     Mutant("AMQP: closing cancels the caller", "redbox/publishers/amqp/publisher.py", "            if opening.cancelled():\n", "            if False:\n", (AMQP, "-k", "while_it_connects")),
+    Mutant("AMQP: a closed publisher connects again", "redbox/publishers/amqp/publisher.py", "        self._is_open = False\n        if", "        if", (CONTRACT, "-k", "closing and amqp")),
+    Mutant("a closed stream publisher connects again", "redbox/publishers/redis_stream.py", "        self._is_open = False\n        await", "        await", (CONTRACT, "-k", "closing and redis")),
     Mutant("AMQP: connecting has no time limit", "redbox/publishers/amqp/publisher.py", "asyncio.timeout(CONNECT_SECONDS)", "asyncio.timeout(None)", (AMQP, "-k", "never_answers")),
     Mutant("AMQP: events do not survive a restart", "redbox/publishers/amqp/publisher.py", "PERSISTENT if parse_flag", "TRANSIENT if parse_flag", (AMQP, "-k", "properties")),
     Mutant("AMQP: long header names are cut", "redbox/publishers/amqp/messages.py", "if len(name) > HEADER_NAME:", "if False:", (AMQP, "-k", "amqp_cannot_carry")),
@@ -701,12 +712,23 @@ PYTHON_MUTANTS = [
     Mutant("another id than the signed one is used", "redbox/consumer/signatures.py", "or (named is not None and unquote(named) != delivery.event_id)", "", VERIFY),
     Mutant("a repeated header is read", "redbox/consumer/request.py", "if name in self._repeated:", "if False:", VERIFY),
     Mutant("a small body fills the memory", "redbox/consumer/deliveries.py", "unpacking.decompress(body, LARGEST)", "unpacking.decompress(body)", VERIFY),
+    Mutant("an event's own gzip is undone", "redbox/consumer/deliveries.py", " or (own is not None and encoding == own.lower())", "", VERIFY),
+    Mutant("a document is encoded as its event", "redbox/consumer/deliveries.py", "None if media_type == STRUCTURED else headers.get(ENCODING_HEADER)", "headers.get(ENCODING_HEADER)", VERIFY),
+    Mutant("ordering keys that differ in a space are one", "redbox/publishers/http/publisher.py", '            delivered[ORDERING_HEADER] = _quoted("its ordering key", claim.event.ordering_key)\n', "            pass\n", VERIFY),
+    Mutant("a header whose name differs in case is lost in a batch", "redbox/publishers/http/cloudevents.py", "f\"{headers[known]}, {text}\" if known in headers else text", "text", ("tests/publishers/test_http_batches.py", "-k", "differ_in_case")),
+    Mutant("repeated names of headers are read", "redbox/service/ingest/cloudevents.py", "if len(set(names)) != len(names):", "if False:", ("tests/service/test_forwarding.py", "-k", "cannot_be_read")),
     Mutant("a cut gzip is read", "redbox/consumer/deliveries.py", "if not unpacking.eof or", "if", VERIFY),
     Mutant("a transaction does not watch", "redbox/consumer/guard.py", "await pipe.watch(*handling.keys)", "await pipe.watch(handling.record + 'x')", GUARD_MEMORY),
     Mutant("a transaction does not look before", "redbox/consumer/attempts.py", "if not is_held(self._handling, record, fence):", "if False:", GUARD_MEMORY),
     Mutant("a transaction ignores the fence", "redbox/consumer/records.py", "int(fence) <= int(handling.claim)", "True", GUARD_MEMORY),
     Mutant("a lost lease is not reported", "redbox/consumer/attempts.py", "if word(reply) is Reply.LOST:", "if False:", GUARD_MEMORY),
     Mutant("a failed handling is finished", "redbox/consumer/guard.py", "if kind is None:", "if True:", GUARD_MEMORY),
+    Mutant("a cancelled begin is left behind", "redbox/consumer/guard.py", "            await self._abandon()\n            raise\n", "            raise\n", GUARD_CANCELLED),
+    Mutant("a cancelled caller cancels the call to the server", "redbox/consumer/guard.py", "return await asyncio.shield(task)", "return await task", GUARD_CANCELLED),
+    Mutant("a cancelled caller leaves before the server replies", "redbox/consumer/guard.py", "        await _ended(task)\n", "", GUARD_CANCELLED),
+    Mutant("a caller cancelled twice leaves before the server replies", "redbox/consumer/guard.py", "with suppress(asyncio.CancelledError):", "with suppress():", GUARD_CANCELLED),
+    Mutant("a caller in a cancelled scope leaves before the server replies", "redbox/consumer/guard.py", "anyio.CancelScope(shield=True)", "anyio.CancelScope()", GUARD_CANCELLED),
+    Mutant("an interrupted begin is left behind", "redbox/consumer/sync_guard.py", "            self._abandon()\n            raise\n", "            raise\n", GUARD_CANCELLED),
     Mutant("boxes share their records", "redbox/consumer/records.py", '_part(source or "")', '_part("")', GUARD_MEMORY),
     Mutant("consumers share their records", "redbox/consumer/records.py", 'f"{PREFIX}:{name}"', 'f"{PREFIX}:x"', GUARD_MEMORY),
     # --- batches of HTTP targets ---

@@ -44,7 +44,7 @@ async def http_case(kind: str) -> AsyncIterator[Case]:
             yield
             target.reply = Reply()
 
-        yield Case(publisher, arrived, outage)
+        yield Case(publisher, arrived, outage, lambda: len(target.open))
 
 
 def _binary(request: Any) -> list[Arrived]:
@@ -101,7 +101,7 @@ async def redis_case(url: str) -> AsyncIterator[Case]:
         async def arrived() -> list[Arrived]:
             return [_entry(fields) for _, fields in await client.xrange(stream)]
 
-        yield Case(publisher, arrived, between.outage)
+        yield Case(publisher, arrived, between.outage, between.connections)
         await client.delete(stream)
 
 
@@ -121,7 +121,7 @@ async def amqp_case(port: int) -> AsyncIterator[Case]:
         proxy(port) as between,
         opened(f"amqp://127.0.0.1:{between.port}/%2F/{quote(queue.exchange, safe='')}") as publisher,
     ):
-        yield Case(publisher, queue.arrived, between.outage)
+        yield Case(publisher, queue.arrived, between.outage, between.connections)
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ async def nats_case(url: str) -> AsyncIterator[Case]:
         async def arrived() -> list[Arrived]:
             return [_nats_message(each) for each in await stored(js, "contract")]
 
-        yield Case(publisher, arrived, between.outage)
+        yield Case(publisher, arrived, between.outage, between.connections)
         await js.delete_stream("contract")
 
 
@@ -183,7 +183,7 @@ async def stdout_case(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
             return lines(path)
 
         async with opened("stdout:") as publisher:
-            yield Case(publisher, arrived)
+            yield Case(publisher, arrived, closes=False)
 
 
 def lines(path: Path) -> list[Arrived]:
@@ -221,7 +221,7 @@ async def function_case(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch) 
         async def arrived() -> list[Arrived]:
             return [Arrived(e.event_id, e.event_type, e.payload, dict(e.headers), e.partition_key, b"") for e, _ in got]
 
-        yield Case(publisher, arrived)
+        yield Case(publisher, arrived, closes=False)
     monkeypatch.delitem(sys.modules, "shop_events", raising=False)
 
 
@@ -239,7 +239,7 @@ async def box_case(kind: str, url: str) -> AsyncIterator[Case]:
             return [Arrived(e.event_id, e.event_type, e.payload, dict(e.headers), e.partition_key, b"") for e in found]
 
         async with opened(publisher):
-            yield Case(publisher, arrived)
+            yield Case(publisher, arrived, closes=kind != "box")
 
 
 @asynccontextmanager
@@ -249,4 +249,4 @@ async def null_case() -> AsyncIterator[Case]:
         async def arrived() -> None:
             return None
 
-        yield Case(publisher, arrived)
+        yield Case(publisher, arrived, closes=False)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiormq
+from pamqp.commands import Basic
 
 from redbox.ids import new_id
 from redbox.testing.publisher_contract import Arrived
@@ -26,7 +27,7 @@ class Queue:
         return [read_message(message) for message in self.messages]
 
     async def read(self) -> None:
-        while (message := await self._channel.basic_get(self.name, no_ack=True)).body is not None:
+        while isinstance((message := await self._channel.basic_get(self.name, no_ack=True)).delivery, Basic.GetOk):
             self.messages.append(message)
             if message.delivery.message_count == 0:
                 break

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -13,8 +14,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from aiormq.exceptions import ChannelAccessRefused
 
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
+from redbox.ids import new_id
 from redbox.publishers import Publisher
 from redbox.publishers.amqp import answers
 from redbox.publishers.amqp import publisher as amqp
@@ -29,6 +32,9 @@ from tests.publishers.queues import Queue, shop_queue
 from tests.publishers.target import http_target
 from tests.rabbitmq import Broker
 from tests.relay.steps import until
+
+REFUSED = "ACCESS_REFUSED - write access to topic '{}' in vhost '/' refused for user 'shop'"
+BASIC_ACK = bytes([0, 60, 0, 80])  # class and method
 
 
 def amqp_url(port: int, exchange: str = "", login: str = "") -> str:
@@ -175,8 +181,9 @@ async def test_a_payload_that_the_broker_refuses(redbox_runner, rabbitmq: Broker
         assert isinstance(problem, Reject)
         assert (problem.kind, problem.blames_target) == ("too large", False)
         assert "2,097,153 bytes" in str(problem)
-        assert first is None or type(first) is NotPublished
-        assert type(last) in {NotPublished, Unavailable}
+        for other in (first, last):  # the broker has not judged it, so its attempt does not count
+            assert other is None or (isinstance(other, Unavailable) and other.excuse)
+        assert last is not None
         again = await publisher.publish_many(claims)
         assert [type(each) for each in again] == [type(None), Reject, type(None)]
         arrived = [each.event_id for each in await queue.arrived()]
@@ -188,15 +195,53 @@ def test_the_publisher_forgets_the_limit_of_the_broker(monkeypatch: pytest.Monke
     """It forgets, because the limit of a restarted broker may be another."""
     now = 1000.0
     monkeypatch.setattr(answers.time, "monotonic", lambda: now)
-    limit = answers.SizeLimit()
-    limit.check(11)
-    limit.learn(ValueError("PRECONDITION_FAILED - message size 11 is larger than configured max size 10"))
-    limit.check(10)
+    limit = answers.Refusals()
+    limit.check(11, "a")
+    limit.learn(ValueError("PRECONDITION_FAILED - message size 11 is larger than configured max size 10"), "a")
+    limit.learn(ChannelAccessRefused(REFUSED.format("a' in exchange 'x")), "a")
+    limit.check(10, "b")
     now += 59
-    with pytest.raises(Reject):
-        limit.check(11)
+    with pytest.raises(Reject, match="11 bytes"):
+        limit.check(11, "b")
+    with pytest.raises(Reject, match="ACCESS_REFUSED"):
+        limit.check(10, "a")
     now += 2
-    limit.check(11)
+    limit.check(11, "a")
+
+
+def test_refused_routing_keys_are_remembered_within_a_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(answers, "REMEMBERED_KEYS", 2)
+    refusals = answers.Refusals()
+    for key in "abc":
+        refusals.learn(ChannelAccessRefused(REFUSED.format(f"{key}' in exchange 'x")), key)
+    refusals.check(1, "a")
+    for key in "bc":
+        with pytest.raises(Reject):
+            refusals.check(1, key)
+
+
+@pytest.mark.req("PC-4")
+@pytest.mark.parametrize("key", ["secret.a", "it's 'quoted' in exchange 'x", "x" * 250])
+async def test_a_routing_key_without_permission_blames_its_event_alone(redbox_runner, rabbitmq: Broker, key: str):
+    """The broker closes the channel. The other events in flight are retried, and no attempt counts against them."""
+    rabbitmq.ctl("add_user", user := f"u{new_id()}", "hush")
+    rabbitmq.ctl("set_permissions", user, ".*", ".*", ".*")
+    async with shop_queue(rabbitmq.port) as queue:
+        rabbitmq.ctl("set_topic_permissions", user, queue.exchange, "^user", ".*")
+        url = amqp_url(rabbitmq.port, queue.exchange, f"{user}:hush@")
+        async with opened(url, routing_key="{partition_key}") as publisher:
+            claims = [new_claim(partition_key=f"user.{number}") for number in range(300)]
+            claims[150:150] = [refused := new_claim(partition_key=key)]
+            for turn in range(2):
+                outcomes = await publisher.publish_many(claims)
+                problem = outcomes[150]
+                assert isinstance(problem, Reject)
+                assert (problem.kind, problem.blames_target) == ("ACCESS_REFUSED", True)
+                others = [each for each in outcomes if each not in (None, problem)]
+                assert {(type(each), each.excuse) for each in others} <= {(Unavailable, True)}
+                assert bool(others) == (turn == 0)  # the second time, the refused key is known, and not sent
+        arrived = {each.event_id for each in await queue.arrived()}
+    assert arrived == {claim.event_id for claim in claims} - {refused.event_id}
 
 
 @pytest.mark.req("PC-4")
@@ -371,14 +416,21 @@ async def test_a_lost_confirm_is_not_an_acknowledgement_and_nothing_is_repeated(
 
 @pytest.mark.req("PC-1", "PC-3")
 async def test_a_connection_cut_in_the_middle_of_a_batch(redbox_runner, rabbitmq: Broker):
+    """The broker has confirmed events of the first quarter, and no others, when the connection breaks."""
     claims = [new_claim(bytes(16 * 1024), number=number) for number in range(1, 401)]
     async with through_proxy(rabbitmq) as (queue, between, publisher):
-        between.lose_reply_to(queue.exchange.encode(), after=2)
+        between.cut_after(100 * 16 * 1024, BASIC_ACK)
         outcomes = await publisher.publish_many(claims)
-        published = {claim.event_id for claim, each in zip(claims, outcomes, strict=True) if each is None}
         assert {type(each) for each in outcomes} == {type(None), Unavailable}
-        assert published <= {each.event_id for each in await queue.arrived()}
-        await publisher.publish(new_claim())
+        assert {type(each) for each in outcomes[100:]} == {Unavailable}
+        assert between.lost == 1
+        published = {claim.event_id for claim, each in zip(claims, outcomes, strict=True) if each is None}
+        rest = [claim for claim in claims if claim.event_id not in published]
+        assert await publisher.publish_many(rest) == [None] * len(rest)
+        arrived = Counter(each.event_id for each in await queue.arrived())
+        assert {claim.event_id for claim in claims} <= arrived.keys()
+        assert {arrived[event_id] for event_id in published} == {1}
+        assert max(arrived.values()) <= 2
 
 
 @pytest.mark.req("PC-1")
@@ -540,5 +592,5 @@ def test_a_ca_file_is_for_tls_only(tmp_path: Path):
 @pytest.mark.req("PC-4", "RF-4")
 def test_a_confirm_that_ends_without_a_reason_was_lost_with_its_connection():
     """aiormq ends all that wait with a bare Exception, if the socket is closed while its queue is full."""
-    assert isinstance(problem_of(Exception(), 7), Unavailable)
-    assert not isinstance(problem_of(ValueError("x"), 7), Unavailable)
+    assert isinstance(problem_of(Exception(), 7, "a"), Unavailable)
+    assert not isinstance(problem_of(ValueError("x"), 7, "a"), Unavailable)

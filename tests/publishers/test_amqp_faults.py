@@ -16,7 +16,8 @@ from urllib.parse import quote
 import pytest
 
 from redbox import Backoff, Box, Breaker, Event, Relay, State, Unavailable
-from redbox.publishers.amqp.connection import BrokerConnection
+from redbox.publishers import Publisher
+from redbox.publishers.amqp.connection import BLOCKED, BrokerConnection
 from redbox.testing.claims import new_claim
 from redbox.testing.plugin import new_box_name
 from tests.publishers.conftest import opened
@@ -136,16 +137,56 @@ async def test_a_broker_low_on_memory_blocks_and_recovers(redbox_runner, frail: 
         assert not publisher._connection._unconfirmed
 
 
+@pytest.mark.req("PC-4")
+async def test_events_that_a_blocked_broker_has_not_received_are_never_sent(redbox_runner, frail: Broker):
+    """Their outcome is a failure, so they must not be published later, when the broker accepts events again."""
+    async with (
+        shop_queue(frail.port) as queue,
+        opened(url_of(frail, queue.exchange), timeout=1) as publisher,
+    ):
+        await publisher.publish(new_claim())
+        claims = [new_claim(bytes(2**20)) for _ in range(48)]  # more than the buffers of the sockets hold
+        frail.ctl("set_vm_memory_high_watermark", "0.0000001")
+        try:
+            outcomes = await publisher.publish_many(claims)
+            assert {str(each) for each in outcomes} == {BLOCKED}
+            with pytest.raises(Unavailable, match="blocked the connection"):
+                await publisher.publish(new_claim())
+        finally:
+            frail.ctl("set_vm_memory_high_watermark", "0.8")
+        publisher._timeout = 60
+        await until(lambda: _published(publisher), "the broker stays blocked")
+        await until(lambda: _connections(frail) == 1, "the broker still reads the old connection", 60)
+        arrived = {each.event_id for each in await queue.arrived()}
+        assert claims[-1].event_id not in arrived
+        assert len(arrived & {claim.event_id for claim in claims}) < len(claims) // 2
+
+
+async def _published(publisher: Publisher) -> bool:
+    try:
+        await publisher.publish(new_claim())
+    except Unavailable:
+        return False
+    return True
+
+
+def _connections(broker: Broker) -> int:
+    found = broker.ctl("list_connections", "client_properties")
+    return sum("redbox orders" in line for line in found.splitlines())
+
+
 async def test_closing_while_the_broker_is_blocked(redbox_runner, frail: Broker):
-    async with shop_queue(frail.port) as queue, opened(url_of(frail, queue.exchange), timeout=0.2) as publisher:
+    async with shop_queue(frail.port) as queue, opened(url_of(frail, queue.exchange), timeout=60) as publisher:
         await publisher.publish(new_claim())
         frail.ctl("set_vm_memory_high_watermark", "0.0000001")
         try:
-            with pytest.raises(Unavailable, match="low on memory"):
-                await publisher.publish(new_claim(bytes(2**24)))  # more than the buffers of the socket
+            call = asyncio.ensure_future(publisher.publish(new_claim(bytes(2**24))))  # more than the sockets hold
+            await until(publisher._connection.is_blocked, "the connection is not blocked")
             began = time.monotonic()
             await publisher.aclose()
             assert time.monotonic() - began < 8
+            with pytest.raises(Unavailable):
+                await call
         finally:
             frail.ctl("set_vm_memory_high_watermark", "0.8")
 

@@ -88,6 +88,15 @@ async def test_what_a_batch_contains():
     assert b'"data":{"id": 42}' in target.requests[0].body
 
 
+async def test_header_names_that_differ_in_case_are_one_in_a_batch():
+    """As HTTP joins the values of a repeated header: a consumer that ignores case loses none."""
+    claim = new_claim(headers={"X-A": "1", "x-b": "2", "x-a": "3", "X-a": ""})
+    async with http_target() as target, opened(target.url, batch=10) as publisher:
+        await publisher.publish(claim)
+    (document,) = json.loads(target.requests[0].body)
+    assert json.loads(document["redboxheaders"]) == {"X-A": "1, 3, ", "x-b": "2"}
+
+
 async def test_a_relay_sends_batches(redbox_box: Box):
     async with http_target() as target:
         await redbox_box.put_many([Event("a", {"n": number}) for number in range(100)])

@@ -87,7 +87,7 @@ async def test_a_batch_that_is_delivered_again_stores_nothing_twice(redbox_box: 
         assert (await there.stats()).phases[Phase.AVAILABLE] == 100
 
 
-@pytest.mark.parametrize("headers", ["{", "[]", '{"a":5}', "[" * 5000])
+@pytest.mark.parametrize("headers", ["{", "[]", '{"a":5}', "[" * 5000, '{"a":"1","a":"2"}', '{"A":"1","a":"2"}'])
 def test_headers_that_cannot_be_read(headers: str):
     document = {"specversion": "1.0", "id": "a", "type": "t", "source": "/s", "redboxheaders": headers}
     with pytest.raises(InvalidEvent, match="redboxheaders"):

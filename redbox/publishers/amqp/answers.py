@@ -13,26 +13,45 @@ from redbox.errors import NotPublished, Reject, Unavailable
 
 #: RabbitMQ's reply to a body beyond its max_message_size.
 _TOO_LARGE: Final = re.compile(r"message size (\d+) is larger than configured max size (\d+)")
+#: RabbitMQ's reply to a routing key without permission. A long reply is cut off, and ends with three dots.
+_TOPIC_REFUSED: Final = re.compile(
+    r"ACCESS_REFUSED - .*?access to topic '(.*)(?:' in exchange '|(\.\.\.)\Z)", re.DOTALL
+)
 REMEMBERED_SECONDS: Final = 60.0
+REMEMBERED_KEYS: Final = 1000
 _NAMES: Final = {312: "NO_ROUTE", 313: "NO_CONSUMERS"}
 
 
-class SizeLimit:
-    """The max_message_size of the broker. No broker announces it, so it is known for a minute after a refusal: until
-    then, events beyond it are not sent, and do not cost the others their channel."""
+class Refusals:
+    """What the broker has refused: payloads beyond its max_message_size, and routing keys without permission.
+
+    No broker announces either, and each refusal costs the other events their channel. So it is known for a minute:
+    until then, such events are not sent.
+    """
 
     def __init__(self) -> None:
         self._bytes, self._until = 0, 0.0
+        self._keys: dict[str, tuple[float, str]] = {}
 
-    def learn(self, error: BaseException) -> None:
-        limit = _limit(error)
+    def learn(self, error: BaseException, routing_key: str) -> None:
+        """Remembers why the broker closed the channel, if it was for the payload or the routing key of an event."""
+        limit, until = _limit(error), time.monotonic() + REMEMBERED_SECONDS
         if limit is not None:
-            self._bytes, self._until = limit, time.monotonic() + REMEMBERED_SECONDS
+            self._bytes, self._until = limit, until
+        elif is_topic_refusal(error) and _is_refused(error, routing_key):
+            while len(self._keys) >= REMEMBERED_KEYS:
+                self._keys.pop(next(iter(self._keys)))
+            self._keys[routing_key] = (until, _said(error))
 
-    def check(self, size: int) -> None:
-        """Raises Reject if the broker would refuse a payload of `size` bytes."""
+    def check(self, size: int, routing_key: str) -> None:
+        """Raises Reject if the broker would refuse a payload of `size` bytes, or the routing key."""
         if size > self._bytes and time.monotonic() < self._until:
             raise _too_large(size, self._bytes)
+        if self._keys and routing_key in self._keys:
+            until, said = self._keys[routing_key]
+            if time.monotonic() < until:
+                raise _refused(said)
+            del self._keys[routing_key]
 
 
 def _limit(error: BaseException) -> int | None:
@@ -44,15 +63,41 @@ def _too_large(size: int, limit: int) -> Reject:
     return Reject(f"the payload of {size:,} bytes is larger than the broker accepts: {limit:,}", kind="too large")
 
 
-def problem_of(error: BaseException, size: int) -> NotPublished:
+def is_topic_refusal(error: BaseException) -> bool:
+    """Whether the broker has refused a routing key, and not the exchange."""
+    return isinstance(error, exceptions.ChannelAccessRefused) and _TOPIC_REFUSED.search(_said(error)) is not None
+
+
+def _is_refused(error: BaseException, routing_key: str) -> bool:
+    """Whether it is this routing key that the broker has refused."""
+    found = _TOPIC_REFUSED.search(_said(error))
+    if found is None:
+        return False
+    return routing_key.startswith(found[1]) if found[2] else routing_key == found[1]
+
+
+def _refused(said: str) -> Reject:
+    return Reject(said, kind=said.partition(" ")[0], blames_target=True)
+
+
+def _said(error: BaseException) -> str:
+    return str(error.args[-1]) if error.args else ""
+
+
+def _of_another(said: str) -> Unavailable:
+    """The outcome of an event that lost its channel by another one. It never counts: the broker has not judged it."""
+    return Unavailable(f"the broker closed the channel because of another event: {said}", excuse=True)
+
+
+def problem_of(error: BaseException, size: int, routing_key: str) -> NotPublished:
     """Converts an error of a publish whose payload has `size` bytes."""
-    failure = _problem(error, size)
+    failure = _problem(error, size, routing_key)
     failure.__cause__ = error
     return failure
 
 
-def _problem(error: BaseException, size: int) -> NotPublished:
-    said = str(error.args[-1]) if error.args else ""
+def _problem(error: BaseException, size: int, routing_key: str) -> NotPublished:
+    said = _said(error)
     match error:
         case exceptions.PublishError(frame=Basic.Return() as frame):
             name = _NAMES.get(frame.reply_code or 0, frame.reply_text)
@@ -61,11 +106,13 @@ def _problem(error: BaseException, size: int) -> NotPublished:
         case exceptions.DeliveryError():
             return Unavailable("the broker refused the event (nack): a queue is full or has failed")
         case exceptions.ChannelNotFoundEntity() | exceptions.ChannelAccessRefused():
-            return Reject(said, kind=said.partition(" ")[0], blames_target=True)
+            if is_topic_refusal(error) and not _is_refused(error, routing_key):
+                return _of_another(said)
+            return _refused(said)
         case exceptions.ChannelPreconditionFailed():
             limit = _limit(error)
-            if limit is not None and size > limit:
-                return _too_large(size, limit)
+            if limit is not None:
+                return _too_large(size, limit) if size > limit else _of_another(said)
             return NotPublished(f"the broker closed the channel, perhaps because of another event: {said}")
         case exceptions.AMQPChannelError():
             return NotPublished(f"the broker closed the channel: {said}")

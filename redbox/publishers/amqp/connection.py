@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -15,11 +17,12 @@ from aiormq.exceptions import ChannelInvalidStateError
 from yarl import URL
 
 from redbox.errors import Unavailable
-from redbox.publishers.amqp.answers import SizeLimit, problem_of
+from redbox.publishers.amqp.answers import Refusals, problem_of
 from redbox.publishers.amqp.messages import Message
 
 CLOSE_SECONDS: Final = 2.0
 DRAIN_BYTES: Final = 64 * 1024  # sent before the next event waits until the socket has taken them
+_DISCARD: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
 
 BLOCKED: Final = "the broker accepts no events at present: it is low on memory or disk, and has blocked the connection"
 
@@ -35,9 +38,20 @@ class _Transport(TransportFactory):
         reader, self._writer = await asyncio.open_connection(url.host, url.port, ssl=self._context)
         return reader, self._writer
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that this process still holds."""
+        return 0 if self._writer is None else self._writer.transport.get_write_buffer_size()
+
     def abort(self) -> None:
-        if self._writer is not None:
-            self._writer.transport.abort()
+        """Closes the socket. Bytes that the broker has not received yet are discarded, also by the system."""
+        if self._writer is None:
+            return
+        opened = self._writer.get_extra_info("socket")
+        if opened is not None:  # TLS has none any more when it is closed
+            with suppress(OSError):
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
+        self._writer.transport.abort()
 
 
 class BrokerConnection:
@@ -46,13 +60,13 @@ class BrokerConnection:
     A publish is never cancelled: aiormq would leave its confirm behind, and fail if the broker returned the event.
     """
 
-    def __init__(self, url: URL, vhost: str, context: ssl.SSLContext | None, size_limit: SizeLimit) -> None:
+    def __init__(self, url: URL, vhost: str, context: ssl.SSLContext | None, refusals: Refusals) -> None:
         self._transport = _Transport(context)
         self._connection = Connection(url, transport_factory=self._transport)
         self._connection.vhost = vhost  # not from the URL, where aiormq decodes it twice
         self._channel: Channel | None = None
         self._unconfirmed: set[asyncio.Task[Any]] = set()
-        self._size_limit = size_limit
+        self._refusals = refusals
         self._unsent = 0  # bytes since the last wait for the socket
 
     @property
@@ -111,13 +125,15 @@ class BrokerConnection:
             if task in unconfirmed:
                 outcomes[place] = late
             else:
-                outcomes[place] = self._outcome(task, channel, len(messages[place].body))
+                outcomes[place] = self._outcome(task, channel, messages[place])
         return outcomes
 
     async def _late(self, seconds: float) -> Unavailable:
-        """The outcome of events without an answer. Only a connection that is known to be blocked is kept: the broker
-        goes on where it stopped."""
+        """The outcome of events without an answer. Only a connection that is known to be blocked is kept, so that later
+        events are not sent. One that has not sent all events is closed: it would send them when the broker goes on."""
         if await self.is_blocked():
+            if self._transport.unsent:
+                self.abort()
             return Unavailable(BLOCKED)
         self.abort()
         return Unavailable(f"the broker has not confirmed the event within {seconds:g} s")
@@ -127,14 +143,15 @@ class BrokerConnection:
         if not task.cancelled():
             task.exception()  # retrieved, also if nobody waits for it any more
 
-    def _outcome(self, task: asyncio.Task[Any], channel: Channel, size: int) -> BaseException | None:
-        error = ConnectionError() if task.cancelled() else task.exception()  # aiormq cancels it with the connection
+    def _outcome(self, task: asyncio.Task[Any], channel: Channel, message: Message) -> BaseException | None:
+        # aiormq cancels it with the channel or the connection
+        error = _reason_of_closing(channel) if task.cancelled() else task.exception()
         if error is None:
             return None
         if isinstance(error, ChannelInvalidStateError):  # not sent, because the channel was closed before
             error = _reason_of_closing(channel)
-        self._size_limit.learn(error)
-        return problem_of(error, size)
+        self._refusals.learn(error, message.routing_key)
+        return problem_of(error, len(message.body), message.routing_key)
 
     def abort(self) -> None:
         """Ends the connection at once. Events without an answer are unavailable."""
@@ -157,4 +174,4 @@ class BrokerConnection:
 def _reason_of_closing(channel: Channel) -> BaseException:
     closing = channel.closing
     found = closing.exception() if closing.done() and not closing.cancelled() else None
-    return found or ConnectionError()
+    return found if isinstance(found, Exception) else ConnectionError()  # it may be closed by a cancelled task

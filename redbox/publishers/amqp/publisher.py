@@ -14,7 +14,7 @@ from yarl import URL
 from redbox.arguments import invalid, number, text, whole_number
 from redbox.errors import InvalidURL, NotPublished, Unavailable
 from redbox.events import Claim
-from redbox.publishers.amqp.answers import SizeLimit
+from redbox.publishers.amqp.answers import Refusals
 from redbox.publishers.amqp.connection import BLOCKED, BrokerConnection
 from redbox.publishers.amqp.messages import (
     DEFAULT_ROUTING_KEY,
@@ -24,7 +24,7 @@ from redbox.publishers.amqp.messages import (
     message_of,
     routing_key_of,
 )
-from redbox.publishers.base import Publisher
+from redbox.publishers.base import Publisher, closed, not_open
 from redbox.publishers.options import parse_flag, parse_number
 from redbox.publishers.redaction import redactor
 from redbox.urls import QUOTING, problem, read_host, read_url
@@ -83,7 +83,8 @@ class AMQPPublisher(Publisher):
             query={"heartbeat": self._heartbeat, "name": "redbox"},
         )
         self._target = f"{self._scheme}://{where}/{quote(self._vhost, safe='')}/{quote(self._exchange, safe='')}"
-        self._size_limit = SizeLimit()
+        self._refusals = Refusals()
+        self._is_open = False
         self._connection: BrokerConnection | None = None
         self._opening: asyncio.Task[BrokerConnection] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -95,8 +96,10 @@ class AMQPPublisher(Publisher):
     async def open(self, box: str) -> None:
         self._url = self._url.update_query(name=f"redbox {box}")
         self._connection = self._opening = None  # those of another event loop cannot be used
+        self._is_open = True
 
     async def aclose(self) -> None:
+        self._is_open = False
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
@@ -112,6 +115,8 @@ class AMQPPublisher(Publisher):
             raise problem
 
     async def publish_many(self, claims: Sequence[Claim]) -> Sequence[BaseException | None]:
+        if not self._is_open:
+            raise not_open()
         # A cancelled caller leaves; the call itself goes on for at most the time limit, so that each confirm finds the
         # publish that it belongs to.
         call = asyncio.ensure_future(self._publish(claims))
@@ -133,7 +138,7 @@ class AMQPPublisher(Publisher):
                 message = message_of(
                     claim, self._routing_key(claim), delivery_mode=self._delivery_mode, frame_max=connection.frame_max
                 )
-                self._size_limit.check(len(message.body))
+                self._refusals.check(len(message.body), message.routing_key)
                 messages[place] = message
             except NotPublished as error:
                 outcomes[place] = error
@@ -144,6 +149,8 @@ class AMQPPublisher(Publisher):
 
     async def _ready(self) -> BrokerConnection:
         """Returns the connection with an open channel. Calls that need a new one wait for the same attempt."""
+        if not self._is_open:
+            raise closed()
         connection = self._connection
         if connection is None or not connection.is_ready:
             if self._opening is None:
@@ -152,7 +159,7 @@ class AMQPPublisher(Publisher):
             opening = self._opening
             await asyncio.wait([opening])
             if opening.cancelled():
-                raise Unavailable("the publisher was closed")
+                raise closed()
             connection = opening.result()
         if await connection.is_blocked():
             raise Unavailable(BLOCKED)
@@ -162,7 +169,7 @@ class AMQPPublisher(Publisher):
         if self._connection is not None:
             self._connection.abort()
             self._connection = None
-        connection = BrokerConnection(self._url, self._vhost, self._tls, self._size_limit)
+        connection = BrokerConnection(self._url, self._vhost, self._tls, self._refusals)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await connection.open()

@@ -44,21 +44,23 @@ def binary_headers(claim: Claim) -> dict[str, str]:
     itself."""
     event = claim.event
     headers = {
-        "ce-id": _header_value(claim.event_id),
-        "ce-type": _header_value(event.event_type),
+        "ce-id": header_value(claim.event_id),
+        "ce-type": header_value(event.event_type),
         "ce-time": _time(claim.created_ms),
     }
     if event.partition_key is not None:
-        headers["ce-partitionkey"] = _header_value(event.partition_key)
+        headers["ce-partitionkey"] = header_value(event.partition_key)
     return headers
 
 
 def fixed_headers(source: str) -> dict[str, str]:
     """Returns the attributes that are the same for every event of a source, as headers."""
-    return {"ce-specversion": SPEC_VERSION, "ce-source": _header_value(source)}
+    return {"ce-specversion": SPEC_VERSION, "ce-source": header_value(source)}
 
 
-def _header_value(text: str) -> str:
+def header_value(text: str) -> str:
+    """Returns a text as CloudEvents writes it in a header: percent-encoded where it is not printable ASCII, and for
+    spaces, double quotes and percent signs. So two texts never become one, although HTTP and NATS strip spaces."""
     return quote(text, safe=_PLAIN) if _must_be_quoted(text) else text
 
 
@@ -77,6 +79,7 @@ def batched(claim: Claim, source: str) -> bytes:
     payload that begins or ends with spaces or line breaks is sent as base64, since a consumer would lose them."""
     extensions: dict[str, str] = {}
     headers: dict[str, str] = {}
+    names: dict[str, str] = {}  # lowercase → as the event has it first
     for name, text in passed_on(claim).items():
         lower = name.lower()
         if lower in ADDED_HEADERS:
@@ -84,7 +87,8 @@ def batched(claim: Claim, source: str) -> bytes:
         elif lower == "traceparent" and name not in claim.event.headers:
             extensions[lower] = text
         elif not is_reserved_header(name):  # refused by put, but an earlier version may have stored it
-            headers[name] = text
+            known = names.setdefault(lower, name)
+            headers[known] = f"{headers[known]}, {text}" if known in headers else text  # as HTTP joins repeated headers
     if headers:
         extensions[HEADERS] = _encode(headers).decode()
     payload, _ = claim.event.encode()

@@ -20,7 +20,15 @@ from redbox.arguments import one_of, shown, whole_number
 from redbox.durations import positive_duration
 from redbox.errors import InvalidURL, NotPublished, Reject, UsageError
 from redbox.events import Claim, is_reserved_header
-from redbox.publishers.base import ADDED_HEADERS, Publisher, passed_on
+from redbox.publishers.base import (
+    ADDED_HEADERS,
+    ENCODING_HEADER,
+    ORDERING_HEADER,
+    Publisher,
+    closed,
+    not_open,
+    passed_on,
+)
 from redbox.publishers.http import cloudevents
 from redbox.publishers.http.addresses import PrivateAddress, is_public, literal_address
 from redbox.publishers.http.batches import (
@@ -139,17 +147,18 @@ class HTTPPublisher(Publisher):
             await client.close()
 
     async def publish(self, claim: Claim) -> None:
-        (outcome,) = await self._post([claim])
+        (outcome,) = await self._post(self._opened(), [claim])
         if outcome is not None:
             raise outcome
 
     async def publish_many(self, claims: Sequence[Claim]) -> Sequence[Outcome]:
         if self._batch is None:
             return await super().publish_many(claims)
+        client = self._opened()
         outcomes: list[Outcome] = [None] * len(claims)
 
         async def send(group: list[int]) -> None:
-            found = await self._post([claims[at] for at in group])
+            found = await self._post(client, [claims[at] for at in group])
             if len(group) > 1 and isinstance(found[0], Reject) and found[0] is found[-1]:
                 half = len(group) // 2  # which of them was rejected?
                 await asyncio.gather(send(group[:half]), send(group[half:]))
@@ -160,15 +169,19 @@ class HTTPPublisher(Publisher):
         await asyncio.gather(*map(send, groups(claims)))
         return outcomes
 
-    async def _post(self, claims: list[Claim]) -> list[Outcome]:
+    def _opened(self) -> Client:
+        if self._client is None:
+            raise not_open()
+        return self._client
+
+    async def _post(self, client: Client, claims: list[Claim]) -> list[Outcome]:
         """Sends one request. Returns an outcome for each event; the same error for all if the response is about all."""
-        client = self._client
-        if client is None:
-            raise UsageError("this publisher is not open; call open() first")
         headers, body = self._request(claims)
         unread: aiohttp.ClientResponse | None = None
         await client.acquire()
         try:
+            if client is not self._client:
+                return [closed()] * len(claims)
             began = asyncio.get_running_loop().time()
             response = await self._send(client, headers, body)
             if isinstance(response, NotPublished):
@@ -249,6 +262,8 @@ class HTTPPublisher(Publisher):
             headers = cloudevents.binary_headers(claim)
         headers["Content-Type"] = _header_value("its content type", content_type)
         delivered = passed_on(claim)
+        if claim.event.ordering_key is not None:
+            delivered[ORDERING_HEADER] = _quoted("its ordering key", claim.event.ordering_key)
         if not claim.event.headers:
             headers |= delivered
             return headers, body
@@ -262,6 +277,11 @@ class HTTPPublisher(Publisher):
             if not _is_header_name(name):
                 raise _unsendable(f"{shown(name)} is not a header name")
             value = _header_value(f"its header {name}", text)
+            if lower == "content-encoding":
+                # Else a consumer could not tell it from the compression by this publisher.
+                found.add(ENCODING_HEADER, value)
+                if self._structured:
+                    continue
             found.add(
                 names.setdefault(lower, name), value
             )  # names that differ only in case must be added under one spelling
@@ -316,6 +336,12 @@ def _header_value(what: str, text: str) -> str:
     if _control(text):
         raise _unsendable(f"{what} contains control characters")
     return text.strip(" \t")
+
+
+def _quoted(what: str, text: str) -> str:
+    """Returns a text for a header that has to arrive as it is."""
+    _header_value(what, text)
+    return cloudevents.header_value(text)
 
 
 def _unsendable(problem: str) -> Reject:

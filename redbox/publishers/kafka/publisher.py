@@ -14,7 +14,7 @@ from redbox.arguments import invalid, shown
 from redbox.durations import positive_duration
 from redbox.errors import InvalidURL, Reject, UsageError
 from redbox.events import Claim
-from redbox.publishers.base import Publisher, passed_on
+from redbox.publishers.base import Publisher, closed, not_open, passed_on
 from redbox.publishers.http.cloudevents import attributes
 from redbox.publishers.kafka.failures import BatchRefused
 from redbox.publishers.kafka.producer import Producer, Record
@@ -124,7 +124,7 @@ class KafkaPublisher(Publisher):
 
     async def publish_many(self, claims: Sequence[Claim]) -> Sequence[BaseException | None]:
         if self._box is None:
-            raise UsageError("this publisher is not open; call open() first")
+            raise not_open()
         outcomes: list[BaseException | None] = [None] * len(claims)
         records: list[Record] = []
         for place, claim in enumerate(claims):
@@ -135,6 +135,10 @@ class KafkaPublisher(Publisher):
         self._producer = self._usable(self._producer, {})
         await self._producer.send(records, outcomes)
         if again := [record for record in records if isinstance(outcomes[record.place], BatchRefused)]:
+            if self._box is None:
+                for record in again:
+                    outcomes[record.place] = closed()
+                return outcomes
             # Not stored, so sending them again makes no duplicates. Good events must not die with a bad one.
             self._single = self._usable(self._single, {"batch.num.messages": 1})
             await self._single.send(again, outcomes)

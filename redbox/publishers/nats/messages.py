@@ -9,7 +9,7 @@ from urllib.parse import quote
 from redbox.arguments import shown
 from redbox.errors import Reject
 from redbox.events import Claim
-from redbox.publishers.base import REASON_HEADER, passed_on
+from redbox.publishers.base import ORDERING_HEADER, REASON_HEADER, passed_on
 from redbox.publishers.http import cloudevents
 from redbox.publishers.templates import Template
 
@@ -61,7 +61,7 @@ class Composer:
                 continue
             if _control(value):
                 raise _unsendable(f"its header {shown(name)} contains control characters")
-            headers[name] = value
+            headers[name] = cloudevents.header_value(value) if name == ORDERING_HEADER else value
         # Quoted, since NATS trims values: two ids must never become one.
         headers[MESSAGE_ID] = quote(self._msg_id.fill(claim, self._box), safe="!#$&'()*+,/:;=?@[]~")
         if REASON_HEADER in headers:

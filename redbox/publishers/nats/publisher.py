@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from redbox.arguments import invalid, text
 from redbox.errors import InvalidURL, Reject, Unavailable, UsageError
 from redbox.events import Claim
-from redbox.publishers.base import Publisher
+from redbox.publishers.base import Publisher, closed, not_open
 from redbox.publishers.calls import chunks
 from redbox.publishers.nats.connection import Connection
 from redbox.publishers.nats.messages import SUBJECT_KIND, Composer, Message, is_subject
@@ -98,10 +98,10 @@ class NATSPublisher(Publisher):
     async def aclose(self) -> None:
         self._composer = None
         connecting, self._connecting = self._connecting, None
-        connection, self._connection = self._connection, None
         if connecting is not None and not connecting.done():
             connecting.cancel()
             await asyncio.wait([connecting])
+        connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
 
@@ -112,7 +112,7 @@ class NATSPublisher(Publisher):
 
     async def publish_many(self, claims: Sequence[Claim]) -> Sequence[BaseException | None]:
         if self._composer is None:
-            raise UsageError("this publisher is not open; call open() first")
+            raise not_open()
         outcomes: list[BaseException | None] = [None] * len(claims)
         messages: list[Message] = []
         for place, claim in enumerate(claims):
@@ -133,6 +133,8 @@ class NATSPublisher(Publisher):
 
     async def _connected(self) -> Connection:
         """Returns the connection. Calls that need a new one at the same time share it."""
+        if self._composer is None:
+            raise closed()
         if self._connection is not None and self._connection.is_usable:
             return self._connection
         if self._connecting is None or self._connecting.done():
@@ -142,7 +144,7 @@ class NATSPublisher(Publisher):
         # Not awaited itself: a cancelled call must not cancel the connection of others.
         await asyncio.wait([connecting])
         if connecting.cancelled():
-            raise Unavailable("NATS: the publisher was closed")
+            raise closed()
         error = connecting.exception()
         if isinstance(error, Unavailable):
             raise Unavailable(error.message) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
@@ -134,9 +135,13 @@ def _headers(text: str | None) -> dict[str, str]:
     if text is None:
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, str])
+        headers = msgspec.json.decode(text, type=dict[str, str])
     except (msgspec.DecodeError, RecursionError):
         raise InvalidEvent(HEADERS, "must be a JSON object of texts") from None
+    names: list[str] = json.loads(text, object_pairs_hook=lambda pairs: [name.lower() for name, _ in pairs])
+    if len(set(names)) != len(names):
+        raise InvalidEvent(HEADERS, "has a name more than once; upper and lower case are the same")
+    return headers
 
 
 def _text(name: str, value: Any) -> str:
