@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,10 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from redbox import Box, Event, StoreUnavailable
+from redbox.store.embedded import server as embedded
 from redbox.testing.plugin import new_box_name
 from tests import servers
+from tests.servers import valkey_binary
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("redbox_runner"), pytest.mark.req("SC-1")]
 READ_TIMEOUT = 0.5
@@ -112,6 +115,23 @@ async def test_a_node_of_a_cluster():
                 for _ in range(2):
                     assert await seconds(box.put(Event("n"))) < BOUND + 2 * READ_TIMEOUT
             assert (await box.put(Event("n"))).created
+
+
+async def test_an_embedded_server(tmp_path: Path):
+    """It has not ended, so a call that cannot connect does not wait for it to start."""
+    valkey_binary()
+    async with Box.open(f"embedded:{tmp_path / 'data'}", name="orders") as box:
+        wire: Any = await box._store.exchanges.wire()
+        wire._client.connection_pool.connection_kwargs["socket_timeout"] = READ_TIMEOUT
+        await box.put(Event("n"))
+        pid = int((tmp_path / "data" / "server.pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for _ in range(2):  # the second has to connect first
+                assert await seconds(box.stats()) < BOUND + embedded.PING_SECONDS
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert (await box.put(Event("n"))).created
 
 
 # --- sentinels -------------------------------------------------------------------------------------------------

@@ -485,6 +485,7 @@ PYTHON_MUTANTS = [
     Mutant("a symbolic link in the directory is followed", "redbox/store/embedded/private_directory.py", 'raise UntrustedStore(f"{entry} is a symbolic link, which redbox does not follow; remove it")', "return True", (PRIVATE, "-k", "symbolic_link_is_not_followed")),
     Mutant("a file of another user is trusted", "redbox/store/embedded/private_directory.py", "    if found.st_uid != os.geteuid():\n", "    if False:\n", (PRIVATE, "-k", "file_of_another_user")),
     Mutant("a server of another user is asked whether it runs", "redbox/store/embedded/server.py", "            check_peer(connection, address)\n", "", (PRIVATE, "-k", "server_of_another_user or turns_out")),
+    Mutant("a frozen server is waited for as if it were starting", "redbox/store/embedded/wire.py", "accept_frozen=True", "accept_frozen=False", ("tests/integration/test_frozen_server.py", "-k", "embedded")),
     Mutant("a server is started although its write does not fit", "redbox/store/embedded/wire.py", "missing_bytes(self._directory, 0 if failed is None else failed.size)", "missing_bytes(self._directory)", ("tests/integration/test_embedded_full.py",)),
     Mutant("a write beyond a quota is not explained", "redbox/store/embedded/wire.py", "if broke and failed is not None:", "if broke and failed is None:", ("tests/integration/test_embedded_full.py",)),
     Mutant("a server of another user gets events", "redbox/store/embedded/wire.py", "                check_peer(connected, self.path)\n", "", (PRIVATE, "-k", "takes_over_the_socket or turns_out")),

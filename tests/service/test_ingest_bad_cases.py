@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -157,44 +158,58 @@ async def test_decompression_lets_others_have_their_turn(service: Service, conte
 MIB = 1024 * 1024
 
 
-def _long(start: str, unit: str, end: str, size: int = 8 * MIB - 1024) -> bytes:
-    """A body of this size that repeats a unit, in which `%` is a number."""
-    length = len(unit.replace("%", "0000000")) + 1
-    units = ",".join(unit.replace("%", f"{number:07}") for number in range(size // length))
-    return f"{start}{units}{end}".encode()
+@dataclass(frozen=True)
+class Long:
+    """A body of this size that repeats a unit, in which `%` is a number. It is made when a test runs, not when every
+    process collects it."""
+
+    start: str
+    unit: str
+    end: str
+    size: int = 8 * MIB - 1024
+
+    def made(self) -> bytes:
+        length = len(self.unit.replace("%", "0000000")) + 1
+        count = self.size // length
+        if "%" in self.unit:
+            units = ",".join(self.unit.replace("%", f"{number:07}") for number in range(count))
+        else:
+            units = ",".join([self.unit] * count)
+        return f"{self.start}{units}{self.end}".encode()
 
 
 CLOUD = '{"specversion":"1.0","id":"1","source":"s","type":"t",'
 STRUCTURED = {"content-type": "application/cloudevents+json"}
-LARGE_EVENT = _long('{"event_type":"a","payload":[', "{}", "]}", MIB - 100).decode()
+LARGE_EVENT = Long('{"event_type":"a","payload":[', "{}", "]}", MIB - 100).made().decode()
 
 
 @pytest.mark.req("SF-6")
 @pytest.mark.parametrize(
     ("path", "headers", "body", "status"),
     [
-        ("events:batch", JSON, _long("[", "1", "]"), 413),
-        ("events:batch", JSON, _long("[", "{}", "]"), 413),
-        ("events:batch", {"content-type": "application/cloudevents-batch+json"}, _long("[", "{}", "]"), 413),
+        ("events:batch", JSON, Long("[", "1", "]"), 413),
+        ("events:batch", JSON, Long("[", "{}", "]"), 413),
+        ("events:batch", {"content-type": "application/cloudevents-batch+json"}, Long("[", "{}", "]"), 413),
         ("events:batch", JSON, f"[{','.join([LARGE_EVENT] * 7)}]".encode(), 202),
         ("events", JSON, LARGE_EVENT.encode(), 202),
-        ("events", JSON, _long('{"event_type":"a","payload":[', "{}", "]}"), 413),
-        ("events", JSON, _long('{"event_type":"a","metadata":{', '"%":""', "}}"), 422),
-        ("events", JSON, _long('{"event_type":"a","delay":[', "{}", "]}"), 422),
-        ("events", JSON, _long('{"event_type":"a",', '"%":1', "}"), 422),
-        ("events", JSON, _long('{"event_type":"a",', '"%":1', ""), 422),
-        ("events", STRUCTURED, _long(CLOUD + '"data":[', "{}", "]}"), 413),
-        ("events", STRUCTURED, _long(CLOUD, '"%":""', "}"), 422),
+        ("events", JSON, Long('{"event_type":"a","payload":[', "{}", "]}"), 413),
+        ("events", JSON, Long('{"event_type":"a","metadata":{', '"%":""', "}}"), 422),
+        ("events", JSON, Long('{"event_type":"a","delay":[', "{}", "]}"), 422),
+        ("events", JSON, Long('{"event_type":"a",', '"%":1', "}"), 422),
+        ("events", JSON, Long('{"event_type":"a",', '"%":1', ""), 422),
+        ("events", STRUCTURED, Long(CLOUD + '"data":[', "{}", "]}"), 413),
+        ("events", STRUCTURED, Long(CLOUD, '"%":""', "}"), 422),
     ],
     ids=["array of numbers", "array of objects", "batch of CloudEvents", "batch of large events", "large event",
          "large payload", "metadata", "delay", "fields", "no end", "data", "attributes"],
 )  # fmt: skip
 async def test_reading_a_body_lets_others_have_their_turn(
-    service: Service, path: str, headers: dict[str, str], body: bytes, status: int
+    service: Service, path: str, headers: dict[str, str], body: bytes | Long, status: int
 ):
     """By the time of the processor, so that a busy machine makes no difference; the client uses some of it."""
+    content = body.made() if isinstance(body, Long) else body
     for _ in range(2):  # the first may load modules
-        posted = asyncio.create_task(service.client.post(f"/v1/{path}", content=body, headers=headers))
+        posted = asyncio.create_task(service.client.post(f"/v1/{path}", content=content, headers=headers))
         longest = 0.0
         while not posted.done():
             before = time.thread_time()

@@ -39,6 +39,7 @@ from redbox.store.embedded.server_directory import (
 from redbox.store.embedded.start_failures import explained, failure_reason, last_lines
 
 START_SECONDS = 10.0
+PING_SECONDS = 1.0  # until a server that accepts connections and does not answer counts as frozen
 POLL_SECONDS = 0.005
 ATTEMPTS = 3  # for a start that failed without a lasting reason, for example because the process was killed
 LOG_BYTES = 1_000_000  # a larger log is put aside at the next start
@@ -61,26 +62,28 @@ _lock = threading.RLock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
-def acquire(directory: str | os.PathLike[str], timeout: float = START_SECONDS) -> str:
+def acquire(directory: str | os.PathLike[str], timeout: float = START_SECONDS, *, accept_frozen: bool = False) -> str:
     """Starts or joins the server of this directory; returns the path of its unix socket.
 
     The server answers when this returns: one that has ended since an earlier call is started again. `timeout` is how
-    long to wait for a silent server, in seconds; a server that is loading its data is waited for.
+    long to wait for a silent server, in seconds; a server that is loading its data is waited for. `accept_frozen`: a
+    server that runs and accepts connections, but does not answer, is not waited for.
     """
     binary = find_binary()
     with _lock, explained(os.fspath(directory)):
         path = os.path.realpath(directory)
         place = ServerDirectory(path, open_directory(path), binary)
+        join = functools.partial(_join, place, timeout=timeout, accept_frozen=accept_frozen)
         try:
             address = socket_address(path)
             hold = _held.get(path)
             if hold is None:
-                _held[path] = _Hold(_join(place, None, timeout), 1)
+                _held[path] = _Hold(join(None), 1)
             elif is_still_there(hold.users, place):
-                _join(place, hold.users, timeout)
+                join(hold.users)
                 hold.references += 1
             else:
-                gone, hold.users = hold.users, _join(place, None, timeout)
+                gone, hold.users = hold.users, join(None)
                 hold.references += 1
                 os.close(gone)
             return address
@@ -150,7 +153,7 @@ class _Patience:
         return True
 
 
-def _join(place: ServerDirectory, users: int | None, timeout: float) -> int:
+def _join(place: ServerDirectory, users: int | None, *, timeout: float, accept_frozen: bool) -> int:
     """Becomes a user of a server that answers; returns the open `users` file.
 
     The order matters: start.lock lets one process at a time look and start. Once this process is a user, no supervisor
@@ -168,7 +171,7 @@ def _join(place: ServerDirectory, users: int | None, timeout: float) -> int:
                 place, supervisor.USERS_LOCK, fcntl.LOCK_SH, patience, f"the server in {path} is still shutting down"
             )
         try:
-            _ensure_running(place, patience)
+            _ensure_running(place, patience, accept_frozen)
         except BaseException:
             if users is None:
                 os.close(joined)  # so that a started server ends
@@ -178,8 +181,9 @@ def _join(place: ServerDirectory, users: int | None, timeout: float) -> int:
         os.close(starting)
 
 
-def _ensure_running(place: ServerDirectory, patience: _Patience) -> None:
+def _ensure_running(place: ServerDirectory, patience: _Patience, accept_frozen: bool) -> None:
     path = place.path
+    enough = ("pong", "frozen") if accept_frozen else ("pong",)
     log_start: int | None = None
     attempts = 0
     while True:
@@ -195,7 +199,7 @@ def _ensure_running(place: ServerDirectory, patience: _Patience) -> None:
                 log_start = _start_supervisor(place, lock)
             finally:
                 os.close(lock)  # the supervisor has inherited it
-        elif _ping(path) == "pong":
+        elif _ping(path) in enough:
             return
         if not patience.wait():
             said = last_lines(place, log_start or 0)
@@ -243,15 +247,17 @@ def _interpreter() -> str:
     raise EmbeddedServerFailed("the embedded server needs a Python interpreter; put a python3 on the PATH")
 
 
-def _ping(path: str) -> Literal["pong", "loading", "silent"]:
+def _ping(path: str) -> Literal["pong", "loading", "frozen", "silent"]:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(1.0)
+            connection.settimeout(PING_SECONDS)
             address = socket_address(path)
             connection.connect(address)
             check_peer(connection, address)
             connection.sendall(b"PING\r\n")
             answer = connection.recv(64)
+    except TimeoutError:
+        return "frozen"
     except OSError:
         return "silent"
     if answer.startswith(b"-LOADING"):

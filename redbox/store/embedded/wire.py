@@ -107,7 +107,7 @@ class EmbeddedWire(SingleWire):
                 "was acknowledged"
             )
         removed = not os.path.exists(os.path.join(self._directory, DATA))
-        server.acquire(self._directory)
+        server.acquire(self._directory, accept_frozen=True)  # the caller has waited for its answer already
         server.release(self._directory)
         if removed:
             logger.error(
