@@ -192,6 +192,20 @@ def test_a_box_whose_limits_are_reached():
 
 
 @pytest.mark.req("LM-1")
+def test_a_box_at_its_limit_whose_events_wait_for_a_moment():
+    now = stats(
+        settings=RATED, limits_reached=["max_rate"], relays=[relay(rate=50.0)],
+        phases={Phase.AVAILABLE: 90}, oldest_available=timedelta(seconds=2),
+    )  # fmt: skip
+    found = explain_box(snapshot(pending(), stats=now))
+    assert found.situation is Situation.FLOWING
+    assert found.headline == "box orders: flowing, at the limit max_rate"
+    assert "The limit max_rate is reached: all relays together claim at most 50/s." in text(found)
+    assert "90 events are due, the oldest for 2 s" in text(found)
+    assert [step.arguments[-1] for step in found.next_steps] == ["max_rate=100/s"]
+
+
+@pytest.mark.req("LM-1")
 @pytest.mark.parametrize("obstacle", [{"paused": True}, {"relays": []}, {"ramp_ends": MINUTE}])
 def test_other_obstacles_come_before_a_limit(obstacle: dict[str, Any]):
     now = stats(**{"settings": RATED, "limits_reached": ["max_rate"], "relays": [relay()], **obstacle})
@@ -218,7 +232,53 @@ def test_the_pause_of_an_ordering_key_is_over_and_nobody_has_reaped():
     assert "the pause is over, and a relay makes it available within seconds" in text(found)
 
 
+def behind_a_pause(**relays: Any) -> Snapshot:
+    """All due events wait for the ordering key `order-7`, which is paused."""
+    paused = {"order-7": Pause("ada", "wrong amounts", NOW - 3 * MINUTE, None)}
+    counts: dict[str, Any] = {"waiting": 1467, "waiting_due": 1467, "paused_keys": 1, "oldest_waiting": MINUTE}
+    now = stats(phases={Phase.AVAILABLE: 1467}, relays=[relay(**relays)], **counts)
+    waiting = pending(ordering_key="order-7", index="waiting")
+    return snapshot(
+        waiting, stats=now, paused_keys=paused, first_paused=list(paused.items()), behind_paused=1467
+    )  # fmt: skip
+
+
+def test_a_paused_ordering_key_beside_others_that_flow():
+    found = explain_box(behind_a_pause(rate=12.0))
+    assert found.situation is Situation.FLOWING
+    assert "No event can be claimed" not in text(found)
+    assert "Nothing is stuck" not in text(found)
+    assert "The other events flow: 0 events are due, and 0 in flight." in text(found)
+    assert (
+        "1 ordering key is paused; 1,467 events wait for it. It is 'order-7', paused by ada (wrong amounts)."
+        in text(found)
+    )
+
+
+@pytest.mark.parametrize("silent", [{"rate": 0.0}, {"rate": 12.0, "seen": timedelta(seconds=12)}])
+def test_a_paused_ordering_key_that_all_events_wait_for(silent: dict[str, Any]):
+    found = explain_box(behind_a_pause(**silent))
+    assert found.situation is Situation.KEY_PAUSED
+    words = "their ordering key is paused, or an earlier event of it is not settled"
+    assert f"No event can be claimed: 1,467 events are due, but {words}." in text(found)
+
+
 # --- relays ------------------------------------------------------------------------------------------------------
+
+
+def test_the_only_relay_has_just_crashed():
+    """Nothing is due: its leases end one by one, and nobody is left to reap them."""
+    silent = relay(rate=9.0, in_flight=20, seen=timedelta(seconds=12))
+    counts: dict[str, Any] = {"phases": {Phase.IN_FLIGHT: 20}, "overdue": 20, "first_lease_ends": -timedelta(seconds=2)}
+    found = explain_box(snapshot(stats=stats(relays=[silent], **counts)))
+    assert found.situation is Situation.STALLED
+    assert found.headline == "box orders: the only relay may have crashed: last heartbeat 12 s ago"
+    assert "20 claims have expired" in text(found)
+    assert [step.arguments[0] for step in found.next_steps] == ["stats", "relay"]
+    both = explain_box(snapshot(stats=stats(relays=[silent, relay("b", seen=timedelta(seconds=14))], **counts)))
+    assert both.headline == "box orders: all 2 relays may have crashed: last heartbeat 12 s ago"
+    well = explain_box(snapshot(stats=stats(relays=[silent, relay("b")], **counts)))
+    assert well.situation is Situation.FLOWING
 
 
 def test_all_breakers_are_open():

@@ -24,7 +24,7 @@ from redbox.box.why.signs import (
     silent_holder,
 )
 from redbox.box.why.snapshot import Snapshot
-from redbox.box.why.words import are, because, many, quoted
+from redbox.box.why.words import are, because, many, quoted, wait
 from redbox.events import Phase
 
 
@@ -67,6 +67,12 @@ def _paused_keys(snapshot: Snapshot) -> Remark:
     which = ", ".join(f"{quoted(key)!r} {because(pause.who, pause.why)}" for key, pause in known)
     more = count > len(known)
     text = f"{are(count, 'ordering key')} paused{', such as' if more else ':'} {which}."
+    if behind := snapshot.behind_paused:
+        least = "at least " if more else ""
+        them = "it" if count == 1 else "them"
+        names = ", ".join(f"{quoted(key)!r}, paused {because(pause.who, pause.why)}" for key, pause in known)
+        such = "Some are" if more else "It is" if count == 1 else "They are"
+        text = f"{are(count, 'ordering key')} paused; {least}{wait(behind)} for {them}. {such} {names}."
     steps = [Step(f"let relays claim the events of {quoted(key)!r}", ("resume", f"--key={key}")) for key, _ in known]
     return Remark((text,), (*steps, *((Step("see the number of paused keys", ("stats",)),) if more else ())))
 

@@ -75,6 +75,10 @@ def _in_words(snapshot: Snapshot, cause: Cause) -> str:
     words = cause.situation.in_words
     if flows and not snapshot.alive:
         words, flows = "nothing is stuck, but no relay is alive", False
+    elif flows and _limits(snapshot) is not None:
+        words += f", at the limit {' and '.join(snapshot.stats.limits_reached)}"
+    elif cause == _crashed(snapshot):
+        words = _crashed_words(snapshot)
     deaths = _fresh_deaths(snapshot)
     if deaths is None or (cause.situation is Situation.FAILING and SEE_ERRORS in cause.steps):
         return words
@@ -210,6 +214,20 @@ def _retrying_behind_breakers(snapshot: Snapshot) -> Cause | None:
     return Cause(cause.situation, (*cause.sentences, f"{wait(_pending(snapshot))} for the target."), cause.steps)
 
 
+def _crashed(snapshot: Snapshot) -> Cause | None:
+    """The heartbeats of all relays are overdue, and claims have expired: the relays have probably just crashed."""
+    if not snapshot.stats.overdue or not snapshot.alive or fresh_relays(snapshot):
+        return None
+    return Cause(Situation.STALLED, _may_have_died(snapshot), (SEE_RELAYS, start_relay(snapshot, START_ANOTHER)))
+
+
+def _crashed_words(snapshot: Snapshot) -> str:
+    """`the only relay may have crashed: last heartbeat 12 s ago`."""
+    alive = snapshot.alive
+    which = "the only relay" if len(alive) == 1 else f"all {len(alive):,} relays"
+    return f"{which} may have crashed: last heartbeat {format_duration(min(relay.seen for relay in alive))} ago"
+
+
 def _leases_expired(snapshot: Snapshot) -> Cause | None:
     """Relays are alive, and nevertheless nobody reaps."""
     stats = snapshot.stats
@@ -246,8 +264,12 @@ def _blocked(snapshot: Snapshot) -> Cause | None:
     if cause.situation is Situation.CLAIMED and (stats.oldest_waiting or timedelta(0)) < LATE:
         return None  # the line moves
     if cause.situation is Situation.KEY_PAUSED:
-        keys = f"{are(due, 'due event')} in lines that are paused or behind their heads"
-        return Cause(Situation.KEY_PAUSED, (f"No event can be claimed: {keys}.", *cause.sentences), cause.steps)
+        if any(relay.rate for relay in fresh_relays(snapshot)):
+            return None  # events of other ordering keys are published as soon as they are due
+        whose = "its" if due == 1 else "their"
+        held = f"{whose} ordering key is paused, or an earlier event of it is not settled"
+        text = f"No event can be claimed: {are(due)} due, but {held}."
+        return Cause(Situation.KEY_PAUSED, (text, *cause.sentences), cause.steps)
     text = f"{behind}; the first of these heads is event {quoted(holder.event_id)}."
     return Cause(Situation.WAITING, (text, *cause.sentences), cause.steps)
 
@@ -403,6 +425,12 @@ def _at_the_limit(snapshot: Snapshot, due: int) -> tuple[str, ...]:
     return (f"At {rate}, that takes {length}, if no event is added.",)
 
 
+def _limits(snapshot: Snapshot) -> Cause | None:
+    """The limits that hold back due events."""
+    obstacle = find_obstacle(snapshot) if snapshot.stats.phases[Phase.AVAILABLE] else None
+    return obstacle if obstacle is not None and obstacle.situation is Situation.LIMIT_REACHED else None
+
+
 def _may_have_died(snapshot: Snapshot) -> tuple[str, ...]:
     """Signs that the relays, whose last heartbeats are recent, have just died."""
     stats, seen = snapshot.stats, min((relay.seen for relay in snapshot.alive), default=timedelta(0))
@@ -434,6 +462,7 @@ CAUSES: Final[tuple[Callable[[Snapshot], Cause | None], ...]] = (
     _crash_loop,
     _due_and_obstructed,
     _retrying_behind_breakers,
+    _crashed,
     _leases_expired,
     _blocked,
     _dying,
@@ -454,19 +483,23 @@ def _flowing(snapshot: Snapshot) -> Cause:
     died = () if deaths is None else (deaths.sentence, f"{dead_events(snapshot)}.")
     see = () if deaths is None else (SEE_ERRORS,)
     due, held = stats.phases[Phase.AVAILABLE], stats.phases[Phase.IN_FLIGHT]
+    due -= min(snapshot.behind_paused, stats.waiting_due)
     if not _pending(snapshot) and not held:
         text = "Nothing is stuck: no event is pending or claimed."
     else:
         oldest = _oldest(snapshot)
         ended = f", {stats.overdue:,} of them with a lease that has just ended" if stats.overdue else ""
-        text = f"Nothing is stuck: {are(due)} due{oldest}, and {held:,} in flight{ended}."
+        state = "The other events flow" if snapshot.behind_paused else "Nothing is stuck"
+        text = f"{state}: {are(due)} due{oldest}, and {held:,} in flight{ended}."
     rate = sum(relay.rate or 0.0 for relay in alive)
     published = f"{many(stats.totals.get('published', 0), 'event', 'was', 'were')} published so far"
     if not alive:
         nobody = f"{no_relay_sentence(snapshot)} {sentence(published)}"
         return Cause(Situation.FLOWING, (*died, text, nobody), (*see, start_relay(snapshot)))
     before = f", {pace(rate)} events/s before the last heartbeat" if rate else ""
-    return Cause(Situation.FLOWING, (*died, text, f"{alive_words(alive)}{before}; {published}."), see)
+    at_limit = _limits(snapshot) or Cause(Situation.FLOWING, ())
+    sentences = (*died, *at_limit.sentences, text, f"{alive_words(alive)}{before}; {published}.")
+    return Cause(Situation.FLOWING, sentences, (*see, *at_limit.steps))
 
 
 def _facts(snapshot: Snapshot) -> dict[str, Any]:

@@ -40,11 +40,12 @@ class Unindexed(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A box, and the events in question, at one moment.
 
-    `log` are the newest entries about an event that does not exist. `server` is what the server says about itself, for
-    the explanation of a box, and `first_paused` are some of its paused ordering keys. `paused_keys` are those of the
-    ordering keys in question that are paused. `unique_holders` are the live events that hold the unique keys of the
-    DEAD events in question, by the ids of these. `unindexed` is None if the totals of the box add up.
-    `incomplete` are pending events of a box that a look at the ends of its indexes found without their hash or body.
+    `log` are the newest entries about an event that does not exist. `server` is what the server says about itself,
+    for the explanation of a box, `first_paused` are some of its paused ordering keys, and `behind_paused` is how
+    many events wait for these. `paused_keys` are those of the ordering keys in question that are paused.
+    `unique_holders` are the live events that hold the unique keys of the DEAD events in question, by the ids of
+    these. `unindexed` is None if the totals of the box add up. `incomplete` are pending events of a box that a look
+    at the ends of its indexes found without their hash or body.
     """
 
     located: Located
@@ -52,6 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pause: Pause | None = None
     paused_keys: dict[str, Pause] = {}
     first_paused: Sequence[tuple[str, Pause]] = ()
+    behind_paused: int = 0
     unique_holders: dict[str, str] = {}
     log: Sequence[LoggedEntry] = ()
     server: ServerFacts | None = None
@@ -85,13 +87,15 @@ async def read_snapshot(store: Store, kind: Sought, name: str = "") -> Snapshot:
     """Reads what an explanation needs."""
     stats = decode_stats(store.box, await store.stats())
     located = await store.locate(kind, name)
+    first_paused = await _first_paused(store) if kind == "box" and stats.paused_keys else []
     unknown = kind == "event" and not any(each.record for each in located.sightings)
     return Snapshot(
         located=located,
         stats=stats,
         pause=await _pause(store, stats),
         paused_keys=await _paused_keys(store, located),
-        first_paused=await _first_paused(store) if kind == "box" and stats.paused_keys else (),
+        first_paused=first_paused,
+        behind_paused=await _behind(store, [key for key, _ in first_paused]),
         unique_holders=await _unique_holders(store, located),
         log=await store.log_about(name, MOST_ENTRIES) if unknown else (),
         server=await store.server_facts() if kind == "box" else None,
@@ -187,6 +191,16 @@ def _holds(holder: Record | None, event: Event) -> bool:
 async def _first_paused(store: Store) -> list[tuple[str, Pause]]:
     """The paused ordering keys whose pauses end first."""
     return [(each.key, _paused_key(each)) for each in await store.paused_keys(NAMED_KEYS)]
+
+
+async def _behind(store: Store, ordering_keys: Sequence[str]) -> int:
+    """The pending events of these ordering keys."""
+    count = 0
+    for key in ordering_keys:
+        line = await store.locate("line", key)
+        head = line.sightings[0] if line.sightings else None
+        count += line.members - (head is not None and bool(head.scores.keys() & {"claimed", "dead"}))
+    return count
 
 
 def _paused_key(entry: PausedEntry) -> Pause:

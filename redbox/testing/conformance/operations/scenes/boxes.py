@@ -218,6 +218,16 @@ async def box_with_paused_ordering_keys(box: Box, _: AsyncExitStack) -> Expected
 
 
 @scene
+async def box_with_a_paused_ordering_key_beside_others_that_flow(box: Box, _: AsyncExitStack) -> Expected:
+    await box.put_many([event(f"e{n}", ordering_key="k") for n in range(3)])
+    await box.operate.pause(key="k", who="ada", why="wrong amounts")
+    await publish(box, event("other"))
+    await alive(box, rate="12")
+    words = ("The other events flow: 0 events are due", "1 ordering key is paused; 3 events wait for it. It is 'k'")
+    return of_box(Situation.FLOWING, *words, commands=("redbox resume --key=k",))
+
+
+@scene
 async def box_whose_relay_hangs(box: Box, _: AsyncExitStack) -> Expected:
     await box.put_many([event(f"e{n}") for n in range(20)])
     await advance(box, minutes=1)
