@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
@@ -80,8 +81,15 @@ def _pauses(stats: Stats, paused: Sequence[str]) -> Iterator[Finding]:
         are, their = ("is", "its") if stats.paused_keys == 1 else ("are", "their")
         yield warning(
             "pause", f"{counted(stats.paused_keys, 'ordering key')} {are} paused{_which(paused, stats.paused_keys)}",
-            f"{their} events wait until the pause ends, or the key is resumed", "`redbox resume --key KEY`",
+            f"{their} events wait until the pause ends, or the key is resumed", _resume(paused),
         )  # fmt: skip
+
+
+def _resume(paused: Sequence[str]) -> str:
+    """The command that resumes the first of the paused ordering keys."""
+    if not paused or not paused[0].isprintable() or "`" in paused[0]:
+        return "`redbox resume --key KEY`"
+    return f"`{shlex.join(('redbox', 'resume', f'--key={paused[0]}'))}`"
 
 
 def _relays(stats: Stats, replica: bool) -> Iterator[Finding]:

@@ -444,7 +444,23 @@ def test_a_full_server():
     assert [step.command() for step in found.next_steps] == commands
     found = explain_box(snapshot(server=server_facts(FULL)))
     assert "This box holds no delivered event, so a sweep makes no room." in text(found)
+    assert "Raise maxmemory, or look for other boxes" in text(found)
+    assert "Otherwise" not in text(found)
     assert [step.command() for step in found.next_steps] == ["redbox boxes"]
+
+
+def test_a_server_that_is_nearly_full_accepts_puts():
+    """A sweep has made some room, but less than an event of the largest default size may need."""
+    small = FULL | {"used_memory": str(5_976_883), "maxmemory": str(6 * 1024 * 1024)}
+    found = explain_box(snapshot(server=server_facts(small)))
+    assert found.situation is Situation.FLOWING
+    assert (
+        "Besides, the server is nearly full: it uses 5.7 MiB of maxmemory 6.0 MiB. "
+        "A put that needs more than is left is refused."
+    ) in text(found)
+    assert found.next_steps[-1].command() == "redbox boxes"
+    refusing = explain_box(snapshot(server=server_facts(small | {"used_memory": str(6 * 1024 * 1024 - 9_000)})))
+    assert refusing.situation is Situation.STORE_REFUSES_WRITES
 
 
 def test_a_full_server_without_a_relay():
@@ -644,6 +660,18 @@ def test_events_that_die_are_no_flow(fields: dict[str, Any], dying: bool):
     assert (found.situation is Situation.FAILING) is dying, text(found)
     assert found.next_steps[0].arguments == ("dead", "list", "--by-error")
     assert len([each for each in found.sentences if "5,000 events are DEAD, the oldest for 1 min" in each]) == 1
+
+
+def test_events_that_an_operator_killed_are_no_failures():
+    counts: dict[str, Any] = {"phases": {Phase.DEAD: 3, Phase.AVAILABLE: 300}, "died_lately": 3, "published_lately": 0}
+    of_box = stats(**DIED | {"relays": [relay(rate=0.0)]}, **counts)
+    assert explain_box(snapshot(stats=of_box)).situation is Situation.FAILING
+    found = explain_box(snapshot(stats=of_box, killed_lately=3))
+    assert found.situation is Situation.FLOWING
+    assert "became DEAD" not in found.headline
+    assert ("pause",) not in [step.arguments for step in found.next_steps]
+    found = explain_box(snapshot(stats=of_box, killed_lately=1))
+    assert found.sentences[0] == "In the last 13 s, 2 events became DEAD, and none was published."
 
 
 def test_events_that_die_in_a_box_that_holds_others():

@@ -15,6 +15,7 @@ from redbox.box.why.obstacles import (
     start_relay,
 )
 from redbox.box.why.signs import (
+    SEE_BOXES,
     SEE_CLAIMED,
     SEE_ERRORS,
     blocking_head,
@@ -92,7 +93,7 @@ def _relays(snapshot: Snapshot, cause: Cause) -> Iterator[Remark]:
 
 
 def _damage(snapshot: Snapshot, cause: Cause) -> Iterator[Remark]:
-    """Lost events, events in no index, and a server that evicts keys."""
+    """Lost events, events in no index, and a server that evicts keys or is nearly full."""
     if cause.situation is not Situation.LOST and (found := lost_sentences(snapshot)):
         yield Remark(found, (DOCTOR, REPAIR))
     server, unseen = snapshot.server, snapshot.unindexed
@@ -100,6 +101,9 @@ def _damage(snapshot: Snapshot, cause: Cause) -> Iterator[Remark]:
     if server is not None and server.limit and policy.startswith("allkeys"):
         when = f"when it is full (maxmemory-policy {quoted(policy)})"
         yield Remark((f"The server evicts keys {when}, and events with them.",), (DOCTOR,))
+    if server is not None and server.nearly_full:
+        text = f"The server is nearly full: it uses {server.memory}. A put that needs more than is left is refused."
+        yield Remark((text,), (SEE_BOXES,))
     if unseen is not None and not unseen.found and not unseen.complete and not snapshot.stats.unreadable:
         stored = f"{many(unseen.missing, 'event', 'was', 'were')} put, but {'is' if unseen.missing == 1 else 'are'}"
         text = f"By the totals, {stored} neither in an index nor removed: the box may be damaged."

@@ -24,6 +24,7 @@ from redbox.box.why.obstacles import (
     start_relay,
 )
 from redbox.box.why.signs import (
+    SEE_BOXES,
     SEE_CLAIMED,
     SEE_ERRORS,
     blocking_head,
@@ -34,7 +35,7 @@ from redbox.box.why.signs import (
     lost_sentences,
     silent_holder,
 )
-from redbox.box.why.snapshot import Snapshot
+from redbox.box.why.snapshot import RECENT, Snapshot
 from redbox.box.why.words import are, many, pace, quoted, sentence, wait
 from redbox.durations import format_duration
 from redbox.events import Phase
@@ -42,9 +43,6 @@ from redbox.rates import per_second
 
 #: An event that is due for longer than this is late: relays that can keep up claim it within a second.
 LATE: Final = timedelta(seconds=5)
-#: An event that became DEAD longer ago says nothing about the events of now.
-RECENT: Final = timedelta(minutes=15)
-SEE_BOXES: Final = Step("see what the other boxes hold", ("boxes",))
 #: Failures in a row, without a success, after which a relay counts as failing.
 FAILURES: Final = 3
 
@@ -144,7 +142,8 @@ def _server_refuses(snapshot: Snapshot) -> Cause | None:
         )
         if not delivered:
             room = "This box holds no delivered event, so a sweep makes no room."
-        more = "Otherwise raise maxmemory, or look for other boxes and other data on the server."
+        more = "raise maxmemory, or look for other boxes and other data on the server."
+        more = f"Otherwise {more}" if delivered else f"R{more[1:]}"
         sweep = Step(
             "see how many delivered events a sweep would remove", ("sweep", "--keep-published", "0s", "--dry-run")
         )
@@ -310,10 +309,11 @@ class _Deaths(NamedTuple):
 
 
 def _fresh_deaths(snapshot: Snapshot) -> _Deaths | None:
-    """The deaths of the last minutes, if any."""
+    """The deaths of the last minutes, if any, without those by an operator."""
     stats = snapshot.stats
-    newest, died, published = stats.newest_dead, stats.died_lately, stats.published_lately
-    if newest is None or newest > RECENT or not died:
+    newest, published = stats.newest_dead, stats.published_lately
+    died = stats.died_lately - snapshot.killed_lately
+    if newest is None or newest > RECENT or died <= 0:
         return None
     period = LATELY + newest
     if not stats.phases[Phase.COMPLETED]:  # relays may delete what they publish

@@ -17,6 +17,7 @@ from redbox.events import Phase
 from redbox.store.scripts.replies import Sighting
 
 SEE_CLAIMED: Final = Step("see which events are in flight, and for how long", ("list", "--state", "claimed"))
+SEE_BOXES: Final = Step("see what the other boxes hold", ("boxes",))
 SEE_ERRORS: Final = Step("see why they died", ("dead", "list", "--by-error"))
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final
 
 import msgspec
 
 from redbox import keys
-from redbox.box.reports import Pause, RelayReport, Stats, decode_stats
+from redbox.box.reports import LATELY, Pause, RelayReport, Stats, decode_stats
 from redbox.box.why.words import Clock
 from redbox.errors import ForeignKey, NotPermitted
-from redbox.events import Event, Phase, Record, State, UniqueScope, from_ms
-from redbox.store.damage import LAST_MS
+from redbox.events import Event, Phase, Record, State, UniqueScope, from_ms, to_ms
+from redbox.store.damage import LAST_MS, is_count
 from redbox.store.scripts.replies import EventLine, Located, LoggedEntry, PausedEntry, Sighting
 from redbox.store.scripts.steps import batches
 from redbox.store.server.server_facts import ServerFacts
 from redbox.store.store import Sought, Store
 
+#: An event that became DEAD longer ago says nothing about the events of now.
+RECENT: Final = timedelta(minutes=15)
 MOST_ENTRIES: Final = 3
+MOST_KILLS: Final = 100  # actions of operators
 NAMED_KEYS: Final = 3  # paused ordering keys
 SCAN_COUNT: Final = 1000
 MOST_SCANS: Final = 20  # a look, not an audit: less than a second
@@ -42,10 +46,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `log` are the newest entries about an event that does not exist. `server` is what the server says about itself,
     for the explanation of a box, `first_paused` are some of its paused ordering keys, and `behind_paused` is how
-    many events wait for these. `paused_keys` are those of the ordering keys in question that are paused.
-    `unique_holders` are the live events that hold the unique keys of the DEAD events in question, by the ids of
-    these. `unindexed` is None if the totals of the box add up. `incomplete` are pending events of a box that a look
-    at the ends of its indexes found without their hash or body.
+    many events wait for these. `killed_lately` of the events that died lately were killed by operators.
+    `paused_keys` are those of the ordering keys in question that are paused. `unique_holders` are the live events
+    that hold the unique keys of the DEAD events in question, by the ids of these. `unindexed` is None if the totals
+    of the box add up. `incomplete` are pending events of a box that a look at the ends of its indexes found without
+    their hash or body.
     """
 
     located: Located
@@ -54,6 +59,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     paused_keys: dict[str, Pause] = {}
     first_paused: Sequence[tuple[str, Pause]] = ()
     behind_paused: int = 0
+    killed_lately: int = 0
     unique_holders: dict[str, str] = {}
     log: Sequence[LoggedEntry] = ()
     server: ServerFacts | None = None
@@ -96,6 +102,7 @@ async def read_snapshot(store: Store, kind: Sought, name: str = "") -> Snapshot:
         paused_keys=await _paused_keys(store, located),
         first_paused=first_paused,
         behind_paused=await _behind(store, [key for key, _ in first_paused]),
+        killed_lately=await _killed_lately(store, stats) if kind == "box" else 0,
         unique_holders=await _unique_holders(store, located),
         log=await store.log_about(name, MOST_ENTRIES) if unknown else (),
         server=await store.server_facts() if kind == "box" else None,
@@ -191,6 +198,17 @@ def _holds(holder: Record | None, event: Event) -> bool:
 async def _first_paused(store: Store) -> list[tuple[str, Pause]]:
     """The paused ordering keys whose pauses end first."""
     return [(each.key, _paused_key(each)) for each in await store.paused_keys(NAMED_KEYS)]
+
+
+async def _killed_lately(store: Store, stats: Stats) -> int:
+    """How many of the events that died lately were killed by operators, according to the log."""
+    newest = stats.newest_dead
+    if newest is None or newest > RECENT or not stats.died_lately:
+        return 0
+    since = to_ms(stats.at - newest - LATELY)
+    entries = await store.log_about("kill", MOST_KILLS, field="action")
+    counts = [entry.fields.get("count", "") for entry in entries if entry.at >= since]
+    return sum(int(count) for count in counts if is_count(count))
 
 
 async def _behind(store: Store, ordering_keys: Sequence[str]) -> int:

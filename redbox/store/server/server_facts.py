@@ -77,13 +77,24 @@ class ServerFacts(msgspec.Struct, frozen=True):
 
     @property
     def full(self) -> bool:
-        """Whether an event of the default max_payload does not fit any more, and the server evicts no key for it.
+        """Whether the server refuses puts, because its memory is used up and it evicts no key for them.
 
-        A write counts while it is made, so a server that refuses one may be below its limit again afterwards.
+        A write counts while it is made, so a server that refuses one may be below its limit again afterwards: a
+        hundredth of the limit, or one event of the default max_payload if that is less.
         """
+        return self._left is not None and self._left < min(MAX_PAYLOAD, (self.limit or 0) // 100)
+
+    @property
+    def nearly_full(self) -> bool:
+        """Whether the server has room, but not for an event of the default max_payload."""
+        return self._left is not None and self._left < MAX_PAYLOAD and not self.full
+
+    @property
+    def _left(self) -> int | None:
+        """Bytes left below maxmemory; None without such a limit, or if the server evicts keys at it."""
         if not self.limit or self.used is None or (self.setting("maxmemory-policy") or "").startswith("allkeys"):
-            return False
-        return self.limit - self.used < MAX_PAYLOAD
+            return None
+        return self.limit - self.used
 
     @property
     def failed_save(self) -> str:

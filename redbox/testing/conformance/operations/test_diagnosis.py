@@ -136,6 +136,7 @@ async def test_blocked_and_paused_keys_are_named_once(box: Box):
     (paused,) = await found(box, "pause")
     assert paused.sentence == "1 ordering key is paused: 'k1'"
     assert paused.meaning.startswith("its events wait")
+    assert paused.remedy == "`redbox resume --key=k1`"
     await box.operate.pause(who="test", why="test", key="k2", duration=90)
     (paused,) = await found(box, "pause")
     assert paused.sentence == "2 ordering keys are paused: 'k1', 'k2'"

@@ -75,6 +75,14 @@ async def box_whose_events_die(box: Box, _: AsyncExitStack) -> Expected:
 
 
 @scene
+async def box_whose_events_an_operator_killed(box: Box, _: AsyncExitStack) -> Expected:
+    await box.put_many([event(), event("f"), event("g")])
+    await alive(box, rate="0")
+    await box.operate.kill(["e", "f"], **ADA)
+    return of_box(Situation.FLOWING, "Nothing is stuck: 1 event is due", "Besides, 2 events are DEAD")
+
+
+@scene
 async def box_that_is_paused(box: Box, _: AsyncExitStack) -> Expected:
     await box.put_many([event(), event("f")])
     await box.operate.pause(who="ada", why="the provider is down")
