@@ -98,9 +98,22 @@ class Destination:
                 if self._may_be_source and outcome is False and (own := await self._is_source(claim)) is not None:
                     return [own] * len(claims)
         return [
-            outcome if isinstance(outcome, bool) else not _is_there(outcome) and self._problem(outcome, claim)
+            outcome if isinstance(outcome, bool) else await self._refused(outcome, claim)
             for outcome, claim in zip(outcomes, claims, strict=True)
         ]
+
+    async def _refused(self, error: RedboxError, claim: Claim) -> Result:
+        """A copy that was refused. If it differs only in headers from a copy of this box, it is there: a middleware
+        gave it other headers in an earlier attempt."""
+        if isinstance(error, IdReused) and error.difference == "headers":
+            try:
+                there = await self.box.get(claim.event_id)
+            except RedboxError as failure:
+                return self._problem(failure, claim)
+            source = None if self._source is None else self._source.name
+            if there is not None and source is not None and there.event.metadata.get(SOURCE) == source:
+                return False
+        return self._problem(error, claim)
 
     async def _is_source(self, claim: Claim) -> NotPublished | None:
         """Looks at an event that was there already: if it is held by this very claim, this is the box it comes from, by
@@ -134,11 +147,6 @@ class Destination:
             problem = Unavailable(text, delay=delay, excuse=True)
         problem.__cause__ = error
         return problem
-
-
-def _is_there(error: RedboxError) -> bool:
-    """Whether the copy itself is there, with headers that a middleware added in an earlier attempt."""
-    return isinstance(error, IdReused) and error.difference == "headers"
 
 
 def copy_of(claim: Claim, source: str) -> Copy:

@@ -443,6 +443,15 @@ async def test_a_repeat_with_other_headers_finds_its_copy(redbox_runner, redis_u
         assert (summary.published, summary.dead) == (1, 0)
 
 
+@pytest.mark.req("RT-1")
+async def test_another_event_with_the_same_id_is_not_taken_for_the_copy(redbox_runner):
+    async with boxes(new_box_name(), new_box_name()) as (orders, billing):
+        await billing.put(Event("a", b"x", event_id="e0", headers={"tenant": "other"}))
+        await orders.put(Event("a", b"x", event_id="e0", headers={"tenant": "acme"}))
+        assert (await drained(Relay(orders, f"box:{billing.name}", breaker=None))).dead == 1
+        assert "headers" in str((await known(orders)).last_error)
+
+
 # --- a box for dead letters ------------------------------------------------------------------------------------
 
 
