@@ -179,7 +179,7 @@ def test_delivery_can_be_paused_after_a_replay(open_page: Open, fresh_service: s
     dialog.get_by_label("Canary").fill("0")
     dialog.get_by_role("button", name=re.compile("Replay 1,048,300")).click()
     dialog.get_by_text("1,048,300 events were replayed").wait_for()
-    dialog.get_by_text("Those that are not delivered yet").wait_for()
+    dialog.get_by_text("Pause the box to hold back the events").wait_for()
     dialog.get_by_role("button", name="Pause the box…").click()
     page.get_by_role("dialog", name="Pause box million").get_by_label("Reason").fill("too early")
     page.keyboard.press("Enter")
