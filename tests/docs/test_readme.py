@@ -148,7 +148,7 @@ def test_one_destination_is_limited_and_one_is_down(tmp_path: Path, redis_url: s
         return done.stdout
 
     check, relay, up, stats, configure = next(block for block in SHELL if "config check" in block).splitlines()
-    assert up.startswith("redbox up --config redbox.toml")
+    assert up.startswith("redbox --box orders up --config redbox.toml")
     assert "billing" in sh(check)
     sh(f"redbox --url {redis_url} --box orders put order.paid '{{\"id\": 42}}'")
     relay = f"{relay.partition('#')[0]} --once 2> /dev/null"
