@@ -68,9 +68,9 @@ async def test_a_bucket_begins_with_one_event_and_fills_at_the_rate(box: Box):
 @pytest.mark.req("LM-1")
 async def test_the_burst_is_a_setting(box: Box):
     await put(box, 100)
-    await limit(box, max_rate="60/min", max_burst=30)
+    await limit(box, max_rate="60/h", max_burst=30)
     await packed(box)
-    await advance(box, seconds=10)
+    await advance(box, minutes=10)
     assert len(await packed(box)) == 10
     await advance(box, hours=1)
     assert len(await packed(box)) == 30
@@ -80,14 +80,14 @@ async def test_the_burst_is_a_setting(box: Box):
 @pytest.mark.req("LM-1")
 async def test_a_claim_at_the_rate_says_when_the_next_one_is_worthwhile(box: Box):
     await put(box, 10)
-    await limit(box, max_rate="6/min")
+    await limit(box, max_rate="6/h")
     first = await packed(box)
     assert (len(first), first.limited, first.full) == (1, True, False)
-    assert first.more_in == 10
+    assert first.more_in == 600
     again = await packed(box, relay="relay-2")
     assert (len(again), again.limited) == (0, True)
     assert again.more_in is not None
-    assert 8 < again.more_in <= 10
+    assert 540 < again.more_in <= 600
     await advance(box, milliseconds=round(again.more_in * 1000))
     assert len(await packed(box)) == 1
 
