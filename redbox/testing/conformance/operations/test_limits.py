@@ -150,7 +150,7 @@ async def test_a_suspect_a_probe_and_a_stream_count_too(box: Box):
     await box.reap()
     await put(box, 10)
     await box._store.track_stream("own", "lake", "me")
-    await limit(box, max_rate="1/s")
+    await limit(box, max_rate="1/min")
 
     async def cut() -> int:
         return await box._store.cut_batch(StreamBatch("lake", "me", 1), "stream:lake", 10, 60_000, 1_000_000, None)
@@ -159,9 +159,9 @@ async def test_a_suspect_a_probe_and_a_stream_count_too(box: Box):
     assert (len(first), first.suspect) == (1, True)
     assert await cut() == 0
     assert len(await packed(box, spread=True)) == 0
-    await advance(box, seconds=1)
+    await advance(box, minutes=1)
     assert await cut() == 1
-    await advance(box, seconds=1)
+    await advance(box, minutes=1)
     assert len(await packed(box, spread=True)) == 1
     assert len(await packed(box)) == 0
 
@@ -342,12 +342,12 @@ async def test_of_several_limits_the_smallest_holds(box: Box):
 @pytest.mark.req("LM-4")
 async def test_a_clock_that_is_set_back_does_not_stop_the_claims(box: Box):
     await put(box, 10)
-    await limit(box, max_rate="1/s")
+    await limit(box, max_rate="1/min")
     assert len(await packed(box)) == 1
     await advance(box, hours=-1)  # every time lies in the future now, as after a clock that was set back
     await _make_due(box)
     assert len(await packed(box)) == 0
-    await advance(box, seconds=2)
+    await advance(box, minutes=2)
     assert len(await packed(box)) == 1
     assert len(await packed(box)) == 0
 
@@ -362,14 +362,14 @@ async def _make_due(box: Box) -> None:
 @pytest.mark.parametrize("field", ["rate_at", "rate_tokens"])
 async def test_a_damaged_bucket_neither_jams_nor_lifts_the_limit(box: Box, field: str, value: str):
     await put(box, 50)
-    await limit(box, max_rate="1/s", max_burst=20)
+    await limit(box, max_rate="1/min", max_burst=20)
     await packed(box)
     await box._store.exchange([("HSET", keys.limits(box.name), field, value)])
     assert len(await packed(box)) <= 2
     await box.stats()
     claimed = 0
     for _ in range(3):
-        await advance(box, seconds=2)
+        await advance(box, minutes=2)
         claimed += len(await packed(box))
     assert 5 <= claimed <= 9
 
