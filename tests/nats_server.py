@@ -114,7 +114,7 @@ def _started(directory: Path, jetstream: bool, config: dict[str, Any]) -> NATSSe
 
 
 def _binary() -> str:
-    return shutil.which("nats-server") or servers._do_without(
+    return shutil.which("nats-server") or servers.do_without(
         "nats-server is not installed: apt-get install nats-server"
     )
 
