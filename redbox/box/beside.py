@@ -9,6 +9,11 @@ from redbox.store.wire.base import Wire
 from redbox.store.wire.borrowed import BorrowedWire
 
 
+def connection_losses(box: Box) -> int:
+    """How many connections to the server of a box were lost so far. The server may have lost data with one."""
+    return box._store.exchanges.losses  # noqa: SLF001 - as `beside`
+
+
 def beside(box: Box, name: str) -> Box:
     """Another box of the same server, with the same options. It uses the connections of `box`, and only while that is
     open; it need not be closed."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from redbox.arguments import shown, text
 from redbox.box import Box
+from redbox.box.beside import connection_losses
 from redbox.box.copies import Copy
 from redbox.errors import InvalidURL, NotPublished, Reject, RetryLater, UsageError
 from redbox.events import Claim
@@ -19,6 +20,7 @@ from redbox.store.server.durability import Durability
 
 NO_ROUTE: Final = "no route"
 TYPES: Final = 10_000  # event types whose destinations are remembered
+CONNECTION_LOST: Final = "the connection was lost, and with it perhaps copies that were put before"
 REACHED: Final = 100_000  # events remembered that some of their destinations have
 
 
@@ -58,6 +60,8 @@ class Routes(Publisher):
         self._by_type: dict[str, tuple[Destination, ...]] = {}
         self._reached: dict[tuple[str, int], set[Destination]] = {}
         self._source = ""
+        self._box: Box | None = None
+        self._losses = 0  # connections that were lost before `_reached` was filled
 
     def _read(self, name: str, targets: Any) -> tuple[Destination, ...]:
         urls = [targets] if isinstance(targets, str) else targets
@@ -88,6 +92,7 @@ class Routes(Publisher):
     def attach(self, box: Box) -> None:
         for destination in self._destinations.values():
             destination.attach(box)
+        self._box = box
 
     async def open(self, box: str) -> None:
         self._source = box
@@ -101,6 +106,7 @@ class Routes(Publisher):
             raise problem
 
     async def publish_many(self, claims: Sequence[Claim]) -> Sequence[BaseException | None]:
+        losses = self._forget_after_loss()
         outcomes: list[BaseException | None] = [self._rejection(claim) for claim in claims]
         work: dict[Destination, list[int]] = {}
         copies: dict[int, Copy] = {}
@@ -121,12 +127,26 @@ class Routes(Publisher):
         async with asyncio.TaskGroup() as group:
             for destination, chosen in work.items():
                 group.create_task(put(destination, chosen))
+        lost = self._forget_after_loss() != losses  # during this call
         for at, found in results.items():
-            if not all(isinstance(result, bool) for _, result in found):
+            if lost and len(found) < len(self._destinations_of(claims[at].event.event_type)):
+                outcomes[at] = RetryLater(0.0, CONNECTION_LOST, excuse=True)
+            elif not all(isinstance(result, bool) for _, result in found):
                 outcomes[at] = self._problem(claims[at], found)
             elif self._reached:
                 self._reached.pop(_key(claims[at]), None)
+        if lost:
+            self._reached.clear()
         return outcomes
+
+    def _forget_after_loss(self) -> int:
+        """Forgets which destinations have events if a connection was lost: a server that crashed may have lost the
+        copies. Returns how many connections were lost so far."""
+        losses = 0 if self._box is None else connection_losses(self._box)
+        if losses != self._losses:
+            self._losses = losses
+            self._reached.clear()
+        return losses
 
     def _rejection(self, claim: Claim) -> Reject | None:
         if not self._destinations_of(claim.event.event_type):
@@ -156,7 +176,8 @@ class Routes(Publisher):
         return waits[0]
 
     def _remember(self, claim: Claim, reached: list[Destination]) -> None:
-        """The event is not sent to these again while this process runs; if it were, that would change nothing."""
+        """The event is not put there again while this process runs and its connection lasts. These boxes may have
+        removed it already, and would take it for a new one."""
         if len(self._reached) >= REACHED:
             self._reached.pop(next(iter(self._reached)))
         self._reached.setdefault(_key(claim), set()).update(reached)

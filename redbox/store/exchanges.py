@@ -86,6 +86,11 @@ class Exchanges:
             self._ensure_not_closed()  # meanwhile: `close` waits for the wire, and closes it
         return wire
 
+    @property
+    def losses(self) -> int:
+        """How many connections were lost so far."""
+        return 0 if self._wire is None else self._wire.losses
+
     def ensure_open(self) -> None:
         """Raises UsageError for a new call on a box that is closed or closing."""
         if self._closing:

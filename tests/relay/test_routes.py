@@ -20,6 +20,7 @@ from redbox import (
     Publish,
     Reject,
     Relay,
+    RetryLater,
     Routes,
     State,
     Unavailable,
@@ -344,6 +345,46 @@ async def test_a_destination_that_has_an_event_is_not_sent_it_again(redbox_runne
         replayed = msgspec.structs.replace(claim, due_ms=claim.due_ms + 1)
         with pytest.raises(Unavailable):
             await routes.publish(replayed)
+        assert (await billing.stats()).totals["repeated"] == 1
+
+
+@pytest.mark.req("RT-3")
+async def test_a_destination_that_lost_the_event_with_its_server_is_sent_it_again(redbox_runner):
+    with servers.redis_server(save="", appendonly="no") as server:
+        async with boxes("orders", "billing", "search", url=server.url) as (orders, billing, search):
+            await limit(search, 1)
+            await search.put(Event("n"))
+            routes = Routes({"*": ["box:billing", "box:search"]})
+            routes.attach(orders)
+            await routes.open("orders")
+            claim = new_claim()
+            with pytest.raises(PartlyPublished):
+                await routes.publish(claim)
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.restart)
+            await routes.publish(claim)
+            assert await ids(billing) == await ids(search) == [claim.event_id]
+
+
+@pytest.mark.req("RT-3")
+async def test_an_event_is_not_settled_if_the_connection_is_lost_while_the_rest_is_put(redbox_runner, monkeypatch):
+    async with boxes("orders", "billing", "search") as (orders, billing, search):
+        await limit(search, 1)
+        await search.put(Event("n"))
+        routes = Routes({"*": ["box:billing", "box:search"]})
+        routes.attach(orders)
+        await routes.open("orders")
+        claim = new_claim()
+        with pytest.raises(PartlyPublished):
+            await routes.publish(claim)
+        await limit(search, 2)
+        losses = itertools.count()
+        monkeypatch.setattr("redbox.routing.routes.connection_losses", lambda _: next(losses))
+        with pytest.raises(RetryLater, match="the connection was lost") as caught:
+            await routes.publish(claim)
+        assert caught.value.excuse
+        monkeypatch.undo()
+        await routes.publish(claim)
         assert (await billing.stats()).totals["repeated"] == 1
 
 

@@ -85,6 +85,10 @@ class Wire(Protocol):
         """Gives up a wire whose event loop is closed."""
 
     @property
+    def losses(self) -> int:
+        """How many connections were lost so far. The server may have lost data with one."""
+
+    @property
     def read_timeout(self) -> float | None:
         """How long a reply may take, in seconds."""
 

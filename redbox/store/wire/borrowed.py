@@ -38,5 +38,9 @@ class BorrowedWire:
         """The same."""
 
     @property
+    def losses(self) -> int:
+        return self._lender.losses
+
+    @property
     def read_timeout(self) -> float | None:
         return self._lender.read_timeout

@@ -149,5 +149,9 @@ class ClusterWire:
         self._multiplexers.abandon()
 
     @property
+    def losses(self) -> int:
+        return self._multiplexers.losses
+
+    @property
     def read_timeout(self) -> float | None:
         return self._client.connection_kwargs.get("socket_timeout", READ_TIMEOUT)  # type: ignore[no-any-return]

@@ -198,6 +198,12 @@ class Multiplexers:
         self._retired: list[tuple[Multiplexer, Connector]] = []
         self._blocked: set[Multiplexer] = set()
         self._opening: dict[str, SharedAttempt] = {}
+        self._replaced = 0  # shared connections that were lost, and are no longer in `_shared`
+
+    @property
+    def losses(self) -> int:
+        """How many shared connections were lost so far."""
+        return self._replaced + sum(multiplexer.retired for multiplexer, _ in self._shared.values())
 
     async def exchange(
         self, connector: Connector, commands: Sequence[Command], wait: BlockingWait | None = None
@@ -219,6 +225,7 @@ class Multiplexers:
                 return multiplexer
             if connector.address in self._shared:
                 self._retired.append(self._shared.pop(connector.address))
+                self._replaced += 1
             await self._close_retired()
             opened = await _open(connector)
             if opened is not None:
@@ -277,6 +284,7 @@ class Multiplexers:
 
     async def close(self) -> None:
         opened = [*self._shared.values(), *self._retired, *(each for idle in self._idle.values() for each in idle)]
+        self._replaced += len(self._shared)
         self._shared, self._retired, self._idle = {}, [], {}
         for multiplexer, connector in opened:
             await _close(multiplexer, connector)
