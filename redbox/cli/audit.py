@@ -35,7 +35,7 @@ def audit_command(session: Session, /, limit: int | None, no_bodies: bool) -> No
 
     With --json each line is one problem: rule, event_id, key, sentence. The last line is the summary.
 
-    --no-bodies takes less traffic, and leaves out the rules `damaged` and `newer`.
+    --no-bodies reads less from the server, and leaves out the rules `damaged` and `newer`.
 
     \b
     Examples:

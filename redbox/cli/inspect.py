@@ -80,7 +80,11 @@ def note_cursor(session: Session, page: Page) -> None:
 
 @click.command("list")
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="State of the events.  [default: all]")
-@click.option("--phase", type=click.Choice(PHASES, case_sensitive=False), help="Phase, or WAITING behind a head.")
+@click.option(
+    "--phase",
+    type=click.Choice(PHASES, case_sensitive=False),
+    help="Phase, or WAITING behind another event of its ordering key.",
+)
 @filter_options
 @limit_option
 @cursor_option

@@ -42,8 +42,8 @@ def stats_command(session: Session, /, watch: timedelta | None, conditions: tupl
     lifetime totals and the relays of the box follow. A relay is silent if its last heartbeat is more than 15 s old: if
     it is down, its events return to PENDING when their leases end. With --json, ages are in seconds.
 
-    --watch repeats: in place on a terminal, block after block in a pipe, one object per line with --json. The rates are
-    those since the reading before; the rates of one reading are those that the relays report.
+    --watch repeats: in place on a terminal, block after block in a pipe, one object per line with --json. Its rates
+    are measured between two readings; without --watch, they are those that the relays report.
 
     A condition of --fail-if compares a value by > >= < <= = or !=. Values: oldest (how long the oldest available event
     has waited; a duration), dead, available, scheduled, retrying, in_flight, pending, waiting, blocked, paused, lost,

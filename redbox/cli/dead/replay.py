@@ -62,8 +62,8 @@ def replay_dead(
     ends even while relays are running. The operations log records who replayed them, in one entry. The exit code is 1
     if an event was refused, if a canary event was not published, or if no dead event is in the --group.
 
-    Before the question, events are listed whose unique key another live event holds. They are refused; with --force
-    they are replayed, and then two live events have the same key.
+    Events whose unique key another live event holds are listed before the confirmation. They are refused; with
+    --force they are replayed, and then two live events have the same key.
 
     An interrupted replay can be repeated: events that were replayed are no longer dead. To leave out those that died
     again, repeat it with --until and the time at which the first replay began.

@@ -89,7 +89,7 @@ class RelaySettings:
     options: Annotated[Pairs, Field(
         PAIRS.format("options"), "-o", "--option", "options",
         multiple=True, callback=name_value_pairs, metavar="NAME=VALUE",
-        help="Option of the target; repeatable; '?=' lists them. Secrets only as '${NAME}' or file:PATH.",
+        help="Option of the target; repeatable. -o '?=' lists all options. Secrets only as '${NAME}' or file:PATH.",
     )] = dataclasses.field(default_factory=dict)
     routes: Annotated[list[Route] | None, Field(ROUTES)] = None
     default: Annotated[str | list[str] | None, Field('a box such as "box:rest", or a list of boxes')] = None
@@ -122,7 +122,7 @@ class RelaySettings:
     )] = dataclasses.field(default_factory=dict)
     alerts_to: Annotated[str | None, Field(
         TEXT, "--alerts-to", metavar="URL",
-        help="Target of alerts: the breaker, a new error group, a full, late or paused box, the store.",
+        help="Target of alerts about the breaker, new error groups, the store, and a full, late or paused box.",
     )] = None
     alerts_options: Annotated[Pairs, Field(
         PAIRS.format("alerts_options"), "--alerts-option", "alerts_options",

@@ -15,8 +15,8 @@ def top_command(session: Session, /) -> None:
     """Watch the box live, on a terminal.
 
     Shows rates, phases, ages, relays with their breakers, and the errors of the newest dead events. Keys: p pause,
-    r resume, i or Enter explain an event, w explain the box, ? help, q quit. A store that goes away is shown, and read
-    again.
+    r resume, i or Enter explain an event, w explain the box, ? help, q quit. If the store
+    cannot be reached, the screen says so, and it is tried again.
 
     For scripts and logs, `redbox stats --watch` shows the same counts without a terminal.
 
