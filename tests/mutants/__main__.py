@@ -74,7 +74,7 @@ def first_failure(mutant: Mutant | None, directory: Path, tests: Sequence[str]) 
     """The first test that fails, as pytest names it, without its parameters."""
     command = [
         sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "--tb=no",
-        f"--timeout={TEST_LIMIT}", *tests,
+        f"--timeout={TEST_LIMIT}", "-m", "", *tests,  # campaigns too
     ]  # fmt: skip
     done = subprocess.run(
         command,

@@ -98,6 +98,7 @@ def test_terminal_events_are_moved_whole(played: Played, spark: SparkSession, tm
     assert archived(spark, tmp_path / "lake").keys() == {(row["event_id"], row["claim"]) for row in before.values()}
 
 
+@pytest.mark.campaign
 def test_times_are_what_other_readers_understand(redis_played: Played, spark: SparkSession, tmp_path: Path):
     """Whole microseconds in UTC, with statistics, although the session would write INT96."""
     redis_played.run(make_dead(redis_played.box, Event("n", event_id="a")))
@@ -155,13 +156,12 @@ def die_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "_write:after",
-        "write_manifest:after",
         "write_removal:before",
         *[
             pytest.param(step, marks=pytest.mark.campaign)
             for step in (
-                "_write:before", "write_manifest:before", "_settle:after", "write_removal:after", "read_files:before",
+                "_write:before", "_write:after", "write_manifest:before", "write_manifest:after", "_settle:after",
+                "write_removal:after", "read_files:before",
             )
         ],
     ],
@@ -185,6 +185,7 @@ def test_cut_short_anywhere_and_run_again_nothing_is_lost_or_doubled(
     assert runs == {f"run={manifest.run}" for manifest in Archive(spark, str(tmp_path)).manifests()}
 
 
+@pytest.mark.campaign
 def test_what_is_replayed_while_it_is_archived_stays(
     redis_played: Played, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -225,6 +226,7 @@ def test_keep_leaves_redis_alone_and_the_next_run_does_not_copy_again(
     assert in_redis(redis_played) == {"notyet"}
 
 
+@pytest.mark.campaign
 def test_a_run_that_was_to_keep_is_finished_without_removing(
     redis_played: Played, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -237,6 +239,7 @@ def test_a_run_that_was_to_keep_is_finished_without_removing(
     assert in_redis(redis_played) == ids | {"waits"}
 
 
+@pytest.mark.campaign
 def test_the_finished_removal_of_an_earlier_run_is_reported(
     redis_played: Played, spark: SparkSession, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ):
@@ -249,6 +252,7 @@ def test_the_finished_removal_of_an_earlier_run_is_reported(
     assert "0 events archived in 0 files, 6 removed, 0 left" in told
 
 
+@pytest.mark.campaign
 def test_a_dead_head_that_blocks_its_line_stays(redis_played: Played, spark: SparkSession, tmp_path: Path):
     box = redis_played.box
     redis_played.run(box.operate.configure(dead_head="block", who="ada", why="a test"))
@@ -264,6 +268,7 @@ def test_a_dead_head_that_blocks_its_line_stays(redis_played: Played, spark: Spa
     assert archived(spark, tmp_path).total() == 1
 
 
+@pytest.mark.campaign
 def test_what_was_kept_leaves_with_a_later_run_that_does_not_keep(
     redis_played: Played, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -293,6 +298,7 @@ def test_what_was_kept_leaves_with_a_later_run_that_does_not_keep(
     assert max(archived(spark, tmp_path).values()) == 1
 
 
+@pytest.mark.campaign
 def test_what_a_kill_left_of_a_small_file_is_no_part_of_the_archive(
     redis_played: Played, spark: SparkSession, tmp_path: Path
 ):
@@ -394,6 +400,7 @@ def test_two_boxes_that_begin_at_one_path_at_once(
         archive(spark, address(redis_played), str(tmp_path))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111), EOFError()]
 )

@@ -65,6 +65,7 @@ def test_a_schema_may_name_some_columns_in_any_order(redis_played: Played, spark
     assert [tuple(row) for row in rows] == [({"h": "x"}, 0, "e1")]
 
 
+@pytest.mark.campaign
 @pytest.mark.req("SP-1")
 def test_redbox_has_the_last_line_of_sparks_error(redis_played: Played, spark: SparkSession):
     nobody = f"redbox.errors.UnknownBox: there is no box 'nobody-knows-it' on {redis_played.url}"

@@ -77,6 +77,7 @@ def test_it_is_narrowed_by_options(redis_played: Played, spark: SparkSession, tm
     assert follow.rows() == Counter([("a", "DEAD")])
 
 
+@pytest.mark.campaign
 def test_what_is_younger_than_the_lag_comes_later(redis_played: Played, spark: SparkSession, tmp_path: Path):
     redis_played.run(publish(redis_played.box, Event("n", event_id="young")))
     follow = Follow(spark, redis_played, tmp_path, lag=3600)

@@ -144,6 +144,7 @@ def test_a_row_that_cannot_be_read_ends_the_load(
         assert complaint(spark, redis_played, tmp_path / name, **options).startswith(f"{tmp_path / name}: {told}")
 
 
+@pytest.mark.campaign
 def test_csv_files_with_other_headers_end_the_load(redis_played: Played, spark: SparkSession, tmp_path: Path):
     (tmp_path / "1.csv").write_text("event_type,payload\nn,1\n")
     (tmp_path / "2.csv").write_text("payload,event_type\n2,n\n")
@@ -182,6 +183,7 @@ def test_a_load_that_is_run_again_puts_what_is_missing(redis_played: Played, spa
     assert counted(run(spark, redis_played, path, format="csv", job="another")) == {"rows": 600, "put": 600}
 
 
+@pytest.mark.campaign
 def test_ids_do_not_hang_on_how_many_work(redis_played: Played, spark: SparkSession, tmp_path: Path):
     """More cores, other settings, further files: the same rows are the same events."""
     path = many(tmp_path / "files")
@@ -200,6 +202,7 @@ def test_ids_do_not_hang_on_how_many_work(redis_played: Played, spark: SparkSess
     assert counted(again) == {"rows": 601, "put": 1, "existing": 600}
 
 
+@pytest.mark.campaign
 def test_rejects(redis_played: Played, spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.csv").write_text("event_type,payload\na,1\nb c,2\n")
     told = complaint(spark, redis_played, tmp_path / "a.csv")

@@ -279,6 +279,7 @@ def test_a_step_that_is_run_again_counts_what_it_did_and_puts_nothing_twice(redi
     assert [redis_played.run(redis_played.box.get(each)) for each in successors] == [None, None]
 
 
+@pytest.mark.campaign
 def test_a_job_that_ends_early_says_so_in_the_log(redis_played: Played, spark: SparkSession):
     redis_played.run(graveyard(redis_played))
     redis_played.run(redis_played.box.operate.configure(max_pending=1, who="ada", why="full"))

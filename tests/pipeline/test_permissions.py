@@ -24,6 +24,8 @@ from .conftest import Played
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.campaign
+
 
 @pytest.fixture(autouse=True)
 def _umask() -> Iterator[None]:

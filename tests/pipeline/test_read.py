@@ -223,6 +223,7 @@ def test_an_event_that_cannot_be_read_does_not_hide_the_others(redis_played: Pla
     assert rows["bad"]["event_type"] == "n"
 
 
+@pytest.mark.campaign
 def test_what_moves_meanwhile_comes_once_or_not_at_all(redis_played: Played, spark: SparkSession):
     """Relays claim, renew, publish, retry, and someone replays, while the box is read again and again."""
     box, stop, failures, rounds = redis_played.box, threading.Event(), list[BaseException](), [0]

@@ -72,6 +72,7 @@ def test_running_it_again_is_harmless(redis_played: Played, spark: SparkSession,
     assert replay(spark, address(redis_played), lake, who="").changed == 1
 
 
+@pytest.mark.campaign
 def test_the_last_life_counts(redis_played: Played, spark: SparkSession, tmp_path: Path):
     box, lake = redis_played.box, str(tmp_path)
     redis_played.run(make_dead(box, Event("n", event_id="a")))
@@ -104,6 +105,7 @@ def test_a_unique_key_that_is_held_refuses(redis_played: Played, spark: SparkSes
     assert replay(spark, address(redis_played), lake).refused == 1
 
 
+@pytest.mark.campaign
 def test_what_was_superseded_after_it_was_archived_is_refused(
     redis_played: Played, spark: SparkSession, tmp_path: Path
 ):
@@ -184,6 +186,7 @@ def test_a_restored_event_keeps_its_created_at(redis_played: Played, spark: Spar
     assert redis_played.run(claim_one(box)).due_at >= before
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("keep", [True, False])
 def test_what_was_superseded_is_refused(redis_played: Played, spark: SparkSession, tmp_path: Path, keep: bool):
     box, lake = redis_played.box, str(tmp_path)
@@ -196,6 +199,7 @@ def test_what_was_superseded_is_refused(redis_played: Played, spark: SparkSessio
     assert redis_played.run(known(box, "b")).state == "PENDING"
 
 
+@pytest.mark.campaign
 def test_the_rate_is_kept(redis_played: Played, spark: SparkSession, tmp_path: Path):
     """By when the box got them: of two files, which without a rate would be two tasks."""
     box = redis_played.box
@@ -210,6 +214,7 @@ def test_the_rate_is_kept(redis_played: Played, spark: SparkSession, tmp_path: P
     assert last - first > timedelta(seconds=1.5)
 
 
+@pytest.mark.campaign
 def test_one_that_ends_early_is_in_the_log(redis_played: Played, spark: SparkSession, tmp_path: Path):
     box, lake = redis_played.box, str(tmp_path)
     redis_played.run(publish(box, Event("n", event_id="a")))

@@ -207,6 +207,7 @@ def test_tables_are_single_files_that_other_programs_open(scene: Scene, reported
         assert datetime.fromisoformat(next(csv.DictReader(file))["hour"]) == scene.start
 
 
+@pytest.mark.campaign
 def test_a_text_that_a_spreadsheet_would_run_is_defused(redis_played: Played, spark: SparkSession, tmp_path: Path):
     evil = '=HYPERLINK("x")'
     redis_played.run(make_dead(redis_played.box, Event("-type", event_id="d"), reason=evil))
@@ -217,6 +218,7 @@ def test_a_text_that_a_spreadsheet_would_run_is_defused(redis_played: Played, sp
     assert read(spark, tmp_path, "dead")[0]["example"] == evil
 
 
+@pytest.mark.campaign
 def test_what_is_in_the_box_and_in_the_archive_counts_once(scene: Scene, spark: SparkSession, tmp_path: Path):
     from pyspark.sql import functions as f
 
@@ -250,6 +252,7 @@ def test_what_is_in_the_box_and_in_the_archive_counts_once(scene: Scene, spark: 
     assert "live box and archive" in (to / "report.html").read_text().lower()
 
 
+@pytest.mark.campaign
 def test_since_and_until_take_in_what_was_put_between(scene: Scene, spark: SparkSession, tmp_path: Path):
     live, later = scene.played.read(spark), scene.start + timedelta(hours=1)
 
@@ -304,6 +307,7 @@ def test_the_page_is_well_formed(reported: Path):
     assert tags.open == []
 
 
+@pytest.mark.campaign
 def test_an_empty_box_says_so(redis_played: Played, spark: SparkSession, tmp_path: Path):
     async def empty() -> None:
         await publish(redis_played.box, Event("n", event_id="gone"))
@@ -320,6 +324,7 @@ def test_an_empty_box_says_so(redis_played: Played, spark: SparkSession, tmp_pat
     assert header == "event_type,published,retried,p50_ms,p90_ms,p99_ms,p999_ms,max_ms"
 
 
+@pytest.mark.campaign
 def test_a_box_without_failures_says_so(redis_played: Played, spark: SparkSession, tmp_path: Path):
     redis_played.run(publish(redis_played.box, Event("n"), Event("n")))
     report(spark, address(redis_played), str(tmp_path))
@@ -328,6 +333,7 @@ def test_a_box_without_failures_says_so(redis_played: Played, spark: SparkSessio
         assert said in text
 
 
+@pytest.mark.campaign
 def test_a_box_in_which_nothing_is_settled_says_so(redis_played: Played, spark: SparkSession, tmp_path: Path):
     redis_played.run(redis_played.box.put(Event("n")))
     assert report(spark, address(redis_played), str(tmp_path)).pending == 1

@@ -21,7 +21,7 @@ from .test_report import DOWN, HOUR, MINUTE, REJECTED, UUIDS, Scene, address, by
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.req("SP-8")
+pytestmark = [pytest.mark.req("SP-8"), pytest.mark.campaign]
 
 
 async def play_what_is_moved(scene: Scene) -> None:

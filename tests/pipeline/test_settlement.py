@@ -24,7 +24,7 @@ from .conftest import Played
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.req("SP-3")
+pytestmark = [pytest.mark.req("SP-3"), pytest.mark.campaign]
 SOURCE = {"stream": "lake", "maxEventsPerTrigger": "40"}
 
 

@@ -21,7 +21,7 @@ from tests import servers
 
 from .conftest import Played
 
-pytestmark = pytest.mark.req("SP-3")
+pytestmark = [pytest.mark.req("SP-3"), pytest.mark.campaign]
 
 
 @contextmanager

@@ -188,6 +188,7 @@ def test_many_rejects_make_one_file(redis_played: Played, spark: SparkSession, t
     assert pq.read_table(file).num_rows == 2500
 
 
+@pytest.mark.campaign
 def test_rejects_that_cannot_be_written_are_reported(redis_played: Played, spark: SparkSession, tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     frame = spark.createDataFrame(BAD[1:2], BAD_SCHEMA)
@@ -204,6 +205,7 @@ def test_rejects_on_a_file_system_that_does_not_answer_are_reported_in_one_sente
         rejects.check_path("hdfs://lake/x")
 
 
+@pytest.mark.campaign
 def test_a_held_unique_key(redis_played: Played, spark: SparkSession, tmp_path: Path):
     redis_played.run(redis_played.box.put(Event("n", b"first", event_id="holder", unique_key="u")))
     frame = spark.createDataFrame([("n", "second", "u"), ("n", "third", None)], f"{PLAIN}, unique_key string")
@@ -217,6 +219,7 @@ def test_a_held_unique_key(redis_played: Played, spark: SparkSession, tmp_path: 
     assert "is held by event holder" in row["rejected_because"]
 
 
+@pytest.mark.campaign
 def test_an_id_with_other_content(redis_played: Played, spark: SparkSession, tmp_path: Path):
     redis_played.run(redis_played.box.put(Event("n", "first", event_id="one")))
     schema = f"{PLAIN}, event_id string"
@@ -232,6 +235,7 @@ def test_an_id_with_other_content(redis_played: Played, spark: SparkSession, tmp
     assert redis_played.run(payloads(redis_played.box)) == Counter([b"first"])
 
 
+@pytest.mark.campaign
 def test_a_full_box_fails_the_job_and_rejects_no_row(redis_played: Played, spark: SparkSession, tmp_path: Path):
     redis_played.run(redis_played.box.operate.configure(max_pending=3, who="ada", why="a test"))
     told = complaint(numbered(spark, 5, 1), redis_played, rejects=str(tmp_path / "rejects"))
@@ -387,6 +391,7 @@ class Absence:
         return thread
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("patience", [0, 30])
 def test_a_server_that_goes_and_comes_back(spark: SparkSession, patience: int, tmp_path: Path):
@@ -403,6 +408,7 @@ def test_a_server_that_goes_and_comes_back(spark: SparkSession, patience: int, t
             assert client.zcard(pending("b")) == 3000
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("small_batches")
 def test_a_server_that_is_gone_for_good_is_reported(spark: SparkSession, tmp_path: Path):
     with servers.redis_server() as server:

@@ -19,7 +19,7 @@ from .conftest import Played
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.req("SP-4")
+pytestmark = [pytest.mark.req("SP-4"), pytest.mark.campaign]
 SCHEMA = "event_type string, payload string"
 
 

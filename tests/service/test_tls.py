@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -108,7 +109,7 @@ async def test_a_failed_handshake_ends_nothing_else(
             _, gone = await asyncio.open_connection("127.0.0.1", server.port)
             gone.transport.abort()
         assert (await request(server, "GET", "/v1", tls=trusting(authority))).status == 200
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_a_new_certificate_is_used_without_a_restart(redbox_box: Box, authority: trustme.CA, tmp_path: Path):
@@ -155,7 +156,7 @@ async def test_a_certificate_outside_of_its_dates_is_reported(
         caplog.clear()
         write(authority, tmp_path)
         server.load_certificate()
-        assert not caplog.records
+        assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_a_certificate_that_cannot_be_used_is_one_sentence(
