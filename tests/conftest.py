@@ -20,11 +20,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stores", help="stores to test on, such as memory,redis; all by default")
 
 
-#: Stores on which the contract and the pipeline are tested in the campaign, unless --stores names them: they run the
-#: same scripts, and tests/integration shows in every run what is special about them.
+#: Stores on which these folders are tested in the campaign, unless --stores names them: they run the same scripts, and
+#: tests/integration shows in every run what is special about them.
 CAMPAIGN_STORES = ("embedded", "cluster")
 TESTS = Path(__file__).parent
-CONTRACT, PIPELINE = TESTS / "contract", TESTS / "pipeline"
+CAMPAIGN_FOLDERS = {TESTS / name for name in ("contract", "pipeline", "relay", "consumer")}
 #: Folders whose files take long. They run first: at the end, one of them would leave the other processes idle.
 SLOW_FOLDERS = ("pipeline", "dashboard", "relay", "integration", "service", "cli", "docs", "examples")
 
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if _store_of(item) in chosen]
         return
     for item in items:
-        if _store_of(item) in CAMPAIGN_STORES and (CONTRACT in item.path.parents or PIPELINE in item.path.parents):
+        if _store_of(item) in CAMPAIGN_STORES and CAMPAIGN_FOLDERS.intersection(item.path.parents):
             item.add_marker(pytest.mark.campaign)
 
 

@@ -25,7 +25,7 @@ from redbox.store.scripts.registry import REGISTRY, load
 from redbox.testing import advance
 from tests import servers
 
-pytestmark = [pytest.mark.usefixtures("redbox_runner"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.campaign, pytest.mark.usefixtures("redbox_runner"), pytest.mark.timeout(300)]
 
 LONGEST_MS = 20.0
 REPETITIONS = 15  # at most: the first that is fast enough will do

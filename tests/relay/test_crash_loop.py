@@ -75,12 +75,13 @@ async def test_why_names_the_event_that_crashes_its_relay():
                 assert time.monotonic() < deadline, record
                 await asyncio.sleep(0.1)
             event, whole = await redbox(server.url, "why", "bad"), await redbox(server.url, "why")
+            while "vent bad" not in " ".join(whole["sentences"]):  # it comes after those that were held with it
+                assert time.monotonic() < deadline, whole
+                whole = await redbox(server.url, "why")
     assert supervisor.codes.count(-9) >= 3
     text = " ".join(event["sentences"])
     assert "It is a suspect: " in text, text
     assert "leases in a row expired" in text
     assert any(step["command"].endswith("kill bad") for step in event["next_steps"]), event
-    text = " ".join(whole["sentences"])
-    assert "vent bad" in text, text
     assert whole["situation"] == "suspect", whole
     assert any(step["command"].endswith("kill bad") for step in whole["next_steps"]), whole

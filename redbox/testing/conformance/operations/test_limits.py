@@ -123,7 +123,7 @@ async def test_several_relays_never_exceed_the_rate_in_any_window(box: Box):
 
     await asyncio.gather(*(relay(f"relay-{number}") for number in range(4)))
     assert most_in_windows(moments, rate) <= burst + 0.01
-    assert len(moments) > rate * seconds / 2  # it does go on
+    assert len(moments) > burst + rate * seconds / 10  # it does go on
     assert await check_invariants(box) == []
 
 
