@@ -17,8 +17,11 @@ from nats.js.api import DiscardPolicy, StreamConfig
 
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.publishers.base import REASON_HEADER
+from redbox.publishers.nats.connection import CONNECT_SECONDS
 from redbox.publishers.nats.messages import LONGEST_SUBJECT
+from redbox.publishers.nats.publisher import CHUNK_BYTES, TIMEOUT
 from redbox.publishers.registry import open_publisher, secret_options
+from redbox.relay.policy import TIME_LIMIT
 from redbox.testing.claims import new_claim
 from tests.nats_server import jetstream, nats_server, stored
 from tests.proxy import proxy
@@ -358,6 +361,49 @@ async def test_a_server_that_never_answers(redbox_runner):
     assert len(set(inboxes)) == 2
 
 
+@pytest.mark.req("PC-1", "PC-3", "PC-4")
+async def test_a_subject_that_nobody_acknowledges_costs_no_other_event(redbox_runner, nats_url: str):
+    """It has subscribers, so that the server does not say that no stream takes it."""
+    async with jetstream(nats_url) as js, opened(f"{nats_url}/heard.{{event_type}}", timeout=0.5) as publisher:
+        await js.add_stream(name="heard", subjects=["heard.stored"])
+        await js._nc.subscribe("heard.plain")
+        await js._nc.flush()
+        outcomes = await publisher.publish_many([new_claim(event_type=name) for name in ("stored", "plain", "stored")])
+        assert [type(each) for each in outcomes] == [type(None), Unavailable, type(None)]
+        assert "no acknowledgement for the subject 'heard.plain' within 0.5 s" in str(outcomes[1])
+        assert "no stream takes it" in str(outcomes[1])
+
+
+@pytest.mark.req("PC-3", "PC-4")
+async def test_events_that_come_too_late_in_their_call_are_not_sent(redbox_runner):
+    """A call of many bytes is sent in parts. That a part was not sent never counts against its events."""
+    sent: list[int] = []
+
+    def silent(number: int, _: str) -> bytes:
+        sent.append(number)
+        return b""
+
+    async with fake_nats(silent, max_payload=2 * CHUNK_BYTES) as url, opened(url, timeout=0.5) as publisher:
+        claims = [new_claim(bytes(CHUNK_BYTES - 1000)) for _ in range(3)]
+        outcomes = await publisher.publish_many(claims)
+    assert sent == [1]
+    assert [(type(each), each.excuse) for each in outcomes] == [(Unavailable, False)] + 2 * [(Unavailable, True)]
+
+
+@pytest.mark.req("PC-1", "PC-4")
+async def test_a_server_that_hangs_is_down_before_the_time_limit_of_a_relay(redbox_runner):
+    """Exceeding the time limit is a failure of the event, which counts."""
+    assert TIMEOUT + CONNECT_SECONDS < TIME_LIMIT
+    async with fake_nats(lambda *_: b"") as url, opened(url, timeout="0.2") as publisher:
+        began = time.monotonic()
+        outcomes = await publisher.publish_many([new_claim() for _ in range(3)])
+        assert {type(each) for each in outcomes} == {Unavailable}
+        assert time.monotonic() - began < 10
+        connection = publisher._connection
+        assert connection is not None
+        assert not connection._waiting
+
+
 @pytest.mark.req("PC-4")
 async def test_a_wrong_or_missing_login(redbox_runner):
     with nats_server(authorization={"user": "me", "password": "p@ss/ :x"}) as server:
@@ -579,6 +625,8 @@ def test_invalid_urls(url: str):
         ({"msg_id": "7"}, r"msg_id must contain \{event_id\}"),
         ({"msg_id": "{event_type}"}, r"msg_id must contain \{event_id\}"),
         ({"msg_id": "{id}"}, "msg_id has no field of this name; its fields are event_type, box"),
+        ({"timeout": "0"}, "timeout must be more than 0"),
+        ({"timeout": "soon"}, "timeout must be"),
         ({"inbox_prefix": "x.*"}, "inbox_prefix must be a subject without wildcards"),
         ({"stream": "a\nb"}, "stream must be printable"),
         ({"user": "me"}, "user and password belong together"),

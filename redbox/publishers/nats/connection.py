@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from redbox.errors import NotPublished
 from redbox.ids import new_id
 from redbox.publishers.calls import Call
 from redbox.publishers.nats.messages import Message
-from redbox.publishers.nats.replies import answer, closed, logger, too_large
+from redbox.publishers.nats.replies import answer, closed, logger, too_large, unanswered
 
 CONNECT_SECONDS: Final = 5
 CLOSE_SECONDS: Final = 2.0
@@ -112,8 +113,11 @@ class Connection:
             await self._client.close()
         self._client.abort()
 
-    async def send(self, messages: Sequence[Message], outcomes: list[BaseException | None]) -> None:
-        """Sends messages and sets an outcome for each. Returns when each is acknowledged or has failed."""
+    async def send(
+        self, messages: Sequence[Message], outcomes: list[BaseException | None], *, deadline: float, timeout: float
+    ) -> None:
+        """Sends messages and sets an outcome for each. Returns when each is acknowledged or has failed, at the
+        `deadline` on the event loop's clock at the latest: `timeout` seconds after the call began to send."""
         limit = self._client.max_payload
         fitting = [message for message in messages if message.size <= limit]
         for message in messages:
@@ -134,7 +138,9 @@ class Connection:
                     )
                 except (Error, OSError) as error:
                     self._settle([token], closed(error, self._redact))
-            await call.done
+            await asyncio.wait([call.done], timeout=max(0.0, deadline - asyncio.get_running_loop().time()))
+            for token, message in zip(tokens, fitting, strict=True):
+                self._settle([token], unanswered(message, timeout))
         finally:
             for token in tokens:
                 self._waiting.pop(token, None)

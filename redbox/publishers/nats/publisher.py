@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote
 
-from redbox.arguments import invalid, text
+from redbox.arguments import invalid, number, text
 from redbox.errors import InvalidURL, Reject, Unavailable, UsageError
 from redbox.events import Claim
 from redbox.publishers.base import Publisher, closed, not_open
 from redbox.publishers.calls import chunks
 from redbox.publishers.nats.connection import Connection
 from redbox.publishers.nats.messages import SUBJECT_KIND, Composer, Message, is_subject
-from redbox.publishers.options import header_text
+from redbox.publishers.options import header_text, parse_number
 from redbox.publishers.redaction import redactor
 from redbox.publishers.templates import Template
 from redbox.urls import problem, read_host, read_url
@@ -27,6 +27,7 @@ from redbox.urls import problem, read_host, read_url
 URL_KIND: Final = "a valid nats:// URL"
 FORM: Final = "the URL of a target is nats://host:port/subject, such as nats://localhost:4222/orders.{event_type}"
 PORT: Final = 4222
+TIMEOUT: Final = 10.0
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 
 _is_prefix = re.compile(r"[^\s.*>]+(?:\.[^\s.*>]+)*").fullmatch
@@ -46,6 +47,7 @@ class NATSPublisher(Publisher):
         stream: str | None = None,
         msg_id: str = "{event_id}",
         source: str | None = None,
+        timeout: float | str = TIMEOUT,
         user: str | None = None,
         password: str | None = None,
         token: str | None = None,
@@ -72,6 +74,9 @@ class NATSPublisher(Publisher):
             raise invalid("msg_id", "must contain {event_id}: a stream discards a second message with the same id")
         self._stream = None if stream is None else header_text("stream", stream)
         self._source = None if source is None else header_text("source", source)
+        self._timeout = number("timeout", parse_number(timeout))
+        if self._timeout <= 0:
+            raise invalid("timeout", "must be more than 0 seconds")
         self._inbox_prefix = text("inbox_prefix", inbox_prefix)
         if not _is_prefix(self._inbox_prefix):
             raise invalid("inbox_prefix", "must be a subject without wildcards, such as _INBOX")
@@ -120,11 +125,16 @@ class NATSPublisher(Publisher):
                 messages.append(self._composer.message(place, claim))
             except Reject as error:
                 outcomes[place] = error
-        sent = 0
+        sent, deadline = 0, float("inf")
         try:
             for chunk in chunks(messages, attrgetter("size"), CHUNK_BYTES):
                 connection = await self._connected()
-                await connection.send(chunk, outcomes)
+                now = asyncio.get_running_loop().time()
+                if not sent:
+                    deadline = now + self._timeout
+                elif now >= deadline:
+                    raise Unavailable("NATS: not sent, because earlier events of the call took too long", excuse=True)
+                await connection.send(chunk, outcomes, deadline=deadline, timeout=self._timeout)
                 sent += len(chunk)
         except Unavailable as error:
             for message in messages[sent:]:

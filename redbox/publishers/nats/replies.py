@@ -92,6 +92,14 @@ def _refusal(error: _Error) -> NotPublished:
     return NotPublished(reason)
 
 
+def unanswered(message: Message, seconds: float) -> Unavailable:
+    """The failure of an event that was not acknowledged in time."""
+    return Unavailable(
+        f"NATS: no acknowledgement for the subject {shown(message.subject)} within {seconds:g} s: the server hangs; or "
+        "the subject has subscribers but no stream takes it, or its stream was created with no_ack"
+    )
+
+
 def too_large(message: Message, limit: int) -> Reject:
     """The rejection of a message that the server would refuse by closing the connection."""
     return Reject(
