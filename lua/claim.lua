@@ -60,10 +60,8 @@ if settings.ramp or settings.max_rate or settings.max_in_flight then
 --- @include "limit_claims"
   allowance = limit_claims(settings, now)
   if allowance and allowance.count < 1 then
-    local earliest, reached = allowance.spend(0)
-    local next_at = find_next_due()
-    local held_back = next_at >= 0 and next_at < earliest
-    return { now, 0, held_back and earliest or next_at, 0, held_back and reached or 0 }
+    local next_at, held_back = allowance.spend(0, find_next_due())
+    return { now, 0, next_at, 0, held_back }
   end
   limit = allowance and format_integer(math.min(tonumber(limit), allowance.count)) or limit
 end
@@ -111,10 +109,5 @@ for i, id in ipairs(ids) do
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, bodies[i], attempts, exhausted and 1 or 0
   reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = event[CREATED_AT], available_at, excused, due_at
 end
-local earliest, reached
-if allowance then
-  earliest, reached = allowance.spend(#ids)
-end
-reply[3] = finish_claim(taken, index, suspect, spread, first, now, earliest)
-reply[5] = reached and reply[3] == earliest and reached or 0
+reply[3], reply[5] = finish_claim(taken, index, suspect, spread, first, now, allowance)
 return reply

@@ -52,7 +52,7 @@ if settings.ramp or settings.max_rate or settings.max_in_flight then
 --- @include "limit_claims"
   allowance = limit_claims(settings, now)
   if allowance and allowance.count < 1 then
-    allowance.spend(0)
+    allowance.spend(0, -1)
     return 0
   end
   limit = allowance and format_integer(math.min(tonumber(limit), allowance.count)) or limit
@@ -83,6 +83,5 @@ for i, id in ipairs(ids) do
   numbered[2 * i - 1], numbered[2 * i] = number, id
 end
 call_in_chunks("ZADD", members, numbered)
-local earliest = allowance and allowance.spend(#ids)
-finish_claim(taken, index, suspect, false, first, now, earliest)
+finish_claim(taken, index, suspect, false, first, now, allowance)
 return #ids

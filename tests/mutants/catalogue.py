@@ -171,9 +171,9 @@ MUTANTS = [
     Mutant("a ramp stands still after the clock was set back", "include/limit_by_ramp.lua", " or ramp.at > now then", " then", RAMPS),
     Mutant("a ramp without its state stands still", "include/limit_by_ramp.lua", "claimed > 0 or ramp.at == 0 or", "claimed > 0 or", RAMPS),
     Mutant("damaged tokens lift the limit", "include/read_ramp.lua", "tokens >= 0 and tokens or 0", "math.abs(tokens)", RAMPS),
-    Mutant("a limited claim does not say when to claim again", "include/finish_claim.lua", "next_at = math.max(next_at, earliest)", "next_at = next_at", RAMPS),
-    Mutant("a claim that is not limited gives no hint under a ramp", "include/finish_claim.lua", "if earliest and earliest > now and", "if earliest and", RAMPS),
-    Mutant("a claim of nothing is limited", "claim.lua", "held_back and reached or 0 }", "1 }", RAMPS),
+    Mutant("a limited claim does not say when to claim again", "include/limit_claims.lua", "      return earliest, reached\n", "      return next_at, reached\n", RAMPS),
+    Mutant("a claim that is not limited gives no hint under a ramp", "include/limit_claims.lua", "if reached == 0 or next_at < 0 or", "if next_at < 0 or", RAMPS),
+    Mutant("a claim of nothing is limited", "claim.lua", "0, held_back }", "0, 1 }", RAMPS),
     # max_rate and max_in_flight
     Mutant("max_rate alone limits nothing", "claim.lua", "settings.ramp or settings.max_rate or", "settings.ramp or", LIMITS),
     Mutant("max_in_flight alone limits nothing", "claim.lua", " or settings.max_in_flight then", " then", LIMITS),

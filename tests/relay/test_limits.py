@@ -77,6 +77,25 @@ async def test_a_drain_waits_for_the_rate(redbox_box: Box):
     assert 0.95 < time.monotonic() - began < 5
 
 
+@pytest.mark.req("LM-1", "LM-4")
+async def test_a_drain_does_not_wait_for_a_retry_that_is_due_later(redbox_box: Box):
+    """Without a limit it does not either."""
+    await put(redbox_box, 1)
+    await limit(redbox_box, max_rate="1/h")
+    target = Target(raises=ValueError("x"))
+    summary = await drained(Relay(redbox_box, target, backoff=Backoff.fixed(30)))
+    assert (summary.retried, len(target.tried)) == (1, 1)
+
+
+@pytest.mark.req("LM-1", "LM-4")
+async def test_a_drain_waits_for_the_rate_of_a_retry_without_a_delay(redbox_box: Box):
+    await put(redbox_box, 1)
+    await limit(redbox_box, max_rate="10/s", max_burst=1)
+    target = Target(raises=ValueError("x"))
+    summary = await drained(Relay(redbox_box, target, backoff=Backoff.fixed(0), attempts=3, breaker=None))
+    assert (summary.dead, len(target.tried)) == (1, 3)
+
+
 @pytest.mark.req("LM-2", "LM-4")
 async def test_a_drain_waits_for_the_places_of_a_relay_that_ended(redbox_box: Box):
     """Nobody else reaps its claims."""

@@ -105,6 +105,40 @@ async def test_a_claim_that_finds_nothing_is_not_limited(box: Box):
     assert one.more_in > 7000
 
 
+@pytest.mark.req("LM-1", "LM-4")
+async def test_the_rate_does_not_hold_back_what_is_due_later(box: Box):
+    """A drain ends when nothing is due."""
+    await limit(box, max_rate="1/h")
+    await put(box, 1)
+    await box.put(Event("n", delay=60))
+    for claimed in (1, 0):
+        reply = await packed(box)
+        assert (len(reply), reply.limited, reply.full) == (claimed, False, False)
+        assert reply.more_in is not None
+        assert 3000 < reply.more_in <= 3601  # no token before
+    await advance(box, seconds=60)
+    held_back = await packed(box)
+    assert (len(held_back), held_back.limited) == (0, True)
+    assert held_back.more_in is not None
+    assert 3000 < held_back.more_in < 3600
+
+
+@pytest.mark.req("LM-2", "LM-4")
+async def test_a_relay_without_a_place_looks_again_when_an_event_is_due(box: Box):
+    """If a place becomes free before, nobody sends a hint."""
+    await limit(box, max_in_flight=1)
+    await put(box, 1)
+    await box.put(Event("n", delay=4))
+    for claimed in (1, 0):
+        reply = await packed(box)
+        assert (len(reply), reply.limited, reply.full) == (claimed, False, False)
+        assert reply.more_in is not None
+        assert 0 < reply.more_in <= 4
+    await advance(box, seconds=4)
+    full = await packed(box)
+    assert (len(full), full.full, full.more_in) == (0, True, 5)
+
+
 @pytest.mark.req("LM-1")
 @pytest.mark.timeout(60)
 async def test_several_relays_never_exceed_the_rate_in_any_window(box: Box):
