@@ -95,6 +95,15 @@ class Publisher(ABC):
         return outcomes
 
 
+LONGEST_DELAY: Final = 60.0
+
+
+def growing_delay(attempts: int) -> float:
+    """Seconds until the next attempt of an event for which its target has no room: 1, 2, 4, ... They grow with every
+    attempt, although none counts against the event."""
+    return min(2.0 ** min(attempts - 1, 10), LONGEST_DELAY)
+
+
 def not_open() -> UsageError:
     """What a publisher with connections raises before `open` and after `aclose`."""
     return UsageError("this publisher is not open; call open() first")

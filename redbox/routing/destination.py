@@ -22,7 +22,7 @@ from redbox.errors import (
     UsageError,
 )
 from redbox.events import EVENT_ID_LENGTH, Claim, Event, stored_event
-from redbox.publishers.base import ADDED_HEADERS, REASON_HEADER, not_open
+from redbox.publishers.base import ADDED_HEADERS, REASON_HEADER, growing_delay, not_open
 from redbox.routing.address import Address
 from redbox.store.codec import encode_copy
 from redbox.telemetry import publishing
@@ -32,7 +32,6 @@ HOPS: Final = "redbox-hops"  # metadata of a copy: how many times it was copied 
 DEAD_EVENT: Final = "redbox-dead-event"  # metadata of a dead letter: the id of the event that is dead
 MOST_HOPS: Final = 16
 LONGEST_COUNT: Final = 4  # digits; metadata may hold anything
-LONGEST_DELAY: Final = 60.0  # seconds between attempts to put an event for which there is no room
 
 #: A copy that was put: whether it is new there. Or why it was not put.
 Result = bool | NotPublished
@@ -133,7 +132,7 @@ class Destination:
         A full box and a store that fails say nothing about the event: it waits. A unique_key that another event holds
         becomes free when that event is settled: it waits for that too. Another event with the same id stays there.
         """
-        text, delay = f"{self.address.text}: {error}", _delay(claim)
+        text, delay = f"{self.address.text}: {error}", growing_delay(claim.attempts)
         problem: NotPublished
         if isinstance(error, IdReused):
             problem = Reject(text, kind=f"{self.address.text}: event_id is used for another event")
@@ -186,11 +185,6 @@ def too_many_hops(claim: Claim) -> TooManyHops | None:
 def _hops(event: Event) -> int:
     text = event.metadata.get(HOPS, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_COUNT else 0
-
-
-def _delay(claim: Claim) -> float:
-    """Seconds until the next attempt. They grow with every attempt, although none counts against the event."""
-    return min(2.0 ** min(claim.attempts - 1, 10), LONGEST_DELAY)
 
 
 def _into_itself(source: Box) -> UsageError:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 from aiormq.exceptions import ChannelAccessRefused
+from pamqp.commands import Basic
 
 from redbox.errors import InvalidURL, NotPublished, Reject, Unavailable, UsageError
 from redbox.ids import new_id
@@ -22,7 +23,7 @@ from redbox.publishers import Publisher
 from redbox.publishers.amqp import answers
 from redbox.publishers.amqp import publisher as amqp
 from redbox.publishers.amqp.answers import problem_of
-from redbox.publishers.amqp.messages import message_of
+from redbox.publishers.amqp.messages import Message, message_of
 from redbox.publishers.registry import open_publisher
 from redbox.testing.claims import CREATED_MS, new_claim
 from redbox.testing.publisher_contract import cancelled_after
@@ -251,8 +252,10 @@ async def test_a_full_queue_is_unavailable(redbox_runner, rabbitmq: Broker):
         opened(amqp_url(rabbitmq.port, queue.exchange)) as publisher,
     ):
         await publisher.publish(new_claim())
-        with pytest.raises(Unavailable, match="nack"):
-            await publisher.publish(new_claim())
+        for attempts, delay in ((1, 1), (4, 8), (500, 60)):
+            with pytest.raises(Unavailable, match="nack") as caught:
+                await publisher.publish(new_claim(attempts=attempts))
+            assert (caught.value.excuse, caught.value.delay) == (True, delay)
         await queue.read()
         await publisher.publish(new_claim())
 
@@ -438,8 +441,9 @@ async def test_a_broker_that_does_not_confirm_in_time(redbox_runner, rabbitmq: B
     async with through_proxy(rabbitmq) as (queue, between, publisher):
         publisher._timeout, before = 0.3, publisher._connection
         async with between.silence():
-            with pytest.raises(Unavailable, match=r"not confirmed the event within 0\.3 s"):
-                await publisher.publish(new_claim())
+            with pytest.raises(Unavailable, match=r"not confirmed the event within 0\.3 s") as caught:
+                await publisher.publish(new_claim(attempts=3))
+            assert (caught.value.excuse, caught.value.delay) == (True, 4)
         publisher._timeout = 60
         await publisher.publish(new_claim())
         assert publisher._connection is not before
@@ -592,5 +596,6 @@ def test_a_ca_file_is_for_tls_only(tmp_path: Path):
 @pytest.mark.req("PC-4", "RF-4")
 def test_a_confirm_that_ends_without_a_reason_was_lost_with_its_connection():
     """aiormq ends all that wait with a bare Exception, if the socket is closed while its queue is full."""
-    assert isinstance(problem_of(Exception(), 7, "a"), Unavailable)
-    assert not isinstance(problem_of(ValueError("x"), 7, "a"), Unavailable)
+    message = Message(bytes(7), Basic.Properties(), "a", 1)
+    assert isinstance(problem_of(Exception(), message), Unavailable)
+    assert not isinstance(problem_of(ValueError("x"), message), Unavailable)

@@ -124,8 +124,9 @@ async def test_a_broker_low_on_memory_blocks_and_recovers(redbox_runner, frail: 
             assert "low on memory or disk" in str(outcomes[0])
             began = time.monotonic()
             for _ in range(20):  # later ones are not sent, and do not wait
-                with pytest.raises(Unavailable, match="blocked the connection"):
+                with pytest.raises(Unavailable, match="blocked the connection") as caught:
                     await publisher.publish(new_claim())
+                assert caught.value.excuse
             assert time.monotonic() - began < 0.5
         finally:
             frail.ctl("set_vm_memory_high_watermark", "0.8")

@@ -14,7 +14,7 @@ import time
 import pytest
 from confluent_kafka import KafkaError
 
-from redbox.errors import NotPublished, Reject, Unavailable, UsageError
+from redbox.errors import NotPublished, Reject, RetryLater, Unavailable, UsageError
 from redbox.publishers.kafka import failures
 from redbox.publishers.registry import open_publisher, secret_options
 from redbox.testing.claims import new_claim
@@ -195,7 +195,8 @@ async def test_a_full_queue(redbox_runner, kafka: KafkaCluster):
     async with opened(f"{kafka.url}/queue", **{"queue.buffering.max.messages": 3, "linger.ms": 300}) as publisher:
         outcomes = await publisher.publish_many([new_claim() for _ in range(5)])
         assert [type(each) for each in outcomes] == [type(None)] * 3 + [Unavailable] * 2
-        assert "queue" in str(outcomes[4])
+        assert "queue.buffering.max.messages" in str(outcomes[4])
+        assert outcomes[4].excuse
 
 
 # --- outages ---------------------------------------------------------------------------------------------------
@@ -241,12 +242,13 @@ async def test_no_connection(redbox_runner, kafka: KafkaCluster, where: str, pro
 async def test_no_acknowledgement_in_time(redbox_runner):
     with kafka_cluster() as cluster:
         cluster.create("slow")
-        async with opened(f"{cluster.url}/slow", timeout="1") as publisher:
+        async with opened(f"{cluster.url}/slow", timeout="3") as publisher:
             await publisher.publish(new_claim())
-            cluster.slow(5000)
-            problem = await failure(publisher)
-            assert type(problem) is NotPublished
+            cluster.slow(15000)
+            problem = await failure(publisher, attempts=3)
             assert "_MSG_TIMED_OUT" in str(problem)
+            assert type(problem) is RetryLater  # not Unavailable: the brokers of other partitions may work
+            assert (problem.excuse, problem.delay) == (True, 4)
 
 
 @pytest.mark.req("PC-1")
@@ -420,4 +422,4 @@ def test_secrets():
 @pytest.mark.req("PC-4")
 @pytest.mark.parametrize("code", [KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD])
 def test_the_records_beside_an_invalid_one_are_sent_again(code: int):
-    assert isinstance(failures.failure(KafkaError(code), "orders", None), failures.BatchRefused)
+    assert isinstance(failures.failure(KafkaError(code), "orders", None, 1), failures.BatchRefused)

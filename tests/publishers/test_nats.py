@@ -207,6 +207,7 @@ async def test_a_full_stream(redbox_runner, nats_url: str):
         outcomes = await publisher.publish_many([new_claim() for _ in range(3)])
         assert [type(each) for each in outcomes] == [type(None), type(None), Unavailable]
         assert "maximum messages exceeded" in str(outcomes[2])
+        assert (outcomes[2].excuse, outcomes[2].delay) == (True, 2)
         await js.purge_stream("full")
         await publisher.publish(new_claim())
 
@@ -259,6 +260,8 @@ async def test_the_limit_of_the_server_includes_the_headers(redbox_runner, over:
         (b'{"error":{"code":503,"err_code":10008,"description":"no leader"}}', Unavailable),
         (b'{"error":{"code":503,"err_code":10023,"description":"insufficient resources"}}', Unavailable),
         (b'{"error":{"code":503,"err_code":10039,"description":"not enabled for account"}}', Unavailable),
+        (b'{"error":{"code":400,"err_code":10002,"description":"resource limits exceeded for account"}}', Unavailable),
+        (b'{"error":{"code":429,"err_code":10167,"description":"too many requests"}}', Unavailable),
         (b'{"error":{"code":400,"err_code":10071,"description":"wrong last sequence"}}', NotPublished),
         (b'{"error":{}}', NotPublished),
         (b"{}", NotPublished),

@@ -311,7 +311,7 @@ async def test_the_table_changes_while_events_are_queued(redbox_runner):
 @pytest.mark.req("RT-3")
 async def test_a_full_destination_does_not_hold_up_another(redbox_runner, monkeypatch: pytest.MonkeyPatch):
     """Every event matches both. The breaker stays closed as long as one destination takes new events."""
-    monkeypatch.setattr(destination, "_delay", lambda claim: 600.0)  # so that the drain makes no retries
+    monkeypatch.setattr(destination, "growing_delay", lambda attempts: 600.0)  # so that the drain makes no retries
     async with boxes("orders", "billing", "search") as (orders, billing, search):
         await limit(search, 1)
         await put(orders, 500)

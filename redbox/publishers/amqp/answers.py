@@ -10,6 +10,8 @@ from aiormq import exceptions
 from pamqp.commands import Basic
 
 from redbox.errors import NotPublished, Reject, Unavailable
+from redbox.publishers.amqp.messages import Message
+from redbox.publishers.base import growing_delay
 
 #: RabbitMQ's reply to a body beyond its max_message_size.
 _TOO_LARGE: Final = re.compile(r"message size (\d+) is larger than configured max size (\d+)")
@@ -89,22 +91,28 @@ def _of_another(said: str) -> Unavailable:
     return Unavailable(f"the broker closed the channel because of another event: {said}", excuse=True)
 
 
-def problem_of(error: BaseException, size: int, routing_key: str) -> NotPublished:
-    """Converts an error of a publish whose payload has `size` bytes."""
-    failure = _problem(error, size, routing_key)
+def problem_of(error: BaseException, message: Message) -> NotPublished:
+    """Converts an error of a publish."""
+    failure = _problem(error, message)
     failure.__cause__ = error
     return failure
 
 
-def _problem(error: BaseException, size: int, routing_key: str) -> NotPublished:
-    said = _said(error)
+def waits(reason: str, message: Message) -> Unavailable:
+    """The outcome of an event that its queue does not take at present. It never counts: other queues may take theirs
+    meanwhile."""
+    return Unavailable(reason, delay=growing_delay(message.attempts), excuse=True)
+
+
+def _problem(error: BaseException, message: Message) -> NotPublished:
+    said, size, routing_key = _said(error), len(message.body), message.routing_key
     match error:
         case exceptions.PublishError(frame=Basic.Return() as frame):
             name = _NAMES.get(frame.reply_code or 0, frame.reply_text)
             where = f"exchange {frame.exchange!r} routes it with the key {frame.routing_key!r} to no queue"
             return Reject(f"returned by the broker ({name}): {where}", kind=name, blames_target=True)
         case exceptions.DeliveryError():
-            return Unavailable("the broker refused the event (nack): a queue is full or has failed")
+            return waits("the broker refused the event (nack): a queue is full or has failed", message)
         case exceptions.ChannelNotFoundEntity() | exceptions.ChannelAccessRefused():
             if is_topic_refusal(error) and not _is_refused(error, routing_key):
                 return _of_another(said)

@@ -16,8 +16,7 @@ from aiormq.connection import TransportFactory
 from aiormq.exceptions import ChannelInvalidStateError
 from yarl import URL
 
-from redbox.errors import Unavailable
-from redbox.publishers.amqp.answers import Refusals, problem_of
+from redbox.publishers.amqp.answers import Refusals, problem_of, waits
 from redbox.publishers.amqp.messages import Message
 
 CLOSE_SECONDS: Final = 2.0
@@ -120,23 +119,23 @@ class BrokerConnection:
             return outcomes
         self._unconfirmed.update(sent)
         _, unconfirmed = await asyncio.wait(sent, timeout=seconds)
-        late = await self._late(seconds) if unconfirmed else None
+        late = await self._late(seconds) if unconfirmed else ""
         for task, place in sent.items():
             if task in unconfirmed:
-                outcomes[place] = late
+                outcomes[place] = waits(late, messages[place])
             else:
                 outcomes[place] = self._outcome(task, channel, messages[place])
         return outcomes
 
-    async def _late(self, seconds: float) -> Unavailable:
-        """The outcome of events without an answer. Only a connection that is known to be blocked is kept, so that later
+    async def _late(self, seconds: float) -> str:
+        """Ends the wait for answers, and says why there are none. Only a connection that is known to be blocked is kept, so that later
         events are not sent. One that has not sent all events is closed: it would send them when the broker goes on."""
         if await self.is_blocked():
             if self._transport.unsent:
                 self.abort()
-            return Unavailable(BLOCKED)
+            return BLOCKED
         self.abort()
-        return Unavailable(f"the broker has not confirmed the event within {seconds:g} s")
+        return f"the broker has not confirmed the event within {seconds:g} s"
 
     def _answered(self, task: asyncio.Task[Any]) -> None:
         self._unconfirmed.discard(task)
@@ -151,7 +150,7 @@ class BrokerConnection:
         if isinstance(error, ChannelInvalidStateError):  # not sent, because the channel was closed before
             error = _reason_of_closing(channel)
         self._refusals.learn(error, message.routing_key)
-        return problem_of(error, len(message.body), message.routing_key)
+        return problem_of(error, message)
 
     def abort(self) -> None:
         """Ends the connection at once. Events without an answer are unavailable."""

@@ -33,11 +33,12 @@ DEFAULT_ROUTING_KEY: Final = "{event_type}"
 
 
 class Message(NamedTuple):
-    """The arguments of one basic.publish."""
+    """The arguments of one basic.publish, and the number of the attempt."""
 
     body: bytes
     properties: spec.Basic.Properties
     routing_key: str
+    attempts: int
 
 
 def routing_key_of(template: object) -> Callable[[Claim], str]:
@@ -85,4 +86,4 @@ def message_of(claim: Claim, routing_key: str, *, delivery_mode: int, frame_max:
         length = len(encode.field_table(dict(headers))) + 4 * SHORT + FRAME_OVERHEAD
         if length > frame_max:
             raise Reject(f"the headers do not fit into a frame of {counted(frame_max, 'byte')}", kind="too large")
-    return Message(body, properties, routing_key)
+    return Message(body, properties, routing_key, claim.attempts)

@@ -162,7 +162,7 @@ class AMQPPublisher(Publisher):
                 raise closed()
             connection = opening.result()
         if await connection.is_blocked():
-            raise Unavailable(BLOCKED)
+            raise Unavailable(BLOCKED, excuse=True)
         return connection
 
     async def _open(self) -> BrokerConnection:

@@ -8,7 +8,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from redbox.errors import NotPublished, Reject, Unavailable
+from redbox.errors import NotPublished, Reject, RetryLater, Unavailable
+from redbox.publishers.base import growing_delay
 
 ALL_DOWN: Final = KafkaError._ALL_BROKERS_DOWN
 
@@ -38,7 +39,7 @@ class BatchRefused(Reject):
     """A broker refused a batch, for its size or for a record in it. Which record it was is not known."""
 
 
-def failure(error: KafkaError, topic: str, down: str | None) -> NotPublished:
+def failure(error: KafkaError, topic: str, down: str | None, attempts: int) -> NotPublished:
     """Returns the error to raise. `down` says why no broker is reachable, if that is known."""
     code, reason = error.code(), f"Kafka: {error.str()} ({error.name()})"
     if code in _NO_TOPIC:
@@ -53,4 +54,8 @@ def failure(error: KafkaError, topic: str, down: str | None) -> NotPublished:
         return Reject(f"{reason}: topic {topic!r}", kind="not for Kafka")
     if error.fatal() or code in _UNAVAILABLE or (down and code in _TIMED_OUT):
         return Unavailable(f"Kafka: {down}" if down else reason)
+    if code in _TIMED_OUT:
+        # The partition has no leader or too few replicas, or its broker is slow. That says nothing about the event; nor
+        # is the cluster down, which other partitions show.
+        return RetryLater(growing_delay(attempts), reason, excuse=True)
     return NotPublished(reason)

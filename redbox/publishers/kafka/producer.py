@@ -34,6 +34,7 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes
     headers: list[tuple[str, str | bytes | None]]
+    attempts: int
 
 
 class Report(NamedTuple):
@@ -84,7 +85,7 @@ class Producer:
                     record.topic, record.value, record.key, headers=record.headers, on_delivery=report
                 )
             except BufferError:
-                call.settle(record.place, Unavailable("Kafka: the local queue of librdkafka is full"))
+                call.settle(record.place, _queue_full())
             except KafkaException as error:
                 found = self._failure(error.args[0], record)
                 if isinstance(found, BatchRefused):  # there is no batch yet: the record itself was refused
@@ -151,7 +152,7 @@ class Producer:
     def _failure(self, error: KafkaError, record: Record) -> NotPublished:
         if error.fatal():
             self._fatal = True
-        found = failure(error, record.topic, self._down)
+        found = failure(error, record.topic, self._down, record.attempts)
         found.args = (self._redact(found.message), *found.args[1:])
         return found
 
@@ -164,6 +165,12 @@ class Producer:
             return
         self._down = self._last_problem or error.str()
         self._purge = True
+
+
+def _queue_full() -> Unavailable:
+    return Unavailable(
+        "Kafka: the local queue of librdkafka is full; see the option queue.buffering.max.messages", excuse=True
+    )
 
 
 class _Log:

@@ -166,7 +166,7 @@ class KafkaPublisher(Publisher):
         headers.append(("content-type", content_type.encode()))
         headers += [(name, value.encode()) for name, value in passed_on(claim).items()]
         key = event.ordering_key if event.partition_key is None else event.partition_key
-        return Record(place, topic, None if key is None else key.encode(), payload, headers)
+        return Record(place, topic, None if key is None else key.encode(), payload, headers, claim.attempts)
 
 
 def _login(login: str, properties: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 
 from redbox.arguments import shown
 from redbox.errors import NotPublished, Reject, Unavailable
+from redbox.publishers.base import growing_delay
 from redbox.publishers.nats.messages import Message
 
 logger = logging.getLogger("redbox.nats")
@@ -24,7 +25,8 @@ TOO_LARGE: Final = frozenset({10054, 10097})  # the message, its headers
 UNAVAILABLE: Final = frozenset(
     {
         10008, 10009,  # the cluster has no leader, or is incomplete
-        10023, 10028, 10047,  # too few resources, memory or disk
+        10002, 10023, 10028, 10047,  # too few resources of the account or the server, memory or disk
+        10167,  # too many requests, from 2.11
         10039, 10076,  # not enabled for the account, or at all
         FULL,
     }
@@ -63,7 +65,7 @@ def answer(reply: Msg, message: Message, *, has_jetstream: bool) -> Answer:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = _Reply()
     if found.error is not None:
-        return Answer(_refusal(found.error))
+        return Answer(_refusal(found.error, message))
     if found.stream and found.seq > 0:
         return Answer(None, found.duplicate)
     return Answer(NotPublished(f"the subject {shown(message.subject)} was answered, but not by a JetStream stream"))
@@ -81,14 +83,15 @@ def _no_stream(subject: str, has_jetstream: bool) -> NotPublished:
     )
 
 
-def _refusal(error: _Error) -> NotPublished:
+def _refusal(error: _Error, message: Message) -> NotPublished:
     code, reason = error.err_code, f"JetStream: {error.description} ({error.err_code})"
     if code in TOO_LARGE:
         return Reject(reason, kind="too large")
     if code == ANOTHER_STREAM:
         return Reject(f"{reason}; see the option stream", kind="another stream", blames_target=True)
     if code in UNAVAILABLE and PER_SUBJECT not in error.description:
-        return Unavailable(reason)
+        # It never counts: another stream may take its events meanwhile.
+        return Unavailable(reason, delay=growing_delay(message.attempts), excuse=True)
     return NotPublished(reason)
 
 
