@@ -175,7 +175,7 @@ MUTANTS = [
     Mutant("a claim that is not limited gives no hint under a ramp", "include/limit_claims.lua", "if reached == 0 or next_at < 0 or", "if next_at < 0 or", RAMPS),
     Mutant("the rate holds back what is due later", "include/limit_claims.lua", "return math.max(next_at, earliest), 0", "return math.max(next_at, earliest), reached", LIMITS),
     Mutant("a relay without a place sleeps past the next event", "include/limit_claims.lua", " or (reached == 2 and next_at > now) then", " then", LIMITS),
-    Mutant("a retry without a delay ends a drain at the rate", "include/limit_claims.lua", "next_at > now + IMMINENT", "next_at > now", ("tests/relay/test_limits.py", "-k", "without_a_delay")),
+    Mutant("a retry without a delay ends a drain at the rate", "include/limit_claims.lua", "next_at > now + IMMINENT", "next_at > now", LIMITS),
     Mutant("a claim of nothing is limited", "claim.lua", "0, held_back }", "0, 1 }", RAMPS),
     # max_rate and max_in_flight
     Mutant("max_rate alone limits nothing", "claim.lua", "settings.ramp or settings.max_rate or", "settings.ramp or", LIMITS),

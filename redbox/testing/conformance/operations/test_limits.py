@@ -123,6 +123,17 @@ async def test_the_rate_does_not_hold_back_what_is_due_later(box: Box):
     assert 3000 < held_back.more_in < 3600
 
 
+@pytest.mark.req("LM-1", "LM-4")
+async def test_the_rate_holds_back_what_is_due_within_milliseconds(box: Box):
+    """As after a retry without a delay: a drain waits for it, as it does without limits."""
+    await limit(box, max_rate="1/h")
+    await put(box, 1)
+    assert len(await packed(box)) == 1
+    await box.put(Event("n", delay=0.009))
+    reply = await packed(box)
+    assert (len(reply), reply.limited) == (0, True)
+
+
 @pytest.mark.req("LM-2", "LM-4")
 async def test_a_relay_without_a_place_looks_again_when_an_event_is_due(box: Box):
     """If a place becomes free before, nobody sends a hint."""
