@@ -9,6 +9,7 @@ from typing import Final
 
 import anyio
 
+from redbox.durations import format_duration
 from redbox.errors import PASSING, BoxPaused, EmbeddedServerFailed, RedboxError
 from redbox.relay.claiming.claimer import SOON, Claimer, ClaimReply
 from redbox.relay.claiming.demand import Demand
@@ -63,6 +64,7 @@ class Dispatcher:
         self._digest = digest
         self._answered = False  # the store has answered a claim at least once
         self._found_full = False  # a drain found all places of max_in_flight taken by other relays
+        self._logged_limit = False  # that a drain waits for the rate
         self._logged_pause = ""  # the message of the pause that was logged last
 
     async def run(self, *, drain: bool) -> None:
@@ -133,8 +135,12 @@ class Dispatcher:
         """Waits until a drain may claim again; False if nothing is available. `held_nothing`: no claim was held before
         the last one, so that no event can have returned to PENDING since."""
         if found.limited:
-            # A limit may be changed meanwhile.
-            await self._state.wait_for(anyio.sleep(min(found.more_in or 0, DRAIN_LOOK)))
+            wait = found.more_in or 0
+            if wait > DRAIN_LOOK and not self._logged_limit:
+                self._logged_limit = True
+                text = "the rate of the box (max_rate or a ramp) holds back events that are due; the next can be claimed in %s"
+                logger.info(text, format_duration(wait))
+            await self._state.wait_for(anyio.sleep(min(wait, DRAIN_LOOK)))  # a limit may be changed meanwhile
             return True
         if found.full:
             await self._wait_for_events(found.more_in, full=True)

@@ -29,6 +29,15 @@ async def test_an_event_in_back_off_behind_another_is_counted_once(redbox_box: B
     assert (left.in_back_off, left.in_flight, left.behind, left.available, left.scheduled) == (1, 1, 0, 0, 0)
 
 
+@pytest.mark.req("RO-1", "LM-1")
+async def test_a_limit_that_holds_events_back_is_named(redbox_box: Box):
+    await redbox_box.operate.configure(max_rate="1/h", who="ada", why="test")
+    await redbox_box.put_many([Event("a"), Event("a")])
+    await redbox_box.claim("r", limit=1)
+    left = await left_in(redbox_box)
+    assert "1 available (held back by max_rate)" in left.in_words("")
+
+
 @pytest.mark.req("RO-1")
 async def test_scheduled_events_behind_another_are_scheduled(redbox_box: Box):
     await redbox_box.put_many([Event("a", ordering_key="k", delay=delay) for delay in (0, 600, 0, 0)])

@@ -77,6 +77,20 @@ async def test_a_drain_waits_for_the_rate(redbox_box: Box):
     assert 0.95 < time.monotonic() - began < 5
 
 
+@pytest.mark.req("LM-1")
+async def test_a_drain_says_that_it_waits_for_the_rate(redbox_box: Box, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "redbox.relay")
+    await put(redbox_box, 2)
+    await limit(redbox_box, max_rate="1/h")
+    relay = Relay(redbox_box, Target())
+    drain = asyncio.create_task(drained(relay))
+    await until(lambda: "holds back events that are due" in caplog.text, "it does not say that it waits")
+    relay.stop()
+    await drain
+    (record,) = [record for record in caplog.records if "holds back" in record.getMessage()]
+    assert "the next can be claimed in 59 min" in record.getMessage() or "in 1 h" in record.getMessage()
+
+
 @pytest.mark.req("LM-1", "LM-4")
 async def test_a_drain_does_not_wait_for_a_retry_that_is_due_later(redbox_box: Box):
     """Without a limit it does not either."""

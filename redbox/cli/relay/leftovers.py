@@ -17,7 +17,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
 
     `behind`: due, but another event of their ordering key comes first, or the key is paused. Events that are not due
     yet are `scheduled` or `in_back_off`. `blocked`: ordering keys that a dead event blocks; `paused_keys`: ordering
-    keys that are paused.
+    keys that are paused. `limit`: the limit of the box that holds the available ones back.
     """
 
     available: int
@@ -29,6 +29,7 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
     next_due: float | None
     paused: bool
     paused_keys: int = 0
+    limit: str = ""
 
     @property
     def count(self) -> int:
@@ -61,7 +62,9 @@ class Leftovers(msgspec.Struct, frozen=True, kw_only=True):
         return head + paused + (f" ({'; '.join(reasons)})" if reasons else "")
 
     def _why(self, problem: str) -> str:
-        return "the box is paused" if self.paused else problem or "added or returned meanwhile"
+        if self.paused:
+            return "the box is paused"
+        return problem or (f"held back by {self.limit}" if self.limit else "added or returned meanwhile")
 
 
 def leftovers(stats: Stats) -> Leftovers:
@@ -77,4 +80,5 @@ def leftovers(stats: Stats) -> Leftovers:
         next_due=None if stats.next_due is None else stats.next_due.total_seconds(),
         paused=stats.paused,
         paused_keys=stats.paused_keys,
+        limit=next(iter(stats.limits_reached), ""),
     )
