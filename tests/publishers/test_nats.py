@@ -174,6 +174,7 @@ async def test_no_stream_takes_the_subject(redbox_runner, nats_url: str):
         assert isinstance(problem, Reject)
         assert (problem.kind, problem.blames_target) == ("no stream", True)
         assert str(problem).startswith("no JetStream stream takes the subject 'nobody.user.created'; create it: nats ")
+        assert "has no leader at present" in str(problem)
         await js.add_stream(name="nobody", subjects=["nobody.>"])
         await publisher.publish(new_claim())
 

@@ -77,7 +77,8 @@ def _no_stream(subject: str, has_jetstream: bool) -> NotPublished:
             f"no JetStream stream takes the subject {shown(subject)}: JetStream is not enabled on this NATS server"
         )
     return Reject(
-        f"no JetStream stream takes the subject {shown(subject)}; create it: nats stream add NAME --subjects {subject}",
+        f"no JetStream stream takes the subject {shown(subject)}; create it: nats stream add NAME --subjects {subject} "
+        "(or the stream has no leader at present: nats stream report)",
         kind="no stream",
         blames_target=True,
     )
