@@ -53,9 +53,9 @@ def reap_command(session: Session, /, limit: int | None, dry_run: bool, yes: boo
 
 
 @click.command("sweep")
-@click.option("--keep-published", metavar="DURATION", help="Age of PUBLISHED events to keep: 7d, 0 or forever.")
+@click.option("--keep-published", metavar="DURATION", help="Maximum age of PUBLISHED events to keep: 7d, 0 or forever.")
 @click.option("--keep-published-count", metavar="N", help="Maximum number of PUBLISHED events to keep, or unlimited.")
-@click.option("--keep-dead", metavar="DURATION", help="Age of DEAD events to keep: 90d, 0 or forever.")
+@click.option("--keep-dead", metavar="DURATION", help="Maximum age of DEAD events to keep: 90d, 0 or forever.")
 @click.option("--keep-dead-count", metavar="N", help="Maximum number of DEAD events to keep, or unlimited.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of removed events.")
 @change_options
