@@ -114,7 +114,7 @@ def log_command(session: Session, /, limit: int, **filters: Any) -> None:
     about 10,000 entries. Relative times: `1h` is an hour ago, `+1h` an hour from now.
 
     A long action is listed if it was running at any time between --since and --until, with the time of its last step
-    and the count of all steps up to now.
+    and the number of events of all steps up to now.
 
     \b
     Examples:

@@ -48,9 +48,7 @@ def patch_command(
     """
     asks = not (yes or dry_run)
     if asks and not sys.stdin.isatty():
-        raise click.UsageError(
-            "confirmation needs a terminal; add --yes or --dry-run", click.get_current_context()
-        )
+        raise click.UsageError("confirmation needs a terminal; add --yes or --dry-run", click.get_current_context())
     session.require_directory()
     with spark.started(session) as running:
         from redbox.pipeline.jobs.patch import patch
