@@ -192,7 +192,7 @@ def check_destination(url: str) -> None:
         )
     if read_address(url).store is not None:
         raise InvalidURL(
-            "a route leads to boxes of the same server, so that another server that is down does not delay the other "
+            "a route leads to boxes of the same server, so that a server that is down does not delay the other "
             "destinations; make a box here, and a relay from that box to the one on the other server"
         )
 
