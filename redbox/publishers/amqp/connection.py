@@ -158,7 +158,7 @@ class BrokerConnection:
         self._transport.abort()
 
     async def aclose(self) -> None:
-        """Takes leave of the broker, for at most two seconds."""
+        """Closes the connection in agreement with the broker, within two seconds."""
         # A broker that reads nothing would hold up the last bytes for ever; a cancelled close would wait for them too.
         limit = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.abort)
         try:
