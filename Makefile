@@ -7,7 +7,7 @@ PROCESSES ?= 3
 # Images often set this: every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-up quick test campaign lint format conformance mutants torture bench pipeline-bench servers clean
+.PHONY: help demo demo-up quick test campaign again lint format conformance mutants torture bench pipeline-bench servers clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ test: $(VENV)/.dev servers  ## install what the tests need, and run all but the 
 
 campaign: $(VENV)/.dev servers  ## faults at every point, thousands of events, long state machines; the contract on all other stores
 	@$(BIN)/python -m pytest -n $(PROCESSES) -m campaign
+
+again: $(VENV)/.dev  ## run once more, one at a time, the tests that failed in the last run
+	@$(BIN)/python -m pytest -v -m "campaign or not campaign" --last-failed --last-failed-no-failures none
 
 lint: $(VENV)/.dev  ## ruff, mypy and the import rules
 	@$(BIN)/ruff check .

@@ -181,7 +181,7 @@ class Box:
         return await self._claims.claim(relay, **options)
 
     async def unpack(self, packed: Packed) -> list[Claim]:
-        """The claims; an event that cannot be read is set aside."""
+        """The claims; an event that cannot be read is settled, and left out."""
         return await self._claims.unpack(packed)
 
     async def can_end_wait(self) -> bool:

@@ -82,7 +82,7 @@ class Claims:
         return await self._store.claim_when_hinted(**request, longest=longest, wait=wait)
 
     async def unpack(self, packed: Packed) -> list[Claim]:
-        """The claims; an event that cannot be read is set aside."""
+        """The claims; an event that cannot be read is settled, and left out."""
         claims = []
         relay, number, now, lease, suspect = (
             packed.relay, packed.first, packed.claimed_ms, packed.lease_ms, packed.suspect,
@@ -119,7 +119,7 @@ class Claims:
         """Settles an event that cannot be read: one of a newer redbox is released, a damaged one has failed."""
         event_id, exhausted = parts.event_id.decode(errors="replace"), parts.exhausted == 1
         delay = int(UNREADABLE_DELAY * 1000)
-        logger.error("claimed, but set aside: event %s: %s", event_id, error, extra={"event_id": event_id})
+        logger.error("event %s was claimed, but is not published: %s", event_id, error, extra={"event_id": event_id})
         try:
             if isinstance(error, NewerEvent):
                 await self._store.release(relay, [SeenClaim(event_id, number)], delay=delay)
@@ -128,7 +128,7 @@ class Claims:
             else:
                 await self._store.retry(relay, [RetryItem(event_id, number, delay, 0, stored_error_text(error))])
         except StoreError as failure:  # it returns to PENDING when its lease expires
-            logger.warning("event %s could not be set aside: %s", event_id, failure, extra={"event_id": event_id})
+            logger.warning("event %s could not be settled: %s", event_id, failure, extra={"event_id": event_id})
 
     async def renew(
         self, claims: Claim | Iterable[Claim], *, lease: Duration = LEASE, alone: bool = False

@@ -74,7 +74,7 @@ def pause_command(
 
 
 @click.command("resume")
-@click.option("--ramp", type=DURATION, help="Time over which the rate of claims grows from a trickle to full, e.g. 5m.")
+@click.option("--ramp", type=DURATION, help="Time in which the claim rate grows from a trickle to full, such as 5m.")
 @key_option
 @change_options
 @pass_session
@@ -91,7 +91,7 @@ def resume_command(
     """End a pause: relays claim events again.
 
     With --ramp the rate grows slowly, so that a target that has just recovered is not flooded. A box that is not paused
-    is left as it is; if ordering keys of it are paused, they are named, and the exit code is 1.
+    is not changed; if some of its ordering keys are paused, the command names them and exits with 1.
 
     \b
     Examples:

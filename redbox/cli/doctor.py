@@ -32,7 +32,7 @@ def doctor_command(
     Checks the server (version, eviction, persistence, replicas, memory, permissions, clock), the settings, the relays,
     expired claims, blocked keys, lost events, and the events: all of a small box (up to 20,000 events), a sample of a
     large one. A sample does not show events that are in no index; --full does. Changes nothing. Exits with 1 if there
-    is an error. Checks that the server or the permissions do not allow are named.
+    is an error. The command names the checks that the server or the permissions do not allow.
 
     --repair audits the whole box and mends what breaks a rule. It asks first; without a terminal it requires --yes or
     --dry-run. It may run while relays do, and loses no event: in doubt an event becomes PENDING and may be delivered

@@ -16,9 +16,9 @@ from redbox.service import HOST
 def exporter_command(session: Session, /, port: int, host: str, all_boxes: bool) -> None:
     """Serve the metrics of boxes for Prometheus.
 
-    Serves /metrics, /livez and /readyz until SIGTERM or Ctrl-C. The store is read when it is scraped, at most once per
-    second; while it is not reachable, redbox_up is 0. A relay serves the same metrics of its own box, and more, with
-    --metrics-port. Needs the extra `metrics`.
+    Serves /metrics, /livez and /readyz until SIGTERM or Ctrl-C. The store is read at each scrape, at most once per
+    second; while it is not reachable, redbox_up is 0. With --metrics-port, a relay serves the same metrics of its own
+    box, and more. Needs the extra `metrics`.
 
     \b
     Examples:

@@ -58,7 +58,7 @@ def release_command(session: Session, /, ids: tuple[str, ...], delay: timedelta 
     """Return claimed events to PENDING, away from their relays.
 
     For CLAIMED events, such as those of a relay that hangs. The attempt does not count against the limit, and the relay
-    can no longer settle the event. If it is still publishing it, the event is delivered twice.
+    can no longer settle the event. If the relay is still publishing it, the event may be delivered twice.
 
     `-` reads ids from stdin: one per line, or JSON lines with event_id. The exit code is 1 if an event was refused.
 

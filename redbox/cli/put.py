@@ -51,7 +51,7 @@ _HOW: Final = ("many", "on_conflict", "durability", "event_type", "payload")
 @click.option("--content-type", metavar="TYPE/SUBTYPE", help="Media type of the payload.  [default: application/json]")
 @click.option(
     "--on-conflict", type=click.Choice(["raise", "skip", "replace"]), default="raise", show_default=True,
-    help="If the unique key is held: fail, report it and continue, or replace an event that no relay has claimed yet.",
+    help="If another event holds the unique key: fail, skip this one, or replace the other if no relay has claimed it.",
 )  # fmt: skip
 @click.option(
     "--durability", metavar="LEVEL", help="Durability to wait for: server, fsync or replicas=N.  [default: server]"

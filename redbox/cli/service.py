@@ -87,7 +87,7 @@ def up_command(session: Session, /, config: Path | None, **options: Any) -> None
     """Accept events over HTTP and deliver them to a target.
 
     Runs the HTTP service, a relay and the dashboard in one process; with --config, all relays of a redbox.toml.
-    Without --url and $REDBOX_URL, events are stored in ./.redbox, on an embedded server that is started with it. A
+    Without --url and $REDBOX_URL, events are stored in ./.redbox, on an embedded server that the command starts. A
     client gets its answer when its event is persisted.
 
     \b
@@ -114,7 +114,7 @@ def up_command(session: Session, /, config: Path | None, **options: Any) -> None
 def serve_command(session: Session, /, **options: Any) -> None:
     """Accept events over HTTP, without a relay.
 
-    As `redbox up`, but nothing is delivered: run `redbox relay` on the same store for that.
+    Like `redbox up`, but it delivers nothing: run `redbox relay` on the same store for that.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ HOME, CLEAR, END_OF_LINE, BELOW = "\x1b[H", "\x1b[2J", "\x1b[K", "\x1b[J"
 def stats_command(session: Session, /, watch: timedelta | None, conditions: tuple[str, ...]) -> None:
     """Count the events of the box by phase, and show its relays.
 
-    Every event is in one phase; an event behind another of its ordering key counts in its own phase too. Ages, rates,
+    Every event is in one phase, even if it waits behind another event of its ordering key. Ages, rates,
     lifetime totals and the relays of the box follow. A relay is silent if its last heartbeat is more than 15 s old: if
     it is down, its events return to PENDING when their leases end. With --json, ages are in seconds.
 

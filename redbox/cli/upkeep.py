@@ -53,9 +53,9 @@ def reap_command(session: Session, /, limit: int | None, dry_run: bool, yes: boo
 
 
 @click.command("sweep")
-@click.option("--keep-published", metavar="DURATION", help="Age of PUBLISHED events to keep: 7d, 0 or forever.")
+@click.option("--keep-published", metavar="DURATION", help="Maximum age of PUBLISHED events to keep: 7d, 0 or forever.")
 @click.option("--keep-published-count", metavar="N", help="Maximum number of PUBLISHED events to keep, or unlimited.")
-@click.option("--keep-dead", metavar="DURATION", help="Age of DEAD events to keep: 90d, 0 or forever.")
+@click.option("--keep-dead", metavar="DURATION", help="Maximum age of DEAD events to keep: 90d, 0 or forever.")
 @click.option("--keep-dead-count", metavar="N", help="Maximum number of DEAD events to keep, or unlimited.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of removed events.")
 @change_options
@@ -114,7 +114,7 @@ def log_command(session: Session, /, limit: int, **filters: Any) -> None:
     about 10,000 entries. Relative times: `1h` is an hour ago, `+1h` an hour from now.
 
     A long action is listed if it was running at any time between --since and --until, with the time of its last step
-    and the count of all steps up to now.
+    and the number of events of all steps up to now.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ def why_command(
     """Explain why an event, or the box, is stuck.
 
     With an ID: where the event is, since when and why, what happens next, and the command that changes it. Without
-    one: the most likely cause that the events of the box are not delivered. Changes nothing.
+    one: the most likely reason why the events of the box are not delivered. Changes nothing.
 
     The exit code is 1 if the box does not know the event. With --json, `situation` is one word for scripts, and
     `evidence` has the facts.

@@ -138,7 +138,7 @@ class Dispatcher:
             wait = found.more_in or 0
             if wait > DRAIN_LOOK and not self._logged_limit:
                 self._logged_limit = True
-                text = "the rate of the box (max_rate or a ramp) holds back events that are due; the next can be claimed in %s"
+                text = "the rate of the box (max_rate, or a ramp) holds back due events; the next claim is in %s"
                 logger.info(text, format_duration(wait))
             await self._state.wait_for(anyio.sleep(min(wait, DRAIN_LOOK)))  # a limit may be changed meanwhile
             return True

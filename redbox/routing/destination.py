@@ -57,13 +57,13 @@ class Destination:
             raise not_open()
         if self._box is None:
             raise UsageError(
-                f"{self.address.text} is a box of the server of the relay's box, and there is no relay: give it to one "
-                "as its target, or name the server: box+redis://host:port/db/NAME"
+                f"{self.address.text} is on the server of the relay's box, and there is no relay: give it to one as "
+                "its target, or name the server: box+redis://host:port/db/NAME"
             )
         return self._box
 
     def attach(self, source: Box) -> None:
-        """The relay's box: a box without a server of its own is beside it."""
+        """Sets the relay's box. A destination on the same server uses its connections."""
         if self._source is not None and self._source is not source:
             raise UsageError(f"{self.address.text} is the target of another relay already; make a publisher for each")
         self._source = source
@@ -115,8 +115,8 @@ class Destination:
         return self._problem(error, claim)
 
     async def _is_source(self, claim: Claim) -> NotPublished | None:
-        """Looks at an event that was there already: if it is held by this very claim, this is the box it comes from, by
-        another name of its server. None if it is another box."""
+        """Looks at an event that was there already: if this very claim holds it, this box is the source, under another
+        name of its server. None if it is another box."""
         try:
             there = await self.box.get(claim.event_id)
         except RedboxError as error:
@@ -127,7 +127,7 @@ class Destination:
         return None
 
     def _problem(self, error: RedboxError, claim: Claim) -> NotPublished:
-        """Why an event was not put, as the relay of its box has to know it.
+        """The outcome, for the relay, of an event that was not put.
 
         A full box and a store that fails say nothing about the event: it waits. A unique_key that another event holds
         becomes free when that event is settled: it waits for that too. Another event with the same id stays there.
@@ -168,15 +168,15 @@ def copy_of(claim: Claim, source: str) -> Copy:
 
 
 def _letter_id(claim: Claim, source: str, dead_event: str) -> str:
-    """The id of a dead letter. The box may have the event itself, and letters about it: from other boxes, and from
-    earlier lives of the event. The same letter, sent again after a crash, has the same id."""
+    """The id of a dead letter. The box may already have the event itself, and dead letters of it: from other boxes, and
+    from before a replay. A dead letter that is sent again after a crash has the same id."""
     life = f"{source}\n{claim.event_id}\n{claim.due_ms}"
     suffix = f".dead.{blake2s(life.encode(), digest_size=8).hexdigest()}"
     return dead_event[: EVENT_ID_LENGTH - len(suffix)] + suffix
 
 
 def too_many_hops(claim: Claim) -> TooManyHops | None:
-    """The rejection of an event that goes round in a circle of boxes, so that it does not go on for ever."""
+    """The rejection of an event that was copied too often: in a cycle of boxes it would be copied for ever."""
     if claim.event.metadata and _hops(claim.event) >= MOST_HOPS:
         return TooManyHops(f"it was copied from box to box {MOST_HOPS} times already: do the routes form a cycle?")
     return None

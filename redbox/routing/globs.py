@@ -1,5 +1,5 @@
-"""Patterns of event types: `*` is any run of characters, `?` is one character, everything else is itself. They match
-as the filters of a box do, which the server evaluates."""
+"""Patterns of event types: `*` matches any run of characters, `?` one character, and every other character itself. They
+match as the filters of a box do, which the server evaluates."""
 
 from __future__ import annotations
 

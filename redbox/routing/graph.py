@@ -16,7 +16,7 @@ class Node(NamedTuple):
 
 
 class Leg(NamedTuple):
-    """One way from a box: to another box, or to any other target (`node` is None).
+    """One edge of the graph: from a box to another box, or to any other target (`node` is None).
 
     `match`: the pattern of a route. `at`: where the configuration says so, for errors.
     """

@@ -21,7 +21,7 @@ from redbox.store.server.durability import Durability
 NO_ROUTE: Final = "no route"
 TYPES: Final = 10_000  # event types whose destinations are remembered
 CONNECTION_LOST: Final = "the connection was lost, and with it perhaps copies that were put before"
-REACHED: Final = 100_000  # events remembered that some of their destinations have
+REACHED: Final = 100_000  # remembered events that some, but not all, of their destinations have
 
 
 class PartlyPublished(RetryLater):
@@ -163,8 +163,8 @@ class Routes(Publisher):
         return found
 
     def _problem(self, claim: Claim, results: list[tuple[Destination, Result]]) -> NotPublished:
-        """The outcome of an event that not all its destinations have. A destination that may take it later comes before
-        one that never will: the event must not be DEAD before every destination that takes it has it."""
+        """The outcome of an event that not all its destinations have. A destination that may accept it later comes
+        before one that never will: the event must not be DEAD before every destination that accepts it has it."""
         problems = [result for _, result in results if not isinstance(result, bool)]
         waits = [problem for problem in problems if not isinstance(problem, Reject)]
         self._remember(claim, [destination for destination, result in results if isinstance(result, bool)])
@@ -187,13 +187,13 @@ def check_destination(url: str) -> None:
     """Refuses a destination of a route that is not a box of the same server."""
     if not is_box(url):
         raise InvalidURL(
-            "a route leads to boxes such as box:billing, so that a target that is down holds up no other; "
+            "a route leads to boxes such as box:billing, so that a target that is down does not delay the others; "
             "make a box for this target, and a relay from that box to it"
         )
     if read_address(url).store is not None:
         raise InvalidURL(
-            "a route leads to boxes of the same server, so that a server that is down holds up no other "
-            "destination; make a box here, and a relay from that box to the one on the other server"
+            "a route leads to boxes of the same server, so that a server that is down does not delay the other "
+            "destinations; make a box here, and a relay from that box to the one on the other server"
         )
 
 

@@ -38,8 +38,8 @@ class Boxes:
         self._failure: RedboxError | None = None  # of the last listing
 
     async def get(self, name: str | None = None) -> Box:
-        """The box of this name, by default the default box. Raises UnknownBox, for a box that was removed within five
-        seconds."""
+        """The box of this name, by default the default box. Raises UnknownBox; for a removed box, at the latest five
+        seconds after its removal."""
         if name is None or name == self.default.name:
             return self.default
         now, known = time.monotonic(), self._known.get(name)

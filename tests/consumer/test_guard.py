@@ -84,6 +84,8 @@ def sync_client(url: str | None) -> Iterator[Any]:
         made = redis.Redis.from_url(url)
     made.flushall()
     yield made
+    if isinstance(made, RedisCluster):
+        made.disconnect_connection_pools()  # its close() leaves them connected
     made.close()
 
 

@@ -77,7 +77,7 @@ class Scene:
             "max_burst": (
                 "default",
                 "default",
-                "how many events max_rate lets them claim at once; by default 250 ms of max_rate",
+                "how many events max_rate lets relays claim at once; by default 250 ms of max_rate",
             ),
             "max_in_flight": (
                 "unlimited",

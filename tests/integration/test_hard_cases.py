@@ -84,6 +84,7 @@ def test_a_box_may_be_used_on_one_event_loop_after_another(redis_url: str):
     for _ in range(3):
         assert asyncio.run(box.put(Event("n"))).created
     asyncio.run(box.aclose())
+    del box
     gc.collect()
 
 

@@ -20,6 +20,7 @@ import pytest
 from redbox import Event, Phase
 from redbox.pipeline.jobs.streams import run_stream
 from redbox.pipeline.source.options import Address
+from redbox.testing import advance
 from redbox.testing.conformance.steps import make_dead, publish
 from tests import servers
 
@@ -127,6 +128,7 @@ def test_once_takes_what_is_there_and_ends(redis_played: Played, spark: SparkSes
     assert rows(spark, drained) == ids
     assert redis_played.run(redis_played.box.stats()).phases[Phase.COMPLETED] == 30
 
+    redis_played.run(advance(redis_played.box, seconds=5))  # a stream that follows stays a second behind
     published = ("--to", str(followed), "--once", "--state", "published")
     follow = command(redis_played, "--json", "pipeline", "follow", *published)
     assert follow.exit_code == 0, follow.output

@@ -84,11 +84,11 @@ async def test_a_drain_says_that_it_waits_for_the_rate(redbox_box: Box, caplog: 
     await limit(redbox_box, max_rate="1/h")
     relay = Relay(redbox_box, Target())
     drain = asyncio.create_task(drained(relay))
-    await until(lambda: "holds back events that are due" in caplog.text, "it does not say that it waits")
+    await until(lambda: "holds back due events" in caplog.text, "it does not say that it waits")
     relay.stop()
     await drain
     (record,) = [record for record in caplog.records if "holds back" in record.getMessage()]
-    assert "the next can be claimed in 59 min" in record.getMessage() or "in 1 h" in record.getMessage()
+    assert "the next claim is in 59 min" in record.getMessage() or "in 1 h" in record.getMessage()
 
 
 @pytest.mark.req("LM-1", "LM-4")

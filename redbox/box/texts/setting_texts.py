@@ -21,7 +21,7 @@ MEANINGS: Final = {
     "keep_dead_count": "how many DEAD events are kept at most",
     "sweep": "what retention removes: `all` events, or only those that are `archived`",
     "max_rate": "maximum rate at which all relays together claim, such as 50/s or 1000/min",
-    "max_burst": "how many events max_rate lets them claim at once; by default 250 ms of max_rate",
+    "max_burst": "how many events max_rate lets relays claim at once; by default 250 ms of max_rate",
     "max_in_flight": "maximum of events that are claimed at once, by all relays together",
 }
 _ENDLESS: Final = (FOREVER, "unlimited", "none")

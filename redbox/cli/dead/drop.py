@@ -52,9 +52,8 @@ def drop_dead(
     """Remove dead events for good, after exporting them.
 
     Select them by ID, by filters, or with --all. They are first exported to a file in the current directory, which
-    `redbox put --many` reads. Then exactly the exported events are removed: one that was replayed or died again
-    meanwhile is left. The operations log records who dropped them, in one entry. The exit code is 1 if an event was
-    left.
+    `redbox put --many` reads. Then exactly the exported events are removed: one that was replayed or died again in the
+    meantime stays. The operations log records who dropped them, in one entry. The exit code is 1 if an event stays.
 
     If the box is configured with dead_head=block, removing a dead event at the head of a line unblocks the line.
 

@@ -23,7 +23,7 @@ def filter_options(function: F) -> F:
             click.option("--type", "event_type", metavar="GLOB", help="Event type; * and ? are wildcards: 'user.*'."),
             click.option("--key", metavar="KEY", help="Ordering key or unique key."),
             click.option("--error", metavar="TEXT", help="Text in the last error, ignoring case."),
-            click.option("--group", metavar="GROUP", help="Error group: its id, as in `dead list --by-error`."),
+            click.option("--group", metavar="GROUP", help="Id of an error group, from `dead list --by-error`."),
             click.option("--text", metavar="TEXT", help="Text in the payload, ignoring case; reads all payloads."),
             click.option("--since", type=MOMENT, help="Earliest time, in ISO 8601 or relative, such as 1h."),
             click.option("--until", type=MOMENT, help="Latest time, in ISO 8601 or relative, such as 1h."),
@@ -37,7 +37,7 @@ def filter_options(function: F) -> F:
 
 def nothing_matches(what: str, filters: dict[str, Any]) -> str:
     """The remark that no event passes the filters. `what` is such as "dead events"."""
-    patterns = "; in --type, * is any text, ? is one character, and all else is itself"
+    patterns = "; in --type, * matches any text and ? one character"
     return f"no {what} match the filters{patterns if filters.get('event_type') is not None else ''}"
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show the new events, and put nothing.")
 @click.option("--sample", type=click.IntRange(0, 100), default=5, show_default=True, metavar="N",
               help="Number of events to show.")  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation; required without a terminal.")
 @click.option("--why", default="", metavar="TEXT", help="Reason, for the operations log.")
 @spark_options
 @pass_session
@@ -48,9 +48,7 @@ def patch_command(
     """
     asks = not (yes or dry_run)
     if asks and not sys.stdin.isatty():
-        raise click.UsageError(
-            "this is not a terminal, so nobody can be asked; add --yes or --dry-run", click.get_current_context()
-        )
+        raise click.UsageError("confirmation needs a terminal; add --yes or --dry-run", click.get_current_context())
     session.require_directory()
     with spark.started(session) as running:
         from redbox.pipeline.jobs.patch import patch

@@ -29,7 +29,7 @@ from redbox.errors import RedboxError
 )
 @click.option("--why", default="", metavar="TEXT", help="Reason, for the operations log.")
 @click.option("--dry-run", is_flag=True, help="Count the events, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation; required without a terminal.")
 @spark_options
 @pass_session
 def replay_command(
@@ -58,7 +58,7 @@ def replay_command(
         raise click.UsageError("give either --where or --all", ctx)
     asks = not (yes or dry_run)
     if asks and not sys.stdin.isatty():
-        raise click.UsageError("this is not a terminal, so nobody can be asked; add --yes or --dry-run", ctx)
+        raise click.UsageError("confirmation needs a terminal; add --yes or --dry-run", ctx)
     with spark.started(session) as running:
         from redbox.pipeline.jobs.replay import replay
         from redbox.pipeline.source.options import Address

@@ -68,9 +68,8 @@ def relay_command(
 
     Runs until SIGTERM or SIGINT. Each event is published at least once. A failed event is retried after the delay of
     --retry, and marked DEAD when --attempts are used up. While the target is down, the circuit breaker is open: no
-    attempts are used up, and the relay claims only samples, at most 30 s apart: 8 events, or more if the target
-    answers with errors. Any number of relays may serve one box. After the first signal, events being published have
-    --grace to finish; a second signal exits at once.
+    attempts are used up, and the relay publishes only a sample of events, at least every 30 s. Any number of relays may
+    serve one box. After the first signal, events being published have --grace to finish; a second signal exits at once.
 
     \b
     Examples:

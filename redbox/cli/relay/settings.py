@@ -131,7 +131,7 @@ class RelaySettings:
     )] = dataclasses.field(default_factory=dict)
     alert_age: Annotated[float | str | None, Field(
         DURATION, "--alert-age", metavar="DURATION",
-        help="Send an alert if the oldest available event is older.  [default: 5m]",
+        help="Age of the oldest available event above which an alert is sent.  [default: 5m]",
     )] = None
     on_success: Annotated[Literal["keep", "delete"] | None, Field(
         '"keep" or "delete"', "--on-success", policy="on_success", type=click.Choice(["keep", "delete"]),
@@ -155,7 +155,7 @@ class RelaySettings:
     )] = None
     max_burst: Annotated[int | None, Field(
         NUMBER, "--max-burst", type=click.IntRange(min=1), metavar="N",
-        help="Events that --max-rate lets them claim at once.  [default: 250 ms of --max-rate]",
+        help="Events that --max-rate lets relays claim at once.  [default: the setting of the box]",
     )] = None
     max_in_flight: Annotated[int | None, Field(
         NUMBER, "--max-in-flight", type=click.IntRange(min=1), metavar="N",

@@ -27,8 +27,8 @@ _NAMES: Final = {312: "NO_ROUTE", 313: "NO_CONSUMERS"}
 class Refusals:
     """What the broker has refused: payloads beyond its max_message_size, and routing keys without permission.
 
-    No broker announces either, and each refusal costs the other events their channel. So it is known for a minute:
-    until then, such events are not sent.
+    Brokers announce neither, and each refusal closes the channel for the other events too. So it is remembered for a
+    minute: until then, such events are not sent.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def _said(error: BaseException) -> str:
 
 
 def _of_another(said: str) -> Unavailable:
-    """The outcome of an event that lost its channel by another one. It never counts: the broker has not judged it."""
+    """The outcome of an event whose channel another event closed. It never counts: the broker has not judged it."""
     return Unavailable(f"the broker closed the channel because of another event: {said}", excuse=True)
 
 

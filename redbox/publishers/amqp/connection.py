@@ -128,8 +128,11 @@ class BrokerConnection:
         return outcomes
 
     async def _late(self, seconds: float) -> str:
-        """Ends the wait for answers, and says why there are none. Only a connection that is known to be blocked is kept, so that later
-        events are not sent. One that has not sent all events is closed: it would send them when the broker goes on."""
+        """Ends the wait for answers, and says why there are none.
+
+        Only a connection that is known to be blocked is kept, so that later events are not sent. One that has not sent
+        all events is closed: it would send them when the broker goes on.
+        """
         if await self.is_blocked():
             if self._transport.unsent:
                 self.abort()
@@ -157,7 +160,7 @@ class BrokerConnection:
         self._transport.abort()
 
     async def aclose(self) -> None:
-        """Takes leave of the broker, for at most two seconds."""
+        """Closes the connection in agreement with the broker, within two seconds."""
         # A broker that reads nothing would hold up the last bytes for ever; a cancelled close would wait for them too.
         limit = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.abort)
         try:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from redbox.publishers.kafka.failures import ALL_DOWN, BatchRefused, failure
 
 POLL_SECONDS: Final = 0.1
 CLOSE_SECONDS: Final = 5.0
+DOWN_SECONDS: Final = 3.0  # longer than librdkafka waits between two attempts to connect
 
 logger = logging.getLogger("redbox.kafka")
 
@@ -49,7 +51,8 @@ class Producer:
     """Sends records, and settles their calls on the event loop that created it.
 
     If all brokers are down, waiting records are purged, so that an outage is reported at once and not after the time
-    limit of a record. After a fatal error it can no longer be used (`is_usable`).
+    limit of a record. librdkafka reports that they are down, but in some outages only once; until a record is
+    acknowledged, later ones are purged after three seconds. After a fatal error it can no longer be used (`is_usable`).
     """
 
     def __init__(self, config: Mapping[str, Any], redact: Redact) -> None:
@@ -59,6 +62,7 @@ class Producer:
         self._down: str | None = None
         self._last_problem: str | None = None
         self._purge = False
+        self._waiting_since = 0.0  # when the oldest waiting record was sent, or the latest purge
         self._stopping = False
         self._fatal = False
         self._pid = os.getpid()
@@ -75,6 +79,9 @@ class Producer:
         """Sends records and sets an outcome for each: returns when each is acknowledged or failed."""
         if not records:
             return
+        with suppress(RuntimeError):  # the thread has just closed it
+            if not len(self._producer):
+                self._waiting_since = time.monotonic()
         call = Call(outcomes, len(records))
         for record in records:
             outcomes[record.place] = Unavailable("Kafka: the producer was closed")  # until its report arrives
@@ -115,8 +122,9 @@ class Producer:
         try:
             while not self._stopping:
                 self._producer.poll(POLL_SECONDS)
-                if self._purge:
+                if self._purge or self._is_still_down():
                     self._purge = False
+                    self._waiting_since = time.monotonic()
                     self._producer.purge(blocking=False)
                 if self._reports:
                     self._tell(self._settle)
@@ -125,6 +133,10 @@ class Producer:
         finally:
             self._stopping = True
             self._end()
+
+    def _is_still_down(self) -> bool:
+        waited = time.monotonic() - self._waiting_since
+        return self._down is not None and waited > DOWN_SECONDS and len(self._producer) > 0
 
     def _end(self) -> None:
         with suppress(KafkaException):

@@ -114,10 +114,10 @@ class Connection:
         self._client.abort()
 
     async def send(
-        self, messages: Sequence[Message], outcomes: list[BaseException | None], *, deadline: float, timeout: float
+        self, messages: Sequence[Message], outcomes: list[BaseException | None], *, deadline: float, seconds: float
     ) -> None:
         """Sends messages and sets an outcome for each. Returns when each is acknowledged or has failed, at the
-        `deadline` on the event loop's clock at the latest: `timeout` seconds after the call began to send."""
+        `deadline` on the event loop's clock at the latest: `seconds` after the call began to send."""
         limit = self._client.max_payload
         fitting = [message for message in messages if message.size <= limit]
         for message in messages:
@@ -140,7 +140,7 @@ class Connection:
                     self._settle([token], closed(error, self._redact))
             await asyncio.wait([call.done], timeout=max(0.0, deadline - asyncio.get_running_loop().time()))
             for token, message in zip(tokens, fitting, strict=True):
-                self._settle([token], unanswered(message, timeout))
+                self._settle([token], unanswered(message, seconds))
         finally:
             for token in tokens:
                 self._waiting.pop(token, None)

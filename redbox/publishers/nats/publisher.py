@@ -134,7 +134,7 @@ class NATSPublisher(Publisher):
                     deadline = now + self._timeout
                 elif now >= deadline:
                     raise Unavailable("NATS: not sent, because earlier events of the call took too long", excuse=True)
-                await connection.send(chunk, outcomes, deadline=deadline, timeout=self._timeout)
+                await connection.send(chunk, outcomes, deadline=deadline, seconds=self._timeout)
                 sent += len(chunk)
         except Unavailable as error:
             for message in messages[sent:]:
