@@ -253,6 +253,33 @@ async def test_a_cancelled_caller_waits_for_the_reply(redis_url: str, way: str):
             assert first
 
 
+@pytest.mark.parametrize("way", ["task twice", "scope"])
+async def test_a_cancelled_caller_waits_once_for_the_reply(way: str, monkeypatch: pytest.MonkeyPatch):
+    """It neither leaves before, nor is busy meanwhile: a scope cancels again and again."""
+    replied, scope, waits, wait = asyncio.Event(), anyio.CancelScope(), 0, asyncio.wait
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal waits
+        waits += 1
+        return wait(*arguments, **options)
+
+    async def call() -> None:
+        with scope:
+            await async_guard._to_the_end(replied.wait())
+
+    monkeypatch.setattr(asyncio, "wait", counted)
+    task = asyncio.ensure_future(call())
+    for turn in range(200):
+        if turn in (100, 120):
+            task.cancel() if way == "task twice" else scope.cancel()
+        await asyncio.sleep(0)
+    assert not task.done()
+    assert waits <= 2
+    replied.set()
+    await wait([task])
+    assert task.cancelled() == (way == "task twice")
+
+
 def after(turns: int, call: Callable[[], None]) -> None:
     """Calls after this many turns of the event loop."""
     if turns:
