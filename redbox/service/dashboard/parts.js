@@ -72,19 +72,19 @@ export function putCommand(box) {
 }
 
 /**
- * A table; on a narrow screen each row is a card. A column is {title, cell, class?}; `key` names a row so that updates keep it.
+ * A table; on a narrow screen each row is a card, and the roles say that it is still a table. A column is {title, cell, class?}; `key` names a row so that updates keep it.
  */
 export function table(label, columns, rows, key) {
   return h('div', { class: 'table' },
-    h('table', { 'aria-label': label },
-      h('thead', {}, h('tr', {}, columns.map((column) => h('th', { scope: 'col', class: column.class }, column.title)))),
-      h('tbody', {}, rows.map((row) => h('tr', { 'data-key': key(row) },
+    h('table', { role: 'table', 'aria-label': label },
+      h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, columns.map((column) => h('th', { role: 'columnheader', scope: 'col', class: column.class }, column.title)))),
+      h('tbody', { role: 'rowgroup' }, rows.map((row) => h('tr', { role: 'row', 'data-key': key(row) },
         columns.map((column) => cellOf(column, row)))))));
 }
 
 /** A cell; one without a value is left out of a card. */
 function cellOf(column, row) {
-  const cell = h('td', { class: column.class, 'data-label': column.title }, column.cell(row));
+  const cell = h('td', { role: 'cell', class: column.class, 'data-label': column.title }, column.cell(row));
   if (!cell.childNodes.length || cell.textContent === '–') cell.classList.add('none');
   return cell;
 }
