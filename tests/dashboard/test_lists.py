@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from redbox.durations import format_duration
 from tests.dashboard.fake_service import event_id
 
 pytestmark = [pytest.mark.req("SF-6"), pytest.mark.timeout(90)]
@@ -107,6 +108,16 @@ def test_a_key_shows_how_many_wait_behind_it_and_is_read_again_after_a_pause(ope
     page.get_by_role("button", name="Resume…", exact=True).first.wait_for()
 
 
+def test_durations_are_written_as_the_service_writes_them(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    seconds = [0.25, 4, 4.26, 59.9, 302, 7500, 7200, 90000, 86405]
+    written = page.evaluate(
+        "async (seconds) => { const { duration } = await import('/static/format.js'); return seconds.map(duration); }",
+        seconds,
+    )
+    assert written == [format_duration(each) for each in seconds]
+
+
 def test_claimed_events_show_their_relay(open_page: Open, service: str):
     page = open_page(f"{service}/#/million/events?phase=IN_FLIGHT")
     page.get_by_role("columnheader", name="Relay").wait_for()
@@ -161,7 +172,7 @@ def test_views_outside_the_feed_are_read_again_while_they_are_seen(open_page: Op
 
 def test_the_window_of_charts_and_incidents_can_be_chosen(open_page: Open, service: str):
     page = open_page(f"{service}/#/million")
-    page.get_by_role("group", name="Time of the charts").get_by_role("link", name="Last 24 hours").click()
+    page.get_by_role("group", name="Time of the charts").get_by_role("link", name="Last day").click()
     page.wait_for_url("**/million?window=24h")
     page.wait_for_function(
         "() => performance.getEntriesByType('resource').some((e) => /rates\\?window=24h/.test(e.name))"
@@ -293,13 +304,14 @@ def test_a_silent_relay_shows_no_figure_of_its_last_heartbeat(open_page: Open, s
     page = open_page(f"{service}/#/million/relays")
     found = page.evaluate(
         """async () => {
-          const { inFlight, pace } = await import('/static/views/relays.js');
+          const { breaker, inFlight, pace } = await import('/static/views/relays.js');
           const text = (made) => (made.textContent === undefined ? made : made.textContent);
-          const relay = (seen, silent) => ({ seen, silent, in_flight: 47, rate: 3 });
-          return [relay(2, false), relay(8, false), relay(165, true)].map((each) => [text(inFlight(each)), pace(each)]);
+          const relay = (seen, silent) => ({ seen, silent, in_flight: 47, rate: 3, breaker: 'closed', reason: '' });
+          const shown = (each) => [text(inFlight(each)), pace(each), text(breaker(each))];
+          return [relay(2, false), relay(8, false), relay(165, true)].map(shown);
         }"""
     )
-    assert found == [["47", "3.0/s"], ["478.0 s ago", "3.0/s"], ["–", "–"]]
+    assert found == [["47", "3.0/s", "✓ closed"], ["478 s ago", "3.0/s", "✓ closed"], ["–", "–", "–"]]
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_charts_have_samples_after_some_seconds(open_page: Open, up: Up):
     assert page.locator(".chart path.line").count() >= 3
     up.target.refusals["order.refused"] = "no such customer"
     up.put("order.refused")
-    flowing = page.get_by_text("Events are flowing")
+    flowing = page.locator(".why").get_by_text("Events are flowing")
     attention = page.get_by_role("img", name="Attention", exact=True)  # an event died lately; it is named beside it
     deadline = time.monotonic() + 30
     # Until more are published than died, whatever other tests did to the box.

@@ -37,6 +37,38 @@ def test_the_mark_is_amber_while_events_die(open_page: Open, service: str):
     page.locator(".why-ok").wait_for()
 
 
+def test_a_box_without_a_relay_is_not_marked_as_fine(open_page: Open, service: str):
+    page = open_page(f"{service}/#/empty")
+    page.locator(".why").get_by_text("No relay is running").wait_for()
+    page.locator(".why-warn").get_by_role("img", name="Attention").wait_for()
+
+
+def test_a_change_of_the_situation_is_spoken_and_a_change_of_a_number_is_not(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    spoken = page.locator("main [role=status].hidden")
+    page.locator(".why").get_by_text("Events are flowing").wait_for()
+    with_live(page, "live.rates_last.published = 98; live.rates_last.dead = 1")
+    page.locator(".why").get_by_text("98/s published").wait_for()
+    assert spoken.text_content() == ""
+    assert page.locator("main [aria-live], .why [role=status], .why [role=alert]").count() == 0
+    with_live(page, "live.why.situation = 'paused'; live.why.sentences = ['The box was paused.', '4 events wait.']")
+    page.locator(".why-bad").wait_for()
+    spoken.get_by_text("Problem: The box was paused.").wait_for(state="attached")
+
+
+def test_an_empty_box_has_no_charts_without_lines(open_page: Open, service: str):
+    page = open_page(f"{service}/#/empty")
+    page.get_by_text("No events yet.").wait_for()
+    assert page.get_by_text("no samples yet").filter(visible=True).count() == 0
+
+
+def test_the_charts_lead_to_the_events_that_they_count(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million?window=24h")
+    for name, address in (("Put", "events"), ("Published", "events?state=PUBLISHED"), ("Failed", "incidents?since=24h")):
+        link = page.locator(".chart").get_by_role("link", name=name, exact=True)
+        assert link.get_attribute("href") == f"#/million/{address}"
+
+
 # --- tiles -----------------------------------------------------------------------------------------------------------
 
 
@@ -64,6 +96,14 @@ def test_keys_whose_head_waits_for_a_retry_are_listed(open_page: Open, service: 
     row.get_by_text(re.compile("in [0-9]+ s")).wait_for()
 
 
+def test_the_overview_lists_blocked_keys_and_others_that_wait_together(open_page: Open, service: str):
+    page = open_page(f"{service}/#/breaker")
+    rows = page.get_by_role("table", name="Ordering keys that wait").locator("tbody tr")
+    rows.nth(2).wait_for()
+    assert "Dead 12 min ago" in rows.filter(has_text="order-7").inner_text()
+    assert "Retry in" in rows.filter(has_text="order-4").inner_text()
+
+
 def test_no_key_waits_in_an_empty_box(open_page: Open, service: str):
     page = open_page(f"{service}/#/empty/keys")
     page.get_by_text("No event waits behind another one of its key.").wait_for()
@@ -81,7 +121,7 @@ def test_the_field_for_a_key_shows_its_whole_hint(open_page: Open, service: str)
 
 def test_an_event_is_found_by_an_id_of_any_shape(open_page: Open, service: str):
     page = open_page(f"{service}/#/million")
-    page.get_by_text("Events are flowing").wait_for()
+    page.locator(".why").get_by_text("Events are flowing").wait_for()
     page.keyboard.press("/")
     page.keyboard.type("bad-1")
     page.keyboard.press("Enter")
@@ -91,7 +131,7 @@ def test_an_event_is_found_by_an_id_of_any_shape(open_page: Open, service: str):
 
 def test_an_id_that_does_not_exist_is_searched_for_as_text(open_page: Open, service: str):
     page = open_page(f"{service}/#/million")
-    page.get_by_text("Events are flowing").wait_for()
+    page.locator(".why").get_by_text("Events are flowing").wait_for()
     page.keyboard.press("/")
     page.keyboard.type("bad-1")
     page.get_by_role("option", name="Open event bad-1").wait_for()

@@ -9,9 +9,10 @@ const ROOM = 0.8; // share of the height that the largest value takes
 
 /** A card with a title, the last value and a line for each series; pointer and arrow keys show the values of a moment. */
 export class Chart {
-  /** `series`: [{name, label?, kind}]; `text(value)` formats a value with its unit; the scale ends at `least` or above it. */
-  constructor(title, series, text, least) {
+  /** `series`: [{name, label?, kind}]; `text(value)` formats a value with its unit; the scale ends at `least` or above it; `link`: to what is counted. */
+  constructor(title, series, text, least, link = null) {
     this.least = least;
+    this.link = link;
     this.title = title;
     this.series = series;
     this.text = text;
@@ -71,7 +72,7 @@ export class Chart {
     const { samples } = this;
     const shown = this.shown();
     const values = this.series.map(({ name }) => this.text(samples[shown]?.[name]));
-    update(this.head, h('span', { class: 'chart-title' }, this.title), h('span', { class: `chart-value${values.length > 1 ? ' several' : ''}` },
+    update(this.head, this.link ? h('a', { class: 'chart-title', href: this.link }, this.title) : h('span', { class: 'chart-title' }, this.title), h('span', { class: `chart-value${values.length > 1 ? ' several' : ''}` },
       this.series.map(({ label }, index) => [label && h('small', {}, `${label} `), values[index]])));
     const lines = this.series.flatMap(({ name, kind }) => this.paths(name, kind));
     const x = samples.length && this.x(shown);

@@ -51,11 +51,24 @@ function keyOf(box, key, why, again) {
   return section(`Key ${key}`, null, explanation(why, box, { actions }));
 }
 
-/** Columns of blocked keys; the overview shows them too. */
-export function blockedColumns(box) {
+/** Columns of blocked keys and of keys that wait, for the overview. It has their errors among the incidents. */
+export function heldColumns(box) {
+  const head = (each) => (each.head.event_id ? each.head : { event_id: each.head, phase: 'DEAD', available_at: each.since });
   return [
     { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
-    { title: 'Waiting', cell: (each) => h('span', {}, h('a', { href: href(box, 'events', null, { phase: 'WAITING', key: each.key }) }, counted(each.waiting, 'event')), ' behind ', eventId(box, each.head)) },
+    { title: 'Waiting', cell: (each) => behind(box, each.key, each.waiting ?? each.length - 1, head(each).event_id) },
+    { title: 'Head', class: 'nowrap', cell: (each) => headOf(head(each)) },
+  ];
+}
+
+const behind = (box, key, number, head) => h('span', {}, h('a', { href: href(box, 'events', null, { phase: 'WAITING', key }) }, counted(number, 'event')), ' behind ', eventId(box, head));
+const headOf = (head) => h('span', {}, phase(head), ' ', moment(head.available_at));
+
+/** Columns of blocked keys. */
+function blockedColumns(box) {
+  return [
+    { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
+    { title: 'Waiting', cell: (each) => behind(box, each.key, each.waiting, each.head) },
     { title: 'Error', class: 'error', cell: (each) => each.why || '–' },
     { title: 'Since', class: 'nowrap', cell: (each) => moment(each.since) },
   ];
@@ -74,11 +87,11 @@ export async function keysThatWait(box, blocked, limit, signal) {
 }
 
 /** Columns of keys whose head waits for its time. */
-export function waitingColumns(box) {
+function waitingColumns(box) {
   return [
     { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
-    { title: 'Waiting', cell: (each) => h('span', {}, h('a', { href: href(box, 'events', null, { phase: 'WAITING', key: each.key }) }, counted(each.length - 1, 'event')), ' behind ', eventId(box, each.head.event_id)) },
-    { title: 'Head', class: 'nowrap', cell: (each) => h('span', {}, phase(each.head), ' ', moment(each.head.available_at)) },
+    { title: 'Waiting', cell: (each) => behind(box, each.key, each.length - 1, each.head.event_id) },
+    { title: 'Head', class: 'nowrap', cell: (each) => headOf(each.head) },
     { title: 'Error', class: 'error', cell: (each) => each.head.last_error || '–' },
   ];
 }
