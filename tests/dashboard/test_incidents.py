@@ -112,3 +112,14 @@ def test_a_retrying_incident_does_not_take_its_last_attempts_for_the_first(open_
     facts.wait_for()
     assert "Not known: a retry keeps the time of the last attempt only" in facts.inner_text()
     assert "Last attempt" in facts.inner_text()
+
+
+def test_the_timeline_draws_failures_as_bars_that_compare(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/incident/55242f13")
+    page.get_by_role("img", name=re.compile("^Timeline: 12 entries")).wait_for()
+    bars = page.locator(".timeline rect.failed")
+    heights = [float(each.get_attribute("height")) for each in bars.all()]
+    assert len(heights) == 9
+    assert max(heights) == heights[2], "the moment with 60 failures"
+    assert heights[4] == pytest.approx(heights[2] * 12 / 60, abs=0.1)
+    page.locator(".legend").get_by_text("failures, at most 60 at a time").wait_for()
