@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,23 @@ def test_a_failed_canary_says_what_became_of_all_events_and_what_to_do(open_page
     page.get_by_text("HTTP 422").first.wait_for()
     assert "/event/" in page.url
     assert page.locator("dialog").count() == 0
+
+
+def test_the_end_of_a_job_in_the_background_is_shown_until_someone_looks_at_it(open_page: Open, fresh_service: str):
+    page = open_page(f"{fresh_service}/#/hostile/incident/55242f13?state=DEAD")
+    dialog = start_replay(page, "fail")
+    dialog.get_by_role("button", name="Continue in the background").click()
+    page.goto(f"{fresh_service}/#/hostile/relays")
+    tray = page.get_by_role("region", name="Jobs")
+    tray.get_by_text("the first 20 were returned to PENDING").wait_for()
+    for _ in range(2):  # each look is a step of the fake job
+        urllib.request.urlopen(f"{fresh_service}/v1/boxes/hostile/jobs/job-1").close()
+    tray.get_by_text("Stopped after 20 of 200 events").wait_for()
+    page.locator("#messages").get_by_text("Replay: Stopped after 20 of 200 events.").wait_for()
+    tray.get_by_role("button", name="Show").click()
+    dialog.get_by_text("1 of 20 canary events is DEAD again").wait_for()
+    dialog.get_by_role("button", name="Close").last.click()
+    tray.wait_for(state="hidden")
 
 
 # --- the list --------------------------------------------------------------------------------------------------------
