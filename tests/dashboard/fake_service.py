@@ -366,7 +366,10 @@ class Scene:
 
     def doctor(self) -> list[dict[str, Any]]:
         if self.box == "flowing":
-            return [{"severity": "ok", "check": "events", "sentence": "98,553 events were audited, and break no rule", "meaning": "", "remedy": ""}]  # fmt: skip
+            return [
+                {"severity": "ok", "check": "events", "sentence": "98,553 events were audited, and break no rule", "meaning": "", "remedy": ""},
+                {"severity": "ok", "check": "relays", "sentence": "2 relays running", "meaning": "", "remedy": ""},
+            ]  # fmt: skip
         return [
             {"severity": "info", "check": "replicas", "sentence": "the server has no replica", "meaning": "if its disk is lost, the events are lost", "remedy": "docs/guarantees.md, replicas=N"},
             {"severity": "error", "check": "relays", "sentence": "3 pending events, 3 of them due, and no relay is running", "meaning": "nothing is delivered", "remedy": "`redbox relay --to URL`"},
@@ -558,7 +561,7 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         scene = scenes[box]
         if what == "jobs" and body.get("dry_run"):
             count = scene.groups()[0]["count"] if scene.groups() else 0
-            return {"dry_run": True, "count": count, "matched": count, "complete": True, "conflicts": 2, "refused_count": 0, "obstacle": "the breakers of all 2 relays are open: HTTP 503" if scene.box == "breaker" else ""}  # fmt: skip
+            return {"dry_run": True, "count": count, "matched": count, "complete": True, "conflicts": 2 if body["action"] == "replay" else 0, "refused_count": 0, "obstacle": "the breakers of all 2 relays are open: HTTP 503" if scene.box == "breaker" else ""}  # fmt: skip
         if what == "jobs":
             return Response(scene.start_job(body), status_code=202)
         if what == "pause" and body["why"] == "fail":

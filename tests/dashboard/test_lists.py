@@ -333,3 +333,66 @@ def test_a_list_that_could_not_be_read_is_read_again_once_the_store_is_back(
     page.unroute(re.compile(f"/v1/boxes/million/{view}"))
     page.get_by_text(shown).first.wait_for(timeout=10_000)
     page.get_by_text("The store does not answer").wait_for(state="detached")
+
+
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    shown = page.evaluate(
+        """async () => {
+          const { h } = await import('/static/dom.js');
+          const { load } = await import('/static/parts.js');
+          const root = h('div', {});
+          const answers = [];
+          const read = () => new Promise((resolve) => answers.push(resolve));
+          const again = load(root, new AbortController().signal, read, (text) => text);
+          const later = again({ quiet: true });
+          answers[1]('newer');
+          await later;
+          answers[0]('older');
+          await new Promise((resolve) => setTimeout(resolve));
+          return root.textContent;
+        }"""
+    )
+    assert shown == "newer"
+
+
+def test_a_long_error_does_not_fill_the_list(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    height = page.evaluate(
+        """async () => {
+          const { table } = await import('/static/parts.js');
+          const made = table('Errors', [{ title: 'Error', class: 'error', cell: () => 'a long error '.repeat(1000) }], [1], String);
+          document.querySelector('main').append(made);
+          return made.querySelector('td').getBoundingClientRect().height;
+        }"""
+    )
+    assert height < 110
+
+
+def test_waiting_has_one_colour_whatever_an_event_waits_for(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/events")
+    page.locator("[data-row]").first.wait_for()
+    waiting = page.locator("td .phase").filter(has_text="Waiting")
+    colours = {each.evaluate("each => getComputedStyle(each).color") for each in waiting.all()}
+    assert waiting.count() > 2
+    assert len(colours) == 1
+
+
+def test_the_doctor_says_in_words_how_much_is_wrong_and_keeps_what_is_fine_together(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/doctor")
+    page.get_by_text("1 error and 1 warning.").wait_for()
+    page.goto(f"{service}/#/flowing/doctor")
+    page.get_by_text("No errors and no warnings.").wait_for()
+    fine = page.locator(".finding").filter(has_text="Fine")
+    assert fine.count() == 1
+    assert fine.locator("li").count() == 2
+
+
+def test_the_log_gives_the_time_of_an_entry_and_settings_say_what_was_changed(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/log")
+    when = page.get_by_role("table", name="Log").locator("tbody tr").first.locator("td").first
+    when.get_by_text("9 min ago").wait_for()
+    assert re.match(r"(\d+ \w+ )?\d\d:\d\d:\d\d", when.inner_text())
+    page.goto(f"{service}/#/million/settings")
+    page.get_by_label("keep_published", exact=True).wait_for()
+    assert page.locator(".setting").filter(has_text="changed").locator("label").all_inner_texts() == ["keep_published"]

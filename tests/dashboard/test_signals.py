@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -159,6 +161,42 @@ def test_attempts_include_the_one_that_succeeded_and_how_long_it_took(open_page:
     # Two retried, one of them by a version that did not measure it, and one published; a replay is no attempt.
     assert [row.locator("td").nth(took).inner_text() for row in rows.all()] == ["–", "30 s", "250 ms"]
     assert page.locator(".diagram").get_by_text("replayed").count() == 1
+
+
+def test_the_steps_say_that_earlier_attempts_are_not_kept(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/event/{event_id(3)}")
+    page.get_by_text("12 in all; the last 2 are kept").wait_for()
+    steps = page.locator(".diagram .step-word").all_inner_texts()
+    assert steps == ["Put", "10 earlier attempts", "Retried", "DEAD"]
+
+
+def test_a_claimed_event_does_not_miss_the_attempt_in_flight(open_page: Open, service: str):
+    page = open_page(f"{service}/#/flowing")
+    page.route(
+        "**/events/claimed",
+        lambda route: route.fulfill(
+            json=published(fetched(service))
+            | {"state": "CLAIMED", "phase": "IN_FLIGHT", "attempts": 3, "published_at": None}
+        ),
+    )
+    page.evaluate("location.hash = '#/million/event/claimed'")
+    rows = page.get_by_role("table", name="Attempts").locator("tbody tr")
+    rows.nth(1).wait_for()
+    assert "in all" not in page.locator("main").inner_text()
+
+
+def test_an_event_leads_to_others_with_the_same_error(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/event/{event_id(3)}")
+    page.get_by_role("link", name="Events with the same error").click()
+    page.get_by_role("button", name="Remove the filter error: HTTP 422 amount must be a number").wait_for()
+    assert "state=DEAD" in page.url
+
+
+def fetched(service: str) -> dict[str, Any]:
+    """The record of a dead event."""
+    with urllib.request.urlopen(f"{service}/v1/boxes/million/events/{event_id(3)}") as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
 
 
 def published(record: dict[str, Any]) -> dict[str, Any]:

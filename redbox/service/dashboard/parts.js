@@ -17,12 +17,13 @@ export const PHASES = [
   { name: 'COMPLETED', label: 'Published', symbol: '✓', query: { state: 'PUBLISHED' } },
 ];
 
+const WAITING = PHASES.find(({ name }) => name === 'WAITING');
 const UNKNOWN = { label: 'Damaged', symbol: '!', name: 'DAMAGED' };
 
 export function phase(record) {
   const found = (record.damaged ? null : PHASES.find((each) => each.name === record.phase)) || UNKNOWN;
-  const word = record.waiting ? 'Waiting' : found.label;
-  return h('span', { class: `phase phase-${found.name.toLowerCase()}` }, h('span', { 'aria-hidden': 'true' }, record.waiting ? '⋯' : found.symbol), ` ${word}`);
+  const { name, label, symbol } = record.waiting ? WAITING : found;
+  return h('span', { class: `phase phase-${name.toLowerCase()}` }, h('span', { 'aria-hidden': 'true' }, symbol), ` ${label}`);
 }
 
 /** A moment: relative or as local time, with the exact one as its tooltip. */
@@ -84,7 +85,7 @@ export function table(label, columns, rows, key) {
 
 /** A cell; one without a value is left out of a card. */
 function cellOf(column, row) {
-  const cell = h('td', { role: 'cell', class: column.class, 'data-label': column.title }, column.cell(row));
+  const cell = h('td', { role: 'cell', class: column.class, 'data-label': column.title }, column.class === 'error' ? h('div', { class: 'clamp' }, column.cell(row)) : column.cell(row));
   if (!cell.childNodes.length || cell.textContent === '–') cell.classList.add('none');
   return cell;
 }
@@ -155,17 +156,20 @@ function titleOf(problem) {
 export function load(root, signal, read, render) {
   let failed = false; // what failed is shown
   let cancel = () => {};
+  let number = 0; // of readings: an answer that comes after that of a later reading is not shown
   const run = async ({ quiet = false } = {}) => {
+    const own = (number += 1);
     cancel();
     if (!quiet) {
       update(root, loading());
     }
     try {
       const data = await read();
+      if (own !== number) return;
       failed = false;
       if (!signal.aborted) update(root, render(data));
     } catch (error) {
-      if (error.name === 'AbortError' || signal.aborted) return;
+      if (error.name === 'AbortError' || signal.aborted || own !== number) return;
       if (!quiet) update(root, failure(error, () => run()));
       failed ||= !quiet;
       if (failed) cancel = tryAgain(signal, error, () => run({ quiet: true }));

@@ -42,13 +42,13 @@ function search(box, name) {
 }
 
 function keyOf(box, key, why, again) {
-  const actions = [h('a', { class: 'button', href: href(box, 'events', null, { key }) }, 'Its events')];
+  const actions = [h('a', { class: 'button', href: href(box, 'events', null, { key }) }, 'See its events')];
   const paused = why.situation === 'key_paused';
   const act = async () => {
     if (await (paused ? resume(box, key) : pause(box, key))) again();
   };
   if (mayOperate()) actions.push(h('button', { type: 'button', onclick: act }, paused ? 'Resume…' : 'Pause…'));
-  return section(`Key ${key}`, null, explanation(why, box, { actions }));
+  return h('div', { class: 'stack' }, h('h2', {}, `Key ${key}`), explanation(why, box, { actions }));
 }
 
 /** Columns of blocked keys and of keys that wait, for the overview. It has their errors among the incidents. */
@@ -118,7 +118,7 @@ function lists(box, { blocked, paused, waiting }, root, again) {
     section('Blocked', null, blocked.length
       ? table('Blocked keys', blockedColumns(box), steady(root, blocked, keyOfLine), keyOfLine)
       : noneBlocked()),
-    section('Waiting for their heads', null, waitingSection(box, waiting, root)),
+    section('Waiting behind a retry or a later time', null, waitingSection(box, waiting, root)),
     section('Paused', null, paused.length
       ? table('Paused keys', [
         { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
@@ -126,7 +126,7 @@ function lists(box, { blocked, paused, waiting }, root, again) {
         { title: 'Reason', cell: (each) => each.why || '–' },
         { title: 'Since', class: 'nowrap', cell: (each) => moment(each.since) },
         { title: 'Ends', class: 'nowrap', cell: (each) => (each.until ? moment(each.until) : 'when resumed') },
-        { title: '', cell: (each) => mayOperate() && h('button', { type: 'button', 'aria-label': `Resume key ${each.key}`, onclick: resumeAndRead(each.key) }, 'Resume…') },
+        { title: '', class: 'row-action', cell: (each) => mayOperate() && h('button', { type: 'button', class: 'plain', 'aria-label': `Resume key ${each.key}`, onclick: resumeAndRead(each.key) }, 'Resume…') },
       ], paused, keyOfLine)
       : empty('No ordering key is paused.')));
 }

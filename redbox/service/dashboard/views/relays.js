@@ -52,7 +52,7 @@ function lastError(relay) {
 function rows(found) {
   return table('Relays', [
     { title: 'Relay', cell: (relay) => h('div', {}, relayName(relay), h('span', { class: 'remark' }, `${relay.host} (${relay.pid}), redbox ${relay.version}, seen ${duration(relay.seen)} ago`)) },
-    { title: 'Target', class: 'wrap', cell: (relay) => h('code', {}, relay.target || '–') },
+    { title: 'Target', class: 'wrap target', cell: (relay) => h('code', {}, relay.target || '–') },
     { title: 'Breaker', cell: breaker },
     { title: 'In flight', class: 'number', cell: (relay) => inFlight(relay) },
     { title: 'Rate', class: 'number', cell: pace },
