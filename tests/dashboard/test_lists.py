@@ -356,17 +356,24 @@ def test_an_answer_that_comes_late_does_not_replace_a_newer_one(open_page: Open,
     assert shown == "newer"
 
 
-def test_a_long_error_does_not_fill_the_list(open_page: Open, service: str):
+def test_a_long_error_fills_no_list_and_is_shown_whole_elsewhere(open_page: Open, service: str):
     page = open_page(f"{service}/#/million")
     height = page.evaluate(
         """async () => {
           const { table } = await import('/static/parts.js');
-          const made = table('Errors', [{ title: 'Error', class: 'error', cell: () => 'a long error '.repeat(1000) }], [1], String);
-          document.querySelector('main').append(made);
-          return made.querySelector('td').getBoundingClientRect().height;
+          const column = { title: 'Error', class: 'error', cell: () => 'a long error '.repeat(1000) };
+          const made = table('Errors', [column], [1], String);
+          const height = (view) => {
+            const root = Object.assign(document.createElement('div'), { className: view });
+            document.querySelector('main').replaceChildren(root);
+            root.append(made);
+            return made.querySelector('td').getBoundingClientRect().height;
+          };
+          return [height('view-events'), height('view-event'), height('view-relays')];
         }"""
     )
-    assert height < 110
+    assert height[0] < 110
+    assert min(height[1:]) > 400, "the view of one event shows all of it"
 
 
 def test_waiting_has_one_colour_whatever_an_event_waits_for(open_page: Open, service: str):

@@ -66,7 +66,11 @@ def test_an_empty_box_has_no_charts_without_lines(open_page: Open, service: str)
 
 def test_the_charts_lead_to_the_events_that_they_count(open_page: Open, service: str):
     page = open_page(f"{service}/#/million?window=24h")
-    for name, address in (("Put", "events"), ("Published", "events?state=PUBLISHED"), ("Failed", "incidents?since=24h")):
+    for name, address in (
+        ("Put", "events"),
+        ("Published", "events?state=PUBLISHED"),
+        ("Failed", "incidents?since=24h"),
+    ):
         link = page.locator(".chart").get_by_role("link", name=name, exact=True)
         assert link.get_attribute("href") == f"#/million/{address}"
 

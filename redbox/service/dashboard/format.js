@@ -34,12 +34,12 @@ export function duration(seconds) {
 
 export const milliseconds = (number) => (number === null || number === undefined ? '–' : duration(number / 1000));
 
-/** The age of a moment, without the seconds of minutes: `12 min ago`, `in 5 s`, `2 h 5 min ago`. */
+/** The age of a moment, without the seconds of minutes and the hours of days: `12 min ago`, `in 5 s`, `2 h 5 min ago`. */
 export function ago(moment, now = Date.now()) {
   const seconds = (now - new Date(moment)) / 1000;
   if (Math.abs(seconds) < 1) return 'now';
   const length = seconds > 0 ? Math.floor(seconds) : Math.ceil(-seconds);
-  const text = duration(length < 60 ? length : length - (length % 60));
+  const text = duration(length - (length % (length < 60 ? 1 : length < 2 * 86400 ? 60 : 86400)));
   return seconds > 0 ? `${text} ago` : `in ${text}`;
 }
 

@@ -72,5 +72,5 @@ function settingsForm(box, found, again) {
     }
   };
   return section('Limits and retention', h('a', { href: href(box, 'log', null, { action: 'configure' }) }, 'Who changed what'),
-    h('form', { onsubmit: save }, rows, mayOperate() && h('div', { class: 'buttons setting' }, h('button', { type: 'submit', class: 'primary' }, 'Save…'))));
+    h('form', { onsubmit: save }, rows, mayOperate() && h('div', { class: 'buttons save' }, h('button', { type: 'submit', class: 'primary' }, 'Save…'))));
 }
