@@ -93,6 +93,20 @@ def test_the_end_of_a_job_in_the_background_is_shown_until_someone_looks_at_it(o
     tray.wait_for(state="hidden")
 
 
+def test_the_end_of_a_job_can_be_hidden_and_its_bar_is_at_the_bottom(open_page: Open, fresh_service: str):
+    page = open_page(f"{fresh_service}/#/hostile/incident/55242f13?state=DEAD")
+    dialog = start_replay(page)
+    dialog.get_by_role("button", name="Continue in the background").click()
+    page.goto(f"{fresh_service}/#/hostile/doctor")
+    tray = page.get_by_role("region", name="Jobs")
+    tray.wait_for()
+    assert tray.evaluate("each => innerHeight - each.getBoundingClientRect().bottom") == 0
+    for _ in range(4):
+        urllib.request.urlopen(f"{fresh_service}/v1/boxes/hostile/jobs/job-1").close()
+    tray.get_by_role("button", name="Hide: Replay Done").click()
+    tray.wait_for(state="hidden")
+
+
 # --- the list --------------------------------------------------------------------------------------------------------
 
 

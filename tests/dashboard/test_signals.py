@@ -110,6 +110,15 @@ def test_the_overview_lists_blocked_keys_and_others_that_wait_together(open_page
     assert "Retry in" in rows.filter(has_text="order-4").inner_text()
 
 
+def test_the_overview_does_not_say_that_no_key_waits_while_events_do(open_page: Open, service: str):
+    page = open_page(f"{service}/#/paused")
+    page.route("**/v1/boxes/paused/keys", lambda route: route.fulfill(json={"blocked": [], "paused": []}))
+    page.reload()
+    keys = page.locator(".section").filter(has=page.get_by_role("heading", name="Ordering keys that wait"))
+    keys.get_by_text("40 events wait behind other events of their keys.").wait_for()
+    assert "dead_head" not in keys.inner_text()
+
+
 def test_no_key_waits_in_an_empty_box(open_page: Open, service: str):
     page = open_page(f"{service}/#/empty/keys")
     page.get_by_text("No event waits behind another one of its key.").wait_for()

@@ -214,7 +214,15 @@ export function tray(box, jobs) {
   }
   return shown.map((job) => h('div', { class: `tray-job job-${job.state}`, 'data-key': job.id },
     h('span', {}, h('strong', {}, BULK_ACTIONS[job.action].verb), ' ', ended(job) ? [h('span', { 'aria-hidden': 'true' }, `${JOB_STATES[job.state].symbol} `), stateInWords(job)] : job.text), bar(job),
-    h('button', { type: 'button', onclick: () => watchJob(box, job) }, 'Show')));
+    h('div', { class: 'buttons' }, h('button', { type: 'button', onclick: () => watchJob(box, job) }, 'Show'),
+      ended(job) && h('button', { type: 'button', class: 'plain icon', 'aria-label': `Hide: ${BULK_ACTIONS[job.action].verb} ${stateInWords(job)}`, onclick: (event) => hide(job, event.currentTarget) }, '✕'))));
+}
+
+function hide(job, button) {
+  const bars = button.closest('#tray');
+  seen.add(job.id);
+  button.closest('.tray-job').remove();
+  bars.hidden = !bars.children.length;
 }
 
 const stateInWords = (job) => `${JOB_STATES[job.state].word}${inWords(JOB_STATES[job.state].word, job.text)}`;

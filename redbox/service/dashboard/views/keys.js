@@ -101,14 +101,22 @@ function waitingSection(box, { keys: found, all }, root) {
   const total = state.live.stats?.waiting || 0;
   const rest = !all && h('p', { class: 'remark' }, `From the first ${LOOKED} events that wait: other keys may wait too.`);
   if (found.length) return [table('Keys that wait', waitingColumns(box), steady(root, found, keyOfLine), keyOfLine), rest];
-  return [empty(total ? `${counted(total, 'event')} ${total === 1 ? 'waits' : 'wait'} behind other events of their keys.` : 'No event waits behind another one of its key.',
+  return [empty(total ? `${waitInWords(total)}.` : 'No event waits behind another one of its key.',
     h('p', {}, 'If the head of a key waits for a retry, or for its time, the key is listed here.')), rest];
 }
 
 export const keyOfLine = (each) => each.key;
 
+/** No key is blocked or held up; still, events may wait for others of their keys. */
+export function noneHeld() {
+  const total = state.live.stats?.waiting || 0;
+  return total ? empty(`${waitInWords(total)}.`, h('p', {}, 'No key is blocked by a dead event, and none waits for a retry.')) : noneBlocked();
+}
+
+const waitInWords = (total) => `${counted(total, 'event')} ${total === 1 ? 'waits' : 'wait'} behind other events of their keys`;
+
 /** What blocks a key, where none is. */
-export const noneBlocked = () => empty('No ordering key is blocked by a dead event.', h('p', {}, 'If the setting ', h('code', {}, 'dead_head'), ' is ', h('code', {}, 'block'), ', a dead event holds back the events behind it. Its key is listed here.'));
+const noneBlocked = () => empty('No ordering key is blocked by a dead event.', h('p', {}, 'If the setting ', h('code', {}, 'dead_head'), ' is ', h('code', {}, 'block'), ', a dead event holds back the events behind it. Its key is listed here.'));
 
 function lists(box, { blocked, paused, waiting }, root, again) {
   const resumeAndRead = (key) => async () => {

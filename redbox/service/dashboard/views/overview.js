@@ -10,7 +10,7 @@ import { MOODS, PHASES, command, empty, explanation, failure, loading, moment, m
 import { pause, resume } from '../actions.js';
 import { incidentRows, readIncidents } from './incidents.js';
 import { breaker, inFlight, pace, relayName } from './relays.js';
-import { heldColumns, keyOfLine, keysThatWait, noneBlocked } from './keys.js';
+import { heldColumns, keyOfLine, keysThatWait, noneHeld } from './keys.js';
 
 const perSecond = (value) => (value === null || value === undefined ? '–' : `${rate(value)}/s`);
 const EVERY = 10000; // ms between two readings of what is not in the live feed
@@ -227,21 +227,28 @@ async function followRates(root, box, window, signal) {
   else repeat(signal, step * 1000 || EVERY, read);
 }
 
-/** Ordering keys that do not move, read now and then: they are not in the live feed. */
+/** Ordering keys that do not move, read now and then: they are not in the live feed, which says how many events wait. */
 function followKeys(root, box, signal) {
+  let found = null;
+  const draw = () => {
+    if (!found || !state.live.stats) return;
+    const held = steady(root, found, keyOfLine);
+    update(root, section('Ordering keys that wait', h('a', { href: href(box, 'keys') }, 'All keys'),
+      held.length ? table('Ordering keys that wait', heldColumns(box), held, keyOfLine) : noneHeld()));
+  };
   const read = async () => {
     if (state.connection === 'lost') return;
     try {
       const { blocked } = await get(box, 'keys', { signal });
       const { keys: waiting } = await keysThatWait(box, blocked, KEYS, signal);
       if (signal.aborted) return;
-      const held = steady(root, [...blocked, ...waiting].slice(0, KEYS), keyOfLine);
-      update(root, section('Ordering keys that wait', h('a', { href: href(box, 'keys') }, 'All keys'),
-        held.length ? table('Ordering keys that wait', heldColumns(box), held, keyOfLine) : noneBlocked()));
+      found = [...blocked, ...waiting].slice(0, KEYS);
+      draw();
     } catch {
       // the sentence at the top says what is wrong
     }
   };
   read();
+  watch(signal, draw);
   repeat(signal, EVERY, read);
 }
