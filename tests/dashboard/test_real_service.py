@@ -215,7 +215,7 @@ def test_a_store_that_stops_is_reported_until_it_is_back(open_page: Open, up: Up
     page.get_by_text("The store does not answer").wait_for(state="detached", timeout=30_000)
     page.get_by_text("live", exact=True).wait_for()
     up.put("order.last")
-    page.get_by_role("link", name=re.compile("Published")).wait_for()
+    page.get_by_role("link", name=re.compile(r"Published\s*\d")).wait_for()
 
 
 @pytest.mark.req("SF-5")
