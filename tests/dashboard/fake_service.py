@@ -219,7 +219,7 @@ class Scene:
             "in_flight": 0 if opened or self.paused else 9, "published": 49_206, "retried": 155, "dead": 107,
             "breaker": "open" if opened else "closed", "reason": self.error if opened else "",
             "breaker_since": 190.0 if opened else None, "failed": 262, "failures_in_row": 41 if opened else 0,
-            "last_error": self.error if self.box != "flowing" else "", "rate": 0.0 if opened or self.paused else 21.2, "silent": False,
+            "last_error": self.error if self.box != "flowing" else "", "rate": 0.0 if opened or self.paused else self.rate(0)["published"] / 2, "silent": False,
         }  # fmt: skip
         names = ["web-7f9c-41-5b1f", "web-8a2d-17-90ce"]
         found = [{**relay, "name": HOSTILE if self.box == "hostile" else name} for name in names]
@@ -239,7 +239,7 @@ class Scene:
         dead = self.phases()["DEAD"]
         sentences = [
             "Nothing is stuck: 3 events are due, the oldest for 300 ms, and 18 in flight.",
-            "2 relays are alive, 42 events/s before the last heartbeat; 98,412 events were published so far.",
+            f"2 relays are alive, {self.rate(0)['published']:.0f} events/s before the last heartbeat; 98,412 events were published so far.",
         ]
         situation = "flowing"
         if self.box == "empty":
