@@ -64,3 +64,20 @@ def test_rows_keep_their_roles_as_cards(open_page: Open, service: str):
         "['table', 'thead', 'tbody', 'tr', 'th', 'td'].map((each) => document.querySelector(each).getAttribute('role'))"
     )
     assert roles == ["table", "rowgroup", "rowgroup", "row", "columnheader", "cell"]
+
+
+@pytest.mark.parametrize("width", [360, 641, 768, 901, 1001, 1101])
+def test_nothing_is_wider_than_a_tablet_or_half_a_screen(open_page: Open, service: str, width: int):
+    views = {
+        "million": "Put", "hostile": "Put", "million/events": "order.placed",
+        "million/events?state=DEAD": "Dead since", "breaker/relays": "web-old-3", "million/log": "the provider is down",
+    }  # fmt: skip
+    page = open_page(f"{service}/#/flowing", width=width)
+    for view, text in views.items():
+        page.evaluate("view => { location.hash = `#/${view}`; }", view)
+        page.locator("main").get_by_text(text, exact=view in ("million", "hostile")).first.wait_for(state="attached")
+        wide = page.evaluate(
+            """() => [document.documentElement, ...document.querySelectorAll('main .table, main .section, main .chart')]
+              .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.className)"""
+        )
+        assert wide == [], view
