@@ -98,7 +98,7 @@ def test_a_replay_by_keyboard_alone(open_page: Open, up: Up):
     del up.target.refusals["order.shipped"]
     page.keyboard.press("g")
     page.keyboard.press("i")
-    page.get_by_role("heading", name="Incidents").wait_for()
+    page.get_by_role("heading", name="Incidents", level=1).wait_for()  # the overview has one of level 2
     page.get_by_role("link", name="no such warehouse").wait_for()
     for _ in range(10):
         page.keyboard.press("j")

@@ -58,7 +58,7 @@ def test_from_failing_events_to_their_replay_by_keyboard_alone(open_page: Open, 
     page.locator(".why").get_by_text("Events are flowing").wait_for()
     page.keyboard.press("g")
     page.keyboard.press("i")
-    page.get_by_role("heading", name="Incidents").wait_for()
+    page.get_by_role("heading", name="Incidents", level=1).wait_for()  # the overview has one of level 2
     page.get_by_role("link", name="HTTP 422").wait_for()
     page.keyboard.press("j")
     page.keyboard.press("Enter")
