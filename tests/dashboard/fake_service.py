@@ -219,7 +219,7 @@ class Scene:
             "in_flight": 0 if opened or self.paused else 9, "published": 49_206, "retried": 155, "dead": 107,
             "breaker": "open" if opened else "closed", "reason": self.error if opened else "",
             "breaker_since": 190.0 if opened else None, "failed": 262, "failures_in_row": 41 if opened else 0,
-            "last_error": self.error if self.box != "flowing" else "", "rate": 0.0 if opened or self.paused else 21.2, "silent": False,
+            "last_error": self.error if self.box != "flowing" else "", "rate": 0.0 if opened or self.paused else self.rate(0)["published"] / 2, "silent": False,
         }  # fmt: skip
         names = ["web-7f9c-41-5b1f", "web-8a2d-17-90ce"]
         found = [{**relay, "name": HOSTILE if self.box == "hostile" else name} for name in names]
@@ -239,7 +239,7 @@ class Scene:
         dead = self.phases()["DEAD"]
         sentences = [
             "Nothing is stuck: 3 events are due, the oldest for 300 ms, and 18 in flight.",
-            "2 relays are alive, 42 events/s before the last heartbeat; 98,412 events were published so far.",
+            f"2 relays are alive, {self.rate(0)['published']:.0f} events/s before the last heartbeat; 98,412 events were published so far.",
         ]
         situation = "flowing"
         if self.box == "empty":
@@ -366,7 +366,10 @@ class Scene:
 
     def doctor(self) -> list[dict[str, Any]]:
         if self.box == "flowing":
-            return [{"severity": "ok", "check": "events", "sentence": "98,553 events were audited, and break no rule", "meaning": "", "remedy": ""}]  # fmt: skip
+            return [
+                {"severity": "ok", "check": "events", "sentence": "98,553 events were audited, and break no rule", "meaning": "", "remedy": ""},
+                {"severity": "ok", "check": "relays", "sentence": "2 relays running", "meaning": "", "remedy": ""},
+            ]  # fmt: skip
         return [
             {"severity": "info", "check": "replicas", "sentence": "the server has no replica", "meaning": "if its disk is lost, the events are lost", "remedy": "docs/guarantees.md, replicas=N"},
             {"severity": "error", "check": "relays", "sentence": "3 pending events, 3 of them due, and no relay is running", "meaning": "nothing is delivered", "remedy": "`redbox relay --to URL`"},
@@ -558,7 +561,7 @@ def fake_service(*, token: str | None = None, read_only: bool = False) -> Litest
         scene = scenes[box]
         if what == "jobs" and body.get("dry_run"):
             count = scene.groups()[0]["count"] if scene.groups() else 0
-            return {"dry_run": True, "count": count, "matched": count, "complete": True, "conflicts": 2, "refused_count": 0, "obstacle": "the breakers of all 2 relays are open: HTTP 503" if scene.box == "breaker" else ""}  # fmt: skip
+            return {"dry_run": True, "count": count, "matched": count, "complete": True, "conflicts": 2 if body["action"] == "replay" else 0, "refused_count": 0, "obstacle": "the breakers of all 2 relays are open: HTTP 503" if scene.box == "breaker" else ""}  # fmt: skip
         if what == "jobs":
             return Response(scene.start_job(body), status_code=202)
         if what == "pause" and body["why"] == "fail":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,37 @@ def test_a_failed_canary_says_what_became_of_all_events_and_what_to_do(open_page
     assert page.locator("dialog").count() == 0
 
 
+def test_the_end_of_a_job_in_the_background_is_shown_until_someone_looks_at_it(open_page: Open, fresh_service: str):
+    page = open_page(f"{fresh_service}/#/hostile/incident/55242f13?state=DEAD")
+    dialog = start_replay(page, "fail")
+    dialog.get_by_role("button", name="Continue in the background").click()
+    page.goto(f"{fresh_service}/#/hostile/relays")
+    tray = page.get_by_role("region", name="Jobs")
+    tray.get_by_text("the first 20 were returned to PENDING").wait_for()
+    for _ in range(2):  # each look is a step of the fake job
+        urllib.request.urlopen(f"{fresh_service}/v1/boxes/hostile/jobs/job-1").close()
+    tray.get_by_text("Stopped after 20 of 200 events").wait_for()
+    page.locator("#messages").get_by_text("Replay: Stopped after 20 of 200 events.").wait_for()
+    tray.get_by_role("button", name="Show").click()
+    dialog.get_by_text("1 of 20 canary events is DEAD again").wait_for()
+    dialog.get_by_role("button", name="Close").last.click()
+    tray.wait_for(state="hidden")
+
+
+def test_the_end_of_a_job_can_be_hidden_and_its_bar_is_at_the_bottom(open_page: Open, fresh_service: str):
+    page = open_page(f"{fresh_service}/#/hostile/incident/55242f13?state=DEAD")
+    dialog = start_replay(page)
+    dialog.get_by_role("button", name="Continue in the background").click()
+    page.goto(f"{fresh_service}/#/hostile/doctor")
+    tray = page.get_by_role("region", name="Jobs")
+    tray.wait_for()
+    assert tray.evaluate("each => innerHeight - each.getBoundingClientRect().bottom") == 0
+    for _ in range(4):
+        urllib.request.urlopen(f"{fresh_service}/v1/boxes/hostile/jobs/job-1").close()
+    tray.get_by_role("button", name="Hide: Replay Done").click()
+    tray.wait_for(state="hidden")
+
+
 # --- the list --------------------------------------------------------------------------------------------------------
 
 
@@ -112,3 +144,14 @@ def test_a_retrying_incident_does_not_take_its_last_attempts_for_the_first(open_
     facts.wait_for()
     assert "Not known: a retry keeps the time of the last attempt only" in facts.inner_text()
     assert "Last attempt" in facts.inner_text()
+
+
+def test_the_timeline_draws_failures_as_bars_that_compare(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/incident/55242f13")
+    page.get_by_role("img", name=re.compile("^Timeline: 12 entries")).wait_for()
+    bars = page.locator(".timeline rect.failed")
+    heights = [float(each.get_attribute("height")) for each in bars.all()]
+    assert len(heights) == 9
+    assert max(heights) == heights[2], "the moment with 60 failures"
+    assert heights[4] == pytest.approx(heights[2] * 12 / 60, abs=0.1)
+    page.locator(".legend").get_by_text("failures, at most 60 at a time").wait_for()

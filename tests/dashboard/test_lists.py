@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from redbox.durations import format_duration
 from tests.dashboard.fake_service import event_id
 
 pytestmark = [pytest.mark.req("SF-6"), pytest.mark.timeout(90)]
@@ -107,6 +108,16 @@ def test_a_key_shows_how_many_wait_behind_it_and_is_read_again_after_a_pause(ope
     page.get_by_role("button", name="Resume…", exact=True).first.wait_for()
 
 
+def test_durations_are_written_as_the_service_writes_them(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    seconds = [0.25, 4, 4.26, 59.9, 302, 7500, 7200, 90000, 86405]
+    written = page.evaluate(
+        "async (seconds) => { const { duration } = await import('/static/format.js'); return seconds.map(duration); }",
+        seconds,
+    )
+    assert written == [format_duration(each) for each in seconds]
+
+
 def test_claimed_events_show_their_relay(open_page: Open, service: str):
     page = open_page(f"{service}/#/million/events?phase=IN_FLIGHT")
     page.get_by_role("columnheader", name="Relay").wait_for()
@@ -161,7 +172,7 @@ def test_views_outside_the_feed_are_read_again_while_they_are_seen(open_page: Op
 
 def test_the_window_of_charts_and_incidents_can_be_chosen(open_page: Open, service: str):
     page = open_page(f"{service}/#/million")
-    page.get_by_role("group", name="Time of the charts").get_by_role("link", name="Last 24 hours").click()
+    page.get_by_role("group", name="Time of the charts").get_by_role("link", name="Last day").click()
     page.wait_for_url("**/million?window=24h")
     page.wait_for_function(
         "() => performance.getEntriesByType('resource').some((e) => /rates\\?window=24h/.test(e.name))"
@@ -293,13 +304,14 @@ def test_a_silent_relay_shows_no_figure_of_its_last_heartbeat(open_page: Open, s
     page = open_page(f"{service}/#/million/relays")
     found = page.evaluate(
         """async () => {
-          const { inFlight, pace } = await import('/static/views/relays.js');
+          const { breaker, inFlight, pace } = await import('/static/views/relays.js');
           const text = (made) => (made.textContent === undefined ? made : made.textContent);
-          const relay = (seen, silent) => ({ seen, silent, in_flight: 47, rate: 3 });
-          return [relay(2, false), relay(8, false), relay(165, true)].map((each) => [text(inFlight(each)), pace(each)]);
+          const relay = (seen, silent) => ({ seen, silent, in_flight: 47, rate: 3, breaker: 'closed', reason: '' });
+          const shown = (each) => [text(inFlight(each)), pace(each), text(breaker(each))];
+          return [relay(2, false), relay(8, false), relay(165, true)].map(shown);
         }"""
     )
-    assert found == [["47", "3.0/s"], ["478.0 s ago", "3.0/s"], ["–", "–"]]
+    assert found == [["47", "3.0/s", "✓ closed"], ["478 s ago", "3.0/s", "✓ closed"], ["–", "–", "–"]]
 
 
 @pytest.mark.parametrize(
@@ -321,3 +333,73 @@ def test_a_list_that_could_not_be_read_is_read_again_once_the_store_is_back(
     page.unroute(re.compile(f"/v1/boxes/million/{view}"))
     page.get_by_text(shown).first.wait_for(timeout=10_000)
     page.get_by_text("The store does not answer").wait_for(state="detached")
+
+
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    shown = page.evaluate(
+        """async () => {
+          const { h } = await import('/static/dom.js');
+          const { load } = await import('/static/parts.js');
+          const root = h('div', {});
+          const answers = [];
+          const read = () => new Promise((resolve) => answers.push(resolve));
+          const again = load(root, new AbortController().signal, read, (text) => text);
+          const later = again({ quiet: true });
+          answers[1]('newer');
+          await later;
+          answers[0]('older');
+          await new Promise((resolve) => setTimeout(resolve));
+          return root.textContent;
+        }"""
+    )
+    assert shown == "newer"
+
+
+def test_a_long_error_fills_no_list_and_is_shown_whole_elsewhere(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    height = page.evaluate(
+        """async () => {
+          const { table } = await import('/static/parts.js');
+          const column = { title: 'Error', class: 'error', cell: () => 'a long error '.repeat(1000) };
+          const made = table('Errors', [column], [1], String);
+          const height = (view) => {
+            const root = Object.assign(document.createElement('div'), { className: view });
+            document.querySelector('main').replaceChildren(root);
+            root.append(made);
+            return made.querySelector('td').getBoundingClientRect().height;
+          };
+          return [height('view-events'), height('view-event'), height('view-relays')];
+        }"""
+    )
+    assert height[0] < 110
+    assert min(height[1:]) > 400, "the view of one event shows all of it"
+
+
+def test_waiting_has_one_colour_whatever_an_event_waits_for(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/events")
+    page.locator("[data-row]").first.wait_for()
+    waiting = page.locator("td .phase").filter(has_text="Waiting")
+    colours = {each.evaluate("each => getComputedStyle(each).color") for each in waiting.all()}
+    assert waiting.count() > 2
+    assert len(colours) == 1
+
+
+def test_the_doctor_says_in_words_how_much_is_wrong_and_keeps_what_is_fine_together(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/doctor")
+    page.get_by_text("1 error and 1 warning.").wait_for()
+    page.goto(f"{service}/#/flowing/doctor")
+    page.get_by_text("No errors and no warnings.").wait_for()
+    fine = page.locator(".finding").filter(has_text="Fine")
+    assert fine.count() == 1
+    assert fine.locator("li").count() == 2
+
+
+def test_the_log_gives_the_time_of_an_entry_and_settings_say_what_was_changed(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/log")
+    when = page.get_by_role("table", name="Log").locator("tbody tr").first.locator("td").first
+    when.get_by_text("9 min ago").wait_for()
+    assert re.match(r"(\d+ \w+ )?\d\d:\d\d:\d\d", when.inner_text())
+    page.goto(f"{service}/#/million/settings")
+    page.get_by_label("keep_published", exact=True).wait_for()
+    assert page.locator(".setting").filter(has_text="changed").locator("label").all_inner_texts() == ["keep_published"]

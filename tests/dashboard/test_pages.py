@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("SF-6")
 
 FOLDER: Final = Path(__file__).parents[2] / "redbox" / "service" / "dashboard"
 MODULES: Final = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.js"))
-FIRST_PAINT: Final = 64_000  # bytes, compressed as every browser takes them
+FIRST_PAINT: Final = 70_000  # bytes, compressed as every browser takes them; 150,000 are the limit of SF-6
 #: Ways to turn text into markup or code, and to load from elsewhere.
 FORBIDDEN: Final = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|srcdoc|DOMParser|https?://(?!www\.w3\.org)"

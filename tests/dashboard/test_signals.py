@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +39,42 @@ def test_the_mark_is_amber_while_events_die(open_page: Open, service: str):
     page.locator(".why-ok").wait_for()
 
 
+def test_a_box_without_a_relay_is_not_marked_as_fine(open_page: Open, service: str):
+    page = open_page(f"{service}/#/empty")
+    page.locator(".why").get_by_text("No relay is running").wait_for()
+    page.locator(".why-warn").get_by_role("img", name="Attention").wait_for()
+
+
+def test_a_change_of_the_situation_is_spoken_and_a_change_of_a_number_is_not(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million")
+    spoken = page.locator("main [role=status].hidden")
+    page.locator(".why").get_by_text("Events are flowing").wait_for()
+    with_live(page, "live.rates_last.published = 98; live.rates_last.dead = 1")
+    page.locator(".why").get_by_text("98/s published").wait_for()
+    assert spoken.text_content() == ""
+    assert page.locator("main [aria-live], .why [role=status], .why [role=alert]").count() == 0
+    with_live(page, "live.why.situation = 'paused'; live.why.sentences = ['The box was paused.', '4 events wait.']")
+    page.locator(".why-bad").wait_for()
+    spoken.get_by_text("Problem: The box was paused.").wait_for(state="attached")
+
+
+def test_an_empty_box_has_no_charts_without_lines(open_page: Open, service: str):
+    page = open_page(f"{service}/#/empty")
+    page.get_by_text("No events yet.").wait_for()
+    assert page.get_by_text("no samples yet").filter(visible=True).count() == 0
+
+
+def test_the_charts_lead_to_the_events_that_they_count(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million?window=24h")
+    for name, address in (
+        ("Put", "events"),
+        ("Published", "events?state=PUBLISHED"),
+        ("Failed", "incidents?since=24h"),
+    ):
+        link = page.locator(".chart").get_by_role("link", name=name, exact=True)
+        assert link.get_attribute("href") == f"#/million/{address}"
+
+
 # --- tiles -----------------------------------------------------------------------------------------------------------
 
 
@@ -64,6 +102,23 @@ def test_keys_whose_head_waits_for_a_retry_are_listed(open_page: Open, service: 
     row.get_by_text(re.compile("in [0-9]+ s")).wait_for()
 
 
+def test_the_overview_lists_blocked_keys_and_others_that_wait_together(open_page: Open, service: str):
+    page = open_page(f"{service}/#/breaker")
+    rows = page.get_by_role("table", name="Ordering keys that wait").locator("tbody tr")
+    rows.nth(2).wait_for()
+    assert "Dead 12 min ago" in rows.filter(has_text="order-7").inner_text()
+    assert "Retry in" in rows.filter(has_text="order-4").inner_text()
+
+
+def test_the_overview_does_not_say_that_no_key_waits_while_events_do(open_page: Open, service: str):
+    page = open_page(f"{service}/#/paused")
+    page.route("**/v1/boxes/paused/keys", lambda route: route.fulfill(json={"blocked": [], "paused": []}))
+    page.reload()
+    keys = page.locator(".section").filter(has=page.get_by_role("heading", name="Ordering keys that wait"))
+    keys.get_by_text("40 events wait behind other events of their keys.").wait_for()
+    assert "dead_head" not in keys.inner_text()
+
+
 def test_no_key_waits_in_an_empty_box(open_page: Open, service: str):
     page = open_page(f"{service}/#/empty/keys")
     page.get_by_text("No event waits behind another one of its key.").wait_for()
@@ -81,7 +136,7 @@ def test_the_field_for_a_key_shows_its_whole_hint(open_page: Open, service: str)
 
 def test_an_event_is_found_by_an_id_of_any_shape(open_page: Open, service: str):
     page = open_page(f"{service}/#/million")
-    page.get_by_text("Events are flowing").wait_for()
+    page.locator(".why").get_by_text("Events are flowing").wait_for()
     page.keyboard.press("/")
     page.keyboard.type("bad-1")
     page.keyboard.press("Enter")
@@ -91,7 +146,7 @@ def test_an_event_is_found_by_an_id_of_any_shape(open_page: Open, service: str):
 
 def test_an_id_that_does_not_exist_is_searched_for_as_text(open_page: Open, service: str):
     page = open_page(f"{service}/#/million")
-    page.get_by_text("Events are flowing").wait_for()
+    page.locator(".why").get_by_text("Events are flowing").wait_for()
     page.keyboard.press("/")
     page.keyboard.type("bad-1")
     page.get_by_role("option", name="Open event bad-1").wait_for()
@@ -119,6 +174,42 @@ def test_attempts_include_the_one_that_succeeded_and_how_long_it_took(open_page:
     # Two retried, one of them by a version that did not measure it, and one published; a replay is no attempt.
     assert [row.locator("td").nth(took).inner_text() for row in rows.all()] == ["–", "30 s", "250 ms"]
     assert page.locator(".diagram").get_by_text("replayed").count() == 1
+
+
+def test_the_steps_say_that_earlier_attempts_are_not_kept(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/event/{event_id(3)}")
+    page.get_by_text("12 in all; the last 2 are kept").wait_for()
+    steps = page.locator(".diagram .step-word").all_inner_texts()
+    assert steps == ["Put", "10 earlier attempts", "Retried", "DEAD"]
+
+
+def test_a_claimed_event_does_not_miss_the_attempt_in_flight(open_page: Open, service: str):
+    page = open_page(f"{service}/#/flowing")
+    page.route(
+        "**/events/claimed",
+        lambda route: route.fulfill(
+            json=published(fetched(service))
+            | {"state": "CLAIMED", "phase": "IN_FLIGHT", "attempts": 3, "published_at": None}
+        ),
+    )
+    page.evaluate("location.hash = '#/million/event/claimed'")
+    rows = page.get_by_role("table", name="Attempts").locator("tbody tr")
+    rows.nth(1).wait_for()
+    assert "in all" not in page.locator("main").inner_text()
+
+
+def test_an_event_leads_to_others_with_the_same_error(open_page: Open, service: str):
+    page = open_page(f"{service}/#/million/event/{event_id(3)}")
+    page.get_by_role("link", name="Events with the same error").click()
+    page.get_by_role("button", name="Remove the filter error: HTTP 422 amount must be a number").wait_for()
+    assert "state=DEAD" in page.url
+
+
+def fetched(service: str) -> dict[str, Any]:
+    """The record of a dead event."""
+    with urllib.request.urlopen(f"{service}/v1/boxes/million/events/{event_id(3)}") as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
 
 
 def published(record: dict[str, Any]) -> dict[str, Any]:

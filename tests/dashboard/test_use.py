@@ -55,10 +55,10 @@ def test_hostile_names_work_in_links(open_page: Open, service: str):
 
 def test_from_failing_events_to_their_replay_by_keyboard_alone(open_page: Open, fresh_service: str):
     page = open_page(f"{fresh_service}/#/million")
-    page.get_by_text("Events are flowing").wait_for()
+    page.locator(".why").get_by_text("Events are flowing").wait_for()
     page.keyboard.press("g")
     page.keyboard.press("i")
-    page.get_by_role("heading", name="Incidents").wait_for()
+    page.get_by_role("heading", name="Incidents", level=1).wait_for()  # the overview has one of level 2
     page.get_by_role("link", name="HTTP 422").wait_for()
     page.keyboard.press("j")
     page.keyboard.press("Enter")
@@ -117,7 +117,7 @@ def test_every_control_of_the_overview_is_reached_by_tab(open_page: Open, servic
 
 def test_the_palette_finds_views_values_and_events(open_page: Open, service: str):
     page = open_page(f"{service}/#/million")
-    page.get_by_text("Events are flowing").wait_for()
+    page.locator(".why").get_by_text("Events are flowing").wait_for()
     page.keyboard.press("Control+k")
     page.keyboard.type("order.pl")
     page.get_by_role("option", name="Events of type order.placed").click()

@@ -1,17 +1,19 @@
 // Charts as SVG: a line over time with the value under the pointer, and a timeline of marks.
 
 import { h, s, update } from './dom.js';
-import { counted, hourAndMinute, time } from './format.js';
+import { count, counted, hourAndMinute, time } from './format.js';
 
 const WIDTH = 300;
 const HEIGHT = 56;
 const ROOM = 0.8; // share of the height that the largest value takes
+const TALLEST = 48; // height of the tallest bar of a timeline
 
 /** A card with a title, the last value and a line for each series; pointer and arrow keys show the values of a moment. */
 export class Chart {
-  /** `series`: [{name, label?, kind}]; `text(value)` formats a value with its unit; the scale ends at `least` or above it. */
-  constructor(title, series, text, least) {
+  /** `series`: [{name, label?, kind}]; `text(value)` formats a value with its unit; the scale ends at `least` or above it; `link`: to what is counted. */
+  constructor(title, series, text, least, link = null) {
     this.least = least;
+    this.link = link;
     this.title = title;
     this.series = series;
     this.text = text;
@@ -71,8 +73,8 @@ export class Chart {
     const { samples } = this;
     const shown = this.shown();
     const values = this.series.map(({ name }) => this.text(samples[shown]?.[name]));
-    update(this.head, h('span', { class: 'chart-title' }, this.title), h('span', { class: `chart-value${values.length > 1 ? ' several' : ''}` },
-      this.series.map(({ label }, index) => [label && h('small', {}, `${label} `), values[index]])));
+    update(this.head, this.link ? h('a', { class: 'chart-title', href: this.link }, this.title) : h('span', { class: 'chart-title' }, this.title), h('span', { class: `chart-value${values.length > 1 ? ' several' : ''}` },
+      this.series.map(({ label }, index) => h('span', {}, label && h('small', {}, `${label} `), values[index]))));
     const lines = this.series.flatMap(({ name, kind }) => this.paths(name, kind));
     const x = samples.length && this.x(shown);
     update(this.drawing, lines, this.at !== null && s('line', { class: 'chart-cursor', x1: x, x2: x, y1: 0, y2: HEIGHT }));
@@ -109,7 +111,7 @@ const round = (number) => Math.round(number * 10) / 10;
 
 /** How an entry of a timeline is drawn: its shape, and what the legend calls it. */
 const MARKS = {
-  failed: { shape: '●', word: 'failures' },
+  failed: { shape: '▮', word: 'failures' },
   breaker_opened: { shape: '▲', word: 'breaker opened' },
   breaker_closed: { shape: '▽', word: 'breaker closed' },
   relay_started: { shape: '◆', word: 'relay started' },
@@ -127,26 +129,26 @@ export function spark(counts, words) {
     s('title', {}, words), s('line', { class: 'axis', x1: 0, x2: counts.length * 4 - 1, y1: 20.5, y2: 20.5 }), bars);
 }
 
-/** Entries {at, kind, text, count} along a line of time; larger circles are more failures. */
+/** Entries {at, kind, text, count} along a line of time: failures as bars above it, whose heights are their counts, and what else happened below. */
 export function timeline(entries) {
   const moments = entries.map((entry) => Date.parse(entry.at));
   const first = Math.min(...moments);
   const span = Math.max(Math.max(...moments) - first, 1);
-  const most = Math.max(...entries.map((entry) => entry.count || 1));
+  const most = Math.max(...entries.filter(({ kind }) => kind === 'failed').map((entry) => entry.count || 1), 1);
   const kinds = [...new Set(entries.map((entry) => entry.kind))];
   const marks = entries.map((entry, index) => {
-    const x = round(2 + ((moments[index] - first) / span) * 96);
+    const x = round(((moments[index] - first) / span) * 99);
     const title = s('title', {}, `${time(entry.at)} ${entry.text}`);
     if (entry.kind === 'failed') {
-      const radius = round(3 + 9 * Math.sqrt((entry.count || 1) / most));
-      return s('circle', { class: 'mark failed', cx: `${x}%`, cy: 24, r: radius }, title);
+      const height = round(Math.max(3, (TALLEST * (entry.count || 1)) / most));
+      return s('rect', { class: 'mark failed', x: `${x}%`, y: TALLEST - height, width: '1%', height }, title);
     }
-    return s('text', { class: `mark ${entry.kind}`, x: `${x}%`, y: 52, 'text-anchor': 'middle' }, markOf(entry.kind).shape, title);
+    return s('text', { class: `mark ${entry.kind}`, x: `${round(x + 0.5)}%`, y: TALLEST + 18, 'text-anchor': 'middle' }, markOf(entry.kind).shape, title);
   });
   const words = `${counted(entries.length, 'entry', 'entries')} from ${time(first)} to ${time(first + span)}`;
   return h('div', { class: 'timeline' },
-    s('svg', { role: 'img', 'aria-label': `Timeline: ${words}`, width: '100%', height: 60 },
-      s('line', { class: 'axis', x1: '0', x2: '100%', y1: 24, y2: 24 }), marks),
-    h('div', { class: 'timeline-ends' }, h('span', {}, time(first)), h('span', {}, time(first + span))),
-    h('p', { class: 'legend' }, kinds.map((kind) => h('span', { class: kind }, h('span', { 'aria-hidden': 'true' }, `${markOf(kind).shape} `), markOf(kind).word))));
+    s('svg', { role: 'img', 'aria-label': `Timeline: ${words}`, width: '100%', height: TALLEST + (kinds.length > 1 ? 24 : 4) },
+      s('line', { class: 'axis', x1: '0', x2: '100%', y1: TALLEST + 1, y2: TALLEST + 1 }), marks),
+    h('div', { class: 'timeline-ends' }, [0, 0.5, 1].map((part) => h('span', {}, time(first + span * part)))),
+    h('p', { class: 'legend' }, kinds.map((kind) => h('span', { class: kind }, h('span', { 'aria-hidden': 'true' }, `${markOf(kind).shape} `), markOf(kind).word, kind === 'failed' && most > 1 && `, at most ${count(most)} at a time`))));
 }

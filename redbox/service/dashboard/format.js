@@ -20,24 +20,26 @@ export function rate(number) {
   return number >= 10 ? whole.format(Math.round(number)) : number.toFixed(number < 0.1 ? 2 : 1);
 }
 
-/** `0.3 s`, `12 s`, `3 min`, `5 h`, `2 d`. */
+/** To two units, as the service writes them: `250 ms`, `4.3 s`, `5 min 2 s`, `2 h 5 min`, `3 d 4 h`. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return '–';
-  if (seconds < 0.001) return '0 s';
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  const [unit, size] = UNITS.find(([, size]) => seconds >= size);
-  return `${whole.format(Math.floor(seconds / size))} ${unit}`;
+  if (seconds < 1) return `${Math.trunc(seconds * 1000)} ms`;
+  if (seconds < 10 && !Number.isInteger(seconds)) return `${seconds.toFixed(1)} s`;
+  const first = UNITS.findIndex(([, size]) => seconds >= size);
+  const [unit, size] = UNITS[first];
+  const [smaller, part] = UNITS[first + 1] || ['s', 1];
+  const rest = Math.floor((seconds % size) / part);
+  return `${whole.format(Math.floor(seconds / size))} ${unit}${rest ? ` ${rest} ${smaller}` : ''}`;
 }
 
 export const milliseconds = (number) => (number === null || number === undefined ? '–' : duration(number / 1000));
 
-/** The age of a moment: `12 min ago`, `in 5 s`. */
+/** The age of a moment, without the seconds of minutes and the hours of days: `12 min ago`, `in 5 s`, `2 h 5 min ago`. */
 export function ago(moment, now = Date.now()) {
   const seconds = (now - new Date(moment)) / 1000;
   if (Math.abs(seconds) < 1) return 'now';
-  const whole = seconds > 0 ? Math.floor(seconds) : Math.ceil(-seconds);
-  const text = whole < 10 ? `${whole} s` : duration(whole);
+  const length = seconds > 0 ? Math.floor(seconds) : Math.ceil(-seconds);
+  const text = duration(length - (length % (length < 60 ? 1 : length < 2 * 86400 ? 60 : 86400)));
   return seconds > 0 ? `${text} ago` : `in ${text}`;
 }
 

@@ -137,7 +137,10 @@ export function actOnMany(box, action, filter, what, seen = () => {}) {
 async function watch(box, job, body, draw) {
   for (let current = job; ; ) {
     draw(current);
-    if (ended(current)) return;
+    if (ended(current)) {
+      seen.add(current.id);
+      return;
+    }
     await new Promise((resolve) => setTimeout(resolve, POLL));
     if (!body.isConnected) return;
     current = await get(box, `jobs/${segment(job.id)}`).catch((error) => ({ ...current, text: error.message }));
@@ -196,12 +199,33 @@ function bar(job) {
   return h('div', { class: 'job-bar' }, h('progress', { max: job.total || 1, value: job.done, 'aria-label': `${job.action}: ${words}` }), h('span', {}, words));
 }
 
-/** The bar at the bottom of the page: jobs that run. */
+const started = new Set(); // ids of the jobs that this page saw running
+const told = new Set(); // ids of those whose end was announced
+const seen = new Set(); // ids of those whose end someone has looked at
+
+/** The bar at the bottom of the page: jobs that run, and those that ended in the background, until someone looks at them. */
 export function tray(box, jobs) {
-  return jobs.filter((job) => !ended(job)).map((job) => h('div', { class: 'tray-job', 'data-key': job.id },
-    h('span', {}, h('strong', {}, BULK_ACTIONS[job.action].verb), ` ${job.text}`), bar(job),
-    h('button', { type: 'button', onclick: () => watchJob(box, job) }, 'Show')));
+  const shown = jobs.filter((job) => !seen.has(job.id) && (!ended(job) || started.has(job.id)));
+  for (const job of shown) {
+    started.add(job.id);
+    if (!ended(job) || told.has(job.id)) continue;
+    told.add(job.id);
+    if (!document.querySelector('dialog .job')) announce(`${BULK_ACTIONS[job.action].verb}: ${stateInWords(job)}.`, { bad: job.state === 'failed' });
+  }
+  return shown.map((job) => h('div', { class: `tray-job job-${job.state}`, 'data-key': job.id },
+    h('span', {}, h('strong', {}, BULK_ACTIONS[job.action].verb), ' ', ended(job) ? [h('span', { 'aria-hidden': 'true' }, `${JOB_STATES[job.state].symbol} `), stateInWords(job)] : job.text), bar(job),
+    h('div', { class: 'buttons' }, h('button', { type: 'button', onclick: () => watchJob(box, job) }, 'Show'),
+      ended(job) && h('button', { type: 'button', class: 'plain icon', 'aria-label': `Hide: ${BULK_ACTIONS[job.action].verb} ${stateInWords(job)}`, onclick: (event) => hide(job, event.currentTarget) }, '✕'))));
 }
+
+function hide(job, button) {
+  const bars = button.closest('#tray');
+  seen.add(job.id);
+  button.closest('.tray-job').remove();
+  bars.hidden = !bars.children.length;
+}
+
+const stateInWords = (job) => `${JOB_STATES[job.state].word}${inWords(JOB_STATES[job.state].word, job.text)}`;
 
 /** Shows a job that runs in the background. */
 export function watchJob(box, job) {

@@ -9,7 +9,7 @@ const SEQUENCE = 1500; // ms between the two keys of `g o`
 const HELP = [
   ['/ or Ctrl K', 'search: events, views and actions'],
   ['g o', 'overview'], ['g i', 'incidents'], ['g e', 'events'], ['g k', 'keys'], ['g r', 'relays'], ['g l', 'log'], ['g s', 'settings'], ['g d', 'doctor'],
-  ['j, k', 'next and previous row'], ['Enter', 'open'], ['Esc', 'back, or close'], ['r', 'replay the event of the row, or all that the view shows: asks first'], ['p', 'pause or resume the box'], ['?', 'this list'],
+  ['j or k', 'next or previous row'], ['Enter', 'open'], ['Esc', 'back, or close'], ['r', 'replay the event of the row, or all that the view shows: asks first'], ['p', 'pause or resume the box'], ['?', 'this list'],
 ];
 
 /** Listens to the whole page. `act` has search(), view(name), pause() and back(). */

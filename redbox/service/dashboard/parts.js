@@ -17,12 +17,13 @@ export const PHASES = [
   { name: 'COMPLETED', label: 'Published', symbol: '✓', query: { state: 'PUBLISHED' } },
 ];
 
+const WAITING = PHASES.find(({ name }) => name === 'WAITING');
 const UNKNOWN = { label: 'Damaged', symbol: '!', name: 'DAMAGED' };
 
 export function phase(record) {
   const found = (record.damaged ? null : PHASES.find((each) => each.name === record.phase)) || UNKNOWN;
-  const word = record.waiting ? 'Waiting' : found.label;
-  return h('span', { class: `phase phase-${found.name.toLowerCase()}` }, h('span', { 'aria-hidden': 'true' }, record.waiting ? '⋯' : found.symbol), ` ${word}`);
+  const { name, label, symbol } = record.waiting ? WAITING : found;
+  return h('span', { class: `phase phase-${name.toLowerCase()}` }, h('span', { 'aria-hidden': 'true' }, symbol), ` ${label}`);
 }
 
 /** A moment: relative or as local time, with the exact one as its tooltip. */
@@ -72,19 +73,19 @@ export function putCommand(box) {
 }
 
 /**
- * A table; on a narrow screen each row is a card. A column is {title, cell, class?}; `key` names a row so that updates keep it.
+ * A table; on a narrow screen each row is a card, and the roles say that it is still a table. A column is {title, cell, class?}; `key` names a row so that updates keep it.
  */
 export function table(label, columns, rows, key) {
   return h('div', { class: 'table' },
-    h('table', { 'aria-label': label },
-      h('thead', {}, h('tr', {}, columns.map((column) => h('th', { scope: 'col', class: column.class }, column.title)))),
-      h('tbody', {}, rows.map((row) => h('tr', { 'data-key': key(row) },
+    h('table', { role: 'table', 'aria-label': label },
+      h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, columns.map((column) => h('th', { role: 'columnheader', scope: 'col', class: column.class }, column.title)))),
+      h('tbody', { role: 'rowgroup' }, rows.map((row) => h('tr', { role: 'row', 'data-key': key(row) },
         columns.map((column) => cellOf(column, row)))))));
 }
 
 /** A cell; one without a value is left out of a card. */
 function cellOf(column, row) {
-  const cell = h('td', { class: column.class, 'data-label': column.title }, column.cell(row));
+  const cell = h('td', { role: 'cell', class: column.class, 'data-label': column.title }, column.class === 'error' ? h('div', { class: 'clamp' }, column.cell(row)) : column.cell(row));
   if (!cell.childNodes.length || cell.textContent === '–') cell.classList.add('none');
   return cell;
 }
@@ -155,17 +156,20 @@ function titleOf(problem) {
 export function load(root, signal, read, render) {
   let failed = false; // what failed is shown
   let cancel = () => {};
+  let number = 0; // of readings: an answer that comes after that of a later reading is not shown
   const run = async ({ quiet = false } = {}) => {
+    const own = (number += 1);
     cancel();
     if (!quiet) {
       update(root, loading());
     }
     try {
       const data = await read();
+      if (own !== number) return;
       failed = false;
       if (!signal.aborted) update(root, render(data));
     } catch (error) {
-      if (error.name === 'AbortError' || signal.aborted) return;
+      if (error.name === 'AbortError' || signal.aborted || own !== number) return;
       if (!quiet) update(root, failure(error, () => run()));
       failed ||= !quiet;
       if (failed) cancel = tryAgain(signal, error, () => run({ quiet: true }));

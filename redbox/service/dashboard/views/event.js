@@ -2,7 +2,7 @@
 
 import { h } from '../dom.js';
 import { get, segment } from '../api.js';
-import { count, duration, time } from '../format.js';
+import { count, counted, duration, time } from '../format.js';
 import { href } from '../router.js';
 import { mayOperate } from '../store.js';
 import { copyButton, eventId, explanation, facts, load, moment, phase, repeat, section, table } from '../parts.js';
@@ -10,10 +10,11 @@ import { jsonText, payload } from '../payload.js';
 import { EVENT_ACTIONS, actOnEvent } from '../actions.js';
 
 const EVERY = 5000; // ms
+const LONGEST = 200; // characters of an error in a filter
 const TONES = { put: 'accent', claimed: 'accent', published: 'good', acked: 'good', died: 'bad', killed: 'bad', retried: 'warn', expired: 'warn', released: 'warn', replayed: 'accent' };
 const WORDS = { died: 'DEAD', expired: 'lease expired' };
 const wordOf = (outcome) => WORDS[outcome] || outcome;
-const SYMBOLS = { good: '✓', bad: '✕', warn: '↻', accent: '●' };
+const SYMBOLS = { good: '✓', bad: '✕', warn: '↻', accent: '●', past: '…' };
 
 export function event(root, { box, name }, signal) {
   const read = async () => {
@@ -40,7 +41,7 @@ function eventOf(box, record, why, again) {
     h('p', { class: 'crumbs' }, h('a', { href: href(box, 'events') }, 'Events')),
     h('div', { class: 'view-head' }, h('h1', {}, record.event_type), phase(record)),
     h('p', { class: 'id whole' }, h('code', {}, record.event_id), copyButton(record.event_id, 'event id')),
-    why && explanation(why, box),
+    why && explanation(why, box, { links: linksOf(box, record) }),
     mayOperate() && possible.length > 0 && h('div', { class: 'actions' }, possible.map((action) =>
       h('button', { type: 'button', class: action.danger ? 'danger' : action.name === 'replay' ? 'primary' : null, 'data-shortcut': action.shortcut, onclick: act(action) }, `${action.verb}…`))),
     section('Steps', null, diagram(record)),
@@ -62,6 +63,12 @@ function eventOf(box, record, why, again) {
     section('Raw', null, h('details', {}, h('summary', {}, 'The whole record as JSON'), h('div', { class: 'payload' }, copyButton(() => jsonText(record), 'record'), h('pre', {}, jsonText(record))))));
 }
 
+/** Other events that failed in the same way: with the beginning of the error, as far as a filter may be long. */
+function linksOf(box, { state, last_error: error }) {
+  const text = error?.split('\n')[0].slice(0, LONGEST).trim();
+  return text ? [h('a', { href: href(box, 'events', null, { state, error: text }) }, 'Events with the same error')] : [];
+}
+
 /** An event that the box does not hold: removed, or never put. */
 function gone(box, name, why) {
   return h('div', { class: 'stack' }, h('p', { class: 'crumbs' }, h('a', { href: href(box, 'events') }, 'Events')), h('h1', { class: 'wrap' }, name), explanation(why, box));
@@ -74,14 +81,18 @@ function attemptsOf(record) {
   return [...found, { at: record.published_at, outcome: 'published', by: record.published_by, number: record.number, seconds: record.published_seconds, error: '' }];
 }
 
+/** How many attempts have ended, but are not among the steps that are kept. */
+const forgotten = (record) => Math.max(0, record.attempts - (record.state === 'CLAIMED' ? 1 : 0) - attemptsOf(record).length);
+
 function attemptsInWords(record) {
   const kept = attemptsOf(record).length;
-  return record.attempts > kept ? `${count(record.attempts)} in all; the last ${kept} are kept` : '';
+  return forgotten(record) ? `${count(kept + forgotten(record))} in all; the last ${kept === 1 ? 'one is' : `${count(kept)} are`} kept` : '';
 }
 
 /** The steps of its life in order: [{word, at, by, tone}]; what is not done yet comes last. */
 function steps(record) {
   const found = [{ word: 'Put', at: record.created_at, tone: 'accent' }];
+  if (forgotten(record)) found.push({ word: counted(forgotten(record), 'earlier attempt'), at: null, tone: 'past' });
   for (const step of record.history) found.push({ word: wordOf(step.outcome), at: step.at, by: step.by, tone: TONES[step.outcome] || 'accent' });
   const last = (word) => found.at(-1).word === word;
   if (record.claimed_at) found.push({ word: 'claimed', at: record.claimed_at, by: record.claimed_by, tone: 'accent' });
@@ -96,11 +107,11 @@ function steps(record) {
 function diagram(record) {
   const found = steps(record);
   return h('ol', { class: 'diagram' }, found.map((step, index) => {
-    const before = index ? (Date.parse(step.at) - Date.parse(found[index - 1].at)) / 1000 : null;
+    const before = index && step.at && found[index - 1].at ? (Date.parse(step.at) - Date.parse(found[index - 1].at)) / 1000 : null;
     return h('li', { class: `step step-${step.tone}`, 'aria-current': index === found.length - 1 ? 'step' : null },
       h('span', { class: 'step-gap' }, before === null || before < 0 ? '' : `+${duration(before)}`),
       h('span', { class: 'step-mark', 'aria-hidden': 'true' }, SYMBOLS[step.tone] || '○'),
-      h('span', { class: 'step-word' }, step.word), h('time', { datetime: step.at, title: step.at }, time(step.at, { exact: true })),
+      h('span', { class: 'step-word' }, step.word), step.at && h('time', { datetime: step.at, title: step.at }, time(step.at, { exact: true })),
       step.by && h('span', { class: 'step-by' }, step.by));
   }));
 }

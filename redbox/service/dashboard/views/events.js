@@ -48,7 +48,7 @@ function ordering(box, filter, newest) {
 function bulk(box, filter, selected) {
   const names = ACTIONS[selected];
   if (!mayOperate()) return null;
-  if (!names) return h('p', { class: 'muted bulk-hint' }, 'To change all events that match, choose Dead, Published, or a phase that waits.');
+  if (!names) return h('p', { class: 'muted bulk-hint' }, 'To change all events that match, choose Dead, Published, Scheduled, Available or Retry.');
   return h('div', { class: 'actions' }, h('span', { class: 'muted' }, 'All that match:'), names.map((name) => h('button', {
     type: 'button', class: BULK_ACTIONS[name].danger ? 'danger' : null, 'data-shortcut': name === 'replay' ? 'r' : null,
     onclick: () => actOnMany(box, name, filter, 'all events that match'),
@@ -148,8 +148,8 @@ class List {
 
   rows() {
     const { box } = this;
-    const [title, time] = TIMES[this.selected] || [this.selected ? 'Due' : 'Time', null];
-    const at = (record) => record[time] || record.died_at || record.published_at || record.lease_until || record.available_at;
+    const [title, time] = TIMES[this.selected] || [this.selected ? 'Due' : 'Since, or due', null];
+    const at = (record) => record[time] || record.died_at || record.published_at || record.claimed_at || record.available_at;
     const some = (name) => this.records.some((record) => record[name]);
     const columns = [
       { title: 'Event', cell: (record) => eventId(box, record.event_id, { row: true }) },

@@ -42,20 +42,33 @@ function search(box, name) {
 }
 
 function keyOf(box, key, why, again) {
-  const actions = [h('a', { class: 'button', href: href(box, 'events', null, { key }) }, 'Its events')];
+  const actions = [h('a', { class: 'button', href: href(box, 'events', null, { key }) }, 'See its events')];
   const paused = why.situation === 'key_paused';
   const act = async () => {
     if (await (paused ? resume(box, key) : pause(box, key))) again();
   };
   if (mayOperate()) actions.push(h('button', { type: 'button', onclick: act }, paused ? 'Resume…' : 'Pause…'));
-  return section(`Key ${key}`, null, explanation(why, box, { actions }));
+  return h('div', { class: 'stack' }, h('h2', {}, `Key ${key}`), explanation(why, box, { actions }));
 }
 
-/** Columns of blocked keys; the overview shows them too. */
-export function blockedColumns(box) {
+/** Columns of blocked keys and of keys that wait, for the overview. It has their errors among the incidents. */
+export function heldColumns(box) {
+  const head = (each) => (each.head.event_id ? each.head : { event_id: each.head, phase: 'DEAD', available_at: each.since });
   return [
     { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
-    { title: 'Waiting', cell: (each) => h('span', {}, h('a', { href: href(box, 'events', null, { phase: 'WAITING', key: each.key }) }, counted(each.waiting, 'event')), ' behind ', eventId(box, each.head)) },
+    { title: 'Waiting', cell: (each) => behind(box, each.key, each.waiting ?? each.length - 1, head(each).event_id) },
+    { title: 'Head', class: 'nowrap', cell: (each) => headOf(head(each)) },
+  ];
+}
+
+const behind = (box, key, number, head) => h('span', {}, h('a', { href: href(box, 'events', null, { phase: 'WAITING', key }) }, counted(number, 'event')), ' behind ', eventId(box, head));
+const headOf = (head) => h('span', {}, phase(head), ' ', moment(head.available_at));
+
+/** Columns of blocked keys. */
+function blockedColumns(box) {
+  return [
+    { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
+    { title: 'Waiting', cell: (each) => behind(box, each.key, each.waiting, each.head) },
     { title: 'Error', class: 'error', cell: (each) => each.why || '–' },
     { title: 'Since', class: 'nowrap', cell: (each) => moment(each.since) },
   ];
@@ -74,11 +87,11 @@ export async function keysThatWait(box, blocked, limit, signal) {
 }
 
 /** Columns of keys whose head waits for its time. */
-export function waitingColumns(box) {
+function waitingColumns(box) {
   return [
     { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
-    { title: 'Waiting', cell: (each) => h('span', {}, h('a', { href: href(box, 'events', null, { phase: 'WAITING', key: each.key }) }, counted(each.length - 1, 'event')), ' behind ', eventId(box, each.head.event_id)) },
-    { title: 'Head', class: 'nowrap', cell: (each) => h('span', {}, phase(each.head), ' ', moment(each.head.available_at)) },
+    { title: 'Waiting', cell: (each) => behind(box, each.key, each.length - 1, each.head.event_id) },
+    { title: 'Head', class: 'nowrap', cell: (each) => headOf(each.head) },
     { title: 'Error', class: 'error', cell: (each) => each.head.last_error || '–' },
   ];
 }
@@ -88,14 +101,22 @@ function waitingSection(box, { keys: found, all }, root) {
   const total = state.live.stats?.waiting || 0;
   const rest = !all && h('p', { class: 'remark' }, `From the first ${LOOKED} events that wait: other keys may wait too.`);
   if (found.length) return [table('Keys that wait', waitingColumns(box), steady(root, found, keyOfLine), keyOfLine), rest];
-  return [empty(total ? `${counted(total, 'event')} ${total === 1 ? 'waits' : 'wait'} behind other events of their keys.` : 'No event waits behind another one of its key.',
+  return [empty(total ? `${waitInWords(total)}.` : 'No event waits behind another one of its key.',
     h('p', {}, 'If the head of a key waits for a retry, or for its time, the key is listed here.')), rest];
 }
 
 export const keyOfLine = (each) => each.key;
 
+/** No key is blocked or held up; still, events may wait for others of their keys. */
+export function noneHeld() {
+  const total = state.live.stats?.waiting || 0;
+  return total ? empty(`${waitInWords(total)}.`, h('p', {}, 'No key is blocked by a dead event, and none waits for a retry.')) : noneBlocked();
+}
+
+const waitInWords = (total) => `${counted(total, 'event')} ${total === 1 ? 'waits' : 'wait'} behind other events of their keys`;
+
 /** What blocks a key, where none is. */
-export const noneBlocked = () => empty('No ordering key is blocked by a dead event.', h('p', {}, 'If the setting ', h('code', {}, 'dead_head'), ' is ', h('code', {}, 'block'), ', a dead event holds back the events behind it. Its key is listed here.'));
+const noneBlocked = () => empty('No ordering key is blocked by a dead event.', h('p', {}, 'If the setting ', h('code', {}, 'dead_head'), ' is ', h('code', {}, 'block'), ', a dead event holds back the events behind it. Its key is listed here.'));
 
 function lists(box, { blocked, paused, waiting }, root, again) {
   const resumeAndRead = (key) => async () => {
@@ -105,7 +126,7 @@ function lists(box, { blocked, paused, waiting }, root, again) {
     section('Blocked', null, blocked.length
       ? table('Blocked keys', blockedColumns(box), steady(root, blocked, keyOfLine), keyOfLine)
       : noneBlocked()),
-    section('Waiting for their heads', null, waitingSection(box, waiting, root)),
+    section('Waiting behind a retry or a later time', null, waitingSection(box, waiting, root)),
     section('Paused', null, paused.length
       ? table('Paused keys', [
         { title: 'Key', class: 'wrap', cell: (each) => h('a', { href: href(box, 'keys', each.key), 'data-row': true }, each.key) },
@@ -113,7 +134,7 @@ function lists(box, { blocked, paused, waiting }, root, again) {
         { title: 'Reason', cell: (each) => each.why || '–' },
         { title: 'Since', class: 'nowrap', cell: (each) => moment(each.since) },
         { title: 'Ends', class: 'nowrap', cell: (each) => (each.until ? moment(each.until) : 'when resumed') },
-        { title: '', cell: (each) => mayOperate() && h('button', { type: 'button', 'aria-label': `Resume key ${each.key}`, onclick: resumeAndRead(each.key) }, 'Resume…') },
+        { title: '', class: 'row-action', cell: (each) => mayOperate() && h('button', { type: 'button', class: 'plain', 'aria-label': `Resume key ${each.key}`, onclick: resumeAndRead(each.key) }, 'Resume…') },
       ], paused, keyOfLine)
       : empty('No ordering key is paused.')));
 }

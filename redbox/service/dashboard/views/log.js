@@ -69,7 +69,7 @@ function form(box, filter) {
 function rows(box, entries, filter) {
   if (!entries.length) return Object.values(filter).some(Boolean) ? empty('No entry matches.', h('p', {}, h('a', { href: href(box, 'log') }, 'Show all'))) : empty('Nothing was changed by hand yet.', h('p', {}, 'Replays, drops, pauses and changed settings are recorded here, with who, when and why.'));
   return table('Log', [
-    { title: 'When', class: 'nowrap', cell: (entry) => moment(entry.at) },
+    { title: 'When', class: 'nowrap', cell: (entry) => h('span', {}, moment(entry.at, { relative: false }), h('span', { class: 'remark' }, moment(entry.at))) },
     { title: 'Action', cell: (entry) => h('strong', {}, entry.action) },
     { title: 'Who', class: 'wrap', cell: (entry) => h('a', { href: href(box, 'log', null, { who: entry.who }) }, entry.who) },
     { title: 'Reason', cell: (entry) => entry.why || '–' },

@@ -6,31 +6,32 @@ import { Chart } from '../chart.js';
 import { compact, counted, duration, milliseconds, rate } from '../format.js';
 import { href } from '../router.js';
 import { mayOperate, state, watch } from '../store.js';
-import { PHASES, command, empty, explanation, failure, loading, moment, mood, putCommand, repeat, section, steady, table } from '../parts.js';
+import { MOODS, PHASES, command, empty, explanation, failure, loading, moment, mood, putCommand, repeat, section, steady, table } from '../parts.js';
 import { pause, resume } from '../actions.js';
 import { incidentRows, readIncidents } from './incidents.js';
 import { breaker, inFlight, pace, relayName } from './relays.js';
-import { blockedColumns, keyOfLine, keysThatWait, noneBlocked, waitingColumns } from './keys.js';
+import { heldColumns, keyOfLine, keysThatWait, noneHeld } from './keys.js';
 
-const perSecond = (value) => `${rate(value)}/s`;
+const perSecond = (value) => (value === null || value === undefined ? '–' : `${rate(value)}/s`);
 const EVERY = 10000; // ms between two readings of what is not in the live feed
 const KEYS = 6; // that the overview shows
 const LATELY = 3600000; // ms for which events that died need attention
 const INCIDENTS = 5; // that the overview shows
 /** The windows of the charts: their length in seconds, and whether the samples of the live feed are as long as theirs. */
-const WINDOWS = { '1h': { words: 'Last hour', length: 3600, live: true }, '24h': { words: 'Last 24 hours', length: 86400, live: false } };
+const WINDOWS = { '1h': { words: 'Last hour', length: 3600, live: true }, '24h': { words: 'Last day', length: 86400, live: false } };
 
 export function overview(root, { box, query }, signal) {
   const since = Object.hasOwn(WINDOWS, query.get('since')) ? query.get('since') : '';
   const window = Object.hasOwn(WINDOWS, query.get('window')) ? query.get('window') : '1h';
-  const parts = { why: h('div', { 'aria-live': 'polite' }), rates: h('div', { class: 'rates', hidden: true }, chartHead(box, window, since)), phases: h('div', {}), incidents: h('div', {}), relays: h('div', {}), keys: h('div', {}) };
-  root.append(h('h1', { class: 'hidden' }, `Box ${box}`), parts.why, parts.rates, parts.phases, parts.incidents, h('div', { class: 'halves' }, parts.relays, parts.keys));
+  const parts = { why: h('div', {}), spoken: h('p', { class: 'hidden', role: 'status' }), rates: h('div', { class: 'rates', hidden: true }, chartHead(box, window, since)), phases: h('div', {}), incidents: h('div', {}), relays: h('div', {}), keys: h('div', {}) };
+  root.append(h('h1', { class: 'hidden' }, `Box ${box}`), parts.spoken, parts.why, parts.rates, parts.phases, parts.incidents, h('div', { class: 'halves' }, parts.relays, parts.keys));
   followRates(parts.rates, box, window, signal);
   if (since) followIncidents(parts.incidents, box, window, since, signal);
   followKeys(parts.keys, box, signal);
   watch(signal, ({ live, connection, problem }) => {
     update(parts.why, sentence(box, live, connection, problem));
-    parts.rates.hidden = !live.stats;
+    speak(parts.spoken, live);
+    parts.rates.hidden = !live.stats || isEmpty(live.stats);
     if (!live.stats) return;
     update(parts.phases, isEmpty(live.stats) ? firstEvent(box) : phases(box, live.stats));
     if (!since) update(parts.incidents, incidentSection(box, window, '', live, parts.incidents));
@@ -71,6 +72,16 @@ function followIncidents(root, box, window, since, signal) {
   repeat(signal, EVERY, read);
 }
 
+/** Says to a screen reader that the situation is another one than before. Numbers alone change every second. */
+function speak(root, live) {
+  if (!live.why) return;
+  const tone = toneOf(live);
+  const situation = `${tone} ${flows(live) ? 'flowing' : live.why.situation}`;
+  const before = root.dataset.situation;
+  root.dataset.situation = situation;
+  if (before && before !== situation) update(root, `${MOODS[tone].word}: ${inWords(live).sentences[0]}`);
+}
+
 function sentence(box, live, connection, problem) {
   if (connection === 'lost' && problem) return [failure(problem, null), live.stats && h('p', { class: 'muted as-of' }, 'The numbers below are as of ', moment(live.stats.at), '.')];
   if (!live.why) return loading();
@@ -94,8 +105,11 @@ function inWords(live) {
 function toneOf(live) {
   if (live.why.situation === 'blocked') return 'warn';
   const tone = flows(live) ? 'ok' : mood(live.why.situation);
-  return tone === 'ok' && diedLately(live) ? 'warn' : tone;
+  return tone === 'ok' && (diedLately(live) || undelivered(live)) ? 'warn' : tone;
 }
+
+/** Without a relay, nothing is delivered that is put from now on. */
+const undelivered = ({ relays }) => Boolean(relays) && relays.every((relay) => relay.silent);
 
 /** Dead events do not keep others from flowing, but did not arrive: new ones need attention, and old ones are named only. */
 function diedLately({ stats, groups = [], rates_last: last }) {
@@ -173,9 +187,9 @@ export function joined(samples, last, step) {
 
 /** The four charts: the whole window at first, then one sample after the other from the live feed, or the window again once a minute. */
 async function followRates(root, box, window, signal) {
-  const put = new Chart('Put', [{ name: 'put', kind: 'accent' }], perSecond, 1);
-  const published = new Chart('Published', [{ name: 'published', kind: 'good' }], perSecond, 1);
-  const failed = new Chart('Failed', [{ name: 'failed', kind: 'bad' }], perSecond, 1);
+  const put = new Chart('Put', [{ name: 'put', kind: 'accent' }], perSecond, 1, href(box, 'events'));
+  const published = new Chart('Published', [{ name: 'published', kind: 'good' }], perSecond, 1, href(box, 'events', null, { state: 'PUBLISHED' }));
+  const failed = new Chart('Failed', [{ name: 'failed', kind: 'bad' }], perSecond, 1, href(box, 'incidents', null, { since: window }));
   const latency = new Chart('Latency', [{ name: 'p50_ms', label: 'p50', kind: 'accent' }, { name: 'p99_ms', label: 'p99', kind: 'muted' }], milliseconds, 10);
   const charts = [put, published, failed, latency];
   root.append(h('div', { class: 'charts' }, charts.map((chart) => chart.element)));
@@ -213,23 +227,28 @@ async function followRates(root, box, window, signal) {
   else repeat(signal, step * 1000 || EVERY, read);
 }
 
-/** Ordering keys that do not move, read now and then: they are not in the live feed. */
+/** Ordering keys that do not move, read now and then: they are not in the live feed, which says how many events wait. */
 function followKeys(root, box, signal) {
+  let found = null;
+  const draw = () => {
+    if (!found || !state.live.stats) return;
+    const held = steady(root, found, keyOfLine);
+    update(root, section('Ordering keys that wait', h('a', { href: href(box, 'keys') }, 'All keys'),
+      held.length ? table('Ordering keys that wait', heldColumns(box), held, keyOfLine) : noneHeld()));
+  };
   const read = async () => {
     if (state.connection === 'lost') return;
     try {
       const { blocked } = await get(box, 'keys', { signal });
       const { keys: waiting } = await keysThatWait(box, blocked, KEYS, signal);
-      const rows = (label, columns, found) => table(label, columns, steady(root, found.slice(0, KEYS), keyOfLine), keyOfLine);
       if (signal.aborted) return;
-      update(root, section('Ordering keys that wait', h('a', { href: href(box, 'keys') }, 'All keys'),
-        blocked.length > 0 && rows('Blocked ordering keys', blockedColumns(box), blocked),
-        waiting.length > 0 && rows('Keys that wait', waitingColumns(box), waiting),
-        !blocked.length && !waiting.length && noneBlocked()));
+      found = [...blocked, ...waiting].slice(0, KEYS);
+      draw();
     } catch {
       // the sentence at the top says what is wrong
     }
   };
   read();
+  watch(signal, draw);
   repeat(signal, EVERY, read);
 }

@@ -34,8 +34,9 @@ export const pace = (relay) => (relay.silent ? '–' : `${rate(relay.rate)}/s`);
 
 const BREAKERS = { closed: ['✓', 'good'], open: ['✕', 'bad'] };
 
-/** The state of the breaker in words, with its reason. */
+/** The state of the breaker in words, with its reason; that of a silent relay is not known. */
 export function breaker(relay) {
+  if (relay.silent) return h('span', {}, '–');
   const [symbol, tone] = BREAKERS[relay.breaker] || ['!', 'warn'];
   const since = relay.breaker_since === null || relay.breaker_since === undefined ? '' : ` for ${duration(relay.breaker_since)}`;
   return h('span', {}, h('span', { class: tone }, h('span', { 'aria-hidden': 'true' }, `${symbol} `), relay.breaker + since), relay.reason && h('span', { class: 'remark' }, relay.reason));
@@ -51,7 +52,7 @@ function lastError(relay) {
 function rows(found) {
   return table('Relays', [
     { title: 'Relay', cell: (relay) => h('div', {}, relayName(relay), h('span', { class: 'remark' }, `${relay.host} (${relay.pid}), redbox ${relay.version}, seen ${duration(relay.seen)} ago`)) },
-    { title: 'Target', class: 'wrap', cell: (relay) => h('code', {}, relay.target || '–') },
+    { title: 'Target', class: 'wrap target', cell: (relay) => h('code', {}, relay.target || '–') },
     { title: 'Breaker', cell: breaker },
     { title: 'In flight', class: 'number', cell: (relay) => inFlight(relay) },
     { title: 'Rate', class: 'number', cell: pace },

@@ -46,7 +46,7 @@ function settingsForm(box, found, again) {
       : h('input', { ...about, type: 'text', value: setting.text, autocomplete: 'off', spellcheck: 'false' });
     inputs.set(name, input);
     return h('div', { class: 'setting' },
-      h('div', {}, h('label', { for: about.id }, name), h('p', { class: 'muted', id: `${about.id}-meaning` }, prose(setting.meaning), '. Default: ', h('code', {}, setting.default), '.')), input);
+      h('div', {}, h('label', { for: about.id }, name), !setting.is_default && h('span', { class: 'badge' }, 'changed'), h('p', { class: 'muted', id: `${about.id}-meaning` }, prose(setting.meaning), '. Default: ', h('code', {}, setting.default), '.')), input);
   });
   const save = async (event) => {
     event.preventDefault();
@@ -72,5 +72,5 @@ function settingsForm(box, found, again) {
     }
   };
   return section('Limits and retention', h('a', { href: href(box, 'log', null, { action: 'configure' }) }, 'Who changed what'),
-    h('form', { onsubmit: save }, rows, mayOperate() && h('div', { class: 'buttons' }, h('button', { type: 'submit', class: 'primary' }, 'Save…'))));
+    h('form', { onsubmit: save }, rows, mayOperate() && h('div', { class: 'buttons save' }, h('button', { type: 'submit', class: 'primary' }, 'Save…'))));
 }
