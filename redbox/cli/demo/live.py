@@ -8,6 +8,7 @@ import http.client
 import json
 import random
 import re
+import signal
 import sys
 import tempfile
 from contextlib import suppress
@@ -27,7 +28,10 @@ _chance: Final = random.Random()  # noqa: S311  # nothing depends on it
 
 
 async def run() -> None:
-    """Runs until it is cancelled. The box is in a temporary directory, which is removed at the end."""
+    """Runs until it is cancelled, or SIGTERM. The box is in a temporary directory, which is removed at the end."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     service = OrderService()
     await service.start()
     with tempfile.TemporaryDirectory(prefix="redbox-demo-") as directory:
@@ -93,5 +97,5 @@ def _post(connection: http.client.HTTPConnection, event: dict[str, Any]) -> None
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(run())
