@@ -17,8 +17,9 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from msgspec import Struct
 
@@ -35,6 +36,15 @@ from redbox.settings import PAGE_LIMIT
 from redbox.urls import default_url
 
 _Run = Callable[[Coroutine[Any, Any, Any]], Any]
+CLOSED: Final = "this box was closed; open it again with Box.open"
+CLOSED_MEANWHILE: Final = (
+    "this box was closed by another thread; what the call had sent to the store may have taken effect"
+)
+#: Held while a forked process takes over a box. Taken around every fork, so that no child inherits it locked.
+_taking_over = threading.Lock()
+os.register_at_fork(
+    before=_taking_over.acquire, after_in_parent=_taking_over.release, after_in_child=_taking_over.release
+)
 
 
 class _Loop:
@@ -42,6 +52,8 @@ class _Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._accepting = threading.Lock()  # held while a call is handed to the loop, so that none comes after its end
+        self._stopped = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="redbox", daemon=True)
         self._thread.start()
 
@@ -49,16 +61,35 @@ class _Loop:
         if threading.current_thread() is self._thread:
             work.close()
             raise UsageError("a callback of a blocking box must not call the box: its own call would wait for itself")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._accepting:
+            if self._stopped:
+                work.close()
+                raise UsageError(CLOSED)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise UsageError(CLOSED_MEANWHILE) from None
         finally:
             future.cancel()  # the caller was interrupted; otherwise it is done, and this has no effect
 
     def stop(self) -> None:
+        """Ends the calls that are still running, then the thread."""
+        with self._accepting:
+            self._stopped = True
+        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _cancel_others() -> None:
+    """Cancels all other tasks of the loop, and waits for their ends."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 class Transaction:
@@ -114,14 +145,23 @@ class Box:
     def __init__(self, url: str | None, options: dict[str, Any]) -> None:
         self._url = url if options.get("client") is not None else default_url(url)
         self._options = options
-        self._box = AsyncBox.open(self._url, **options)
+        self._opened_by = os.getpid()
         self._closed = False
-        self._reset()
+        self._begin()
 
-    def _reset(self) -> None:
+    def _begin(self) -> None:
+        """Makes what belongs to one process. The process comes last: it tells other threads that the rest is there."""
+        self._box = AsyncBox.open(self._url, **self._options)
         self._lock = threading.Lock()
         self._loop: _Loop | None = None
         self._process = os.getpid()
+
+    def _take_over(self) -> None:
+        """After a fork: the thread, the sockets and the lock, which may be held, stayed with the parent."""
+        if self._process != os.getpid():
+            with _taking_over:
+                if self._process != os.getpid():  # else another thread has done it
+                    self._begin()
 
     @classmethod
     def open(cls, url: str | None = None, **options: Any) -> Self:
@@ -150,10 +190,14 @@ class Box:
         self.close()
 
     def close(self) -> None:
-        """Waits for calls in flight and closes the connections. Runs by itself when the interpreter exits."""
+        """Waits for calls in flight and closes the connections. Runs by itself when the interpreter exits.
+
+        A call that is made in several steps, such as a long replay in another thread, ends and raises UsageError.
+        """
+        self._take_over()
         with self._lock:
             self._closed = True
-            if self._loop is not None and self._process == os.getpid():
+            if self._loop is not None:
                 atexit.unregister(self.close)
                 self._loop.run(self._box.aclose())
                 self._loop.stop()
@@ -219,14 +263,12 @@ class Box:
 
     def _running(self) -> _Loop:
         """The thread with the event loop, started when first needed."""
-        if self._process != os.getpid():  # forked: the thread and the sockets stayed with the parent
-            if self._url is None:
-                raise UsageError("a box on a client of your own does not survive a fork; open it in the child")
-            self._reset()
-            self._box = AsyncBox.open(self._url, **self._options)
+        if self._url is None and self._opened_by != os.getpid():
+            raise UsageError("a box on a client of your own does not survive a fork; open it in the child")
+        self._take_over()
         with self._lock:
             if self._closed:
-                raise UsageError("this box was closed; open it again with Box.open")
+                raise UsageError(CLOSED)
             if self._loop is None:
                 self._loop = _Loop()
                 atexit.register(self.close)

@@ -33,7 +33,7 @@ def audit_command(session: Session, /, limit: int | None, no_bodies: bool) -> No
     the event it names. Changes nothing, and may run while relays do: the server is asked in steps of a few
     milliseconds. Exits with 1 if there is a problem; `redbox doctor --repair` mends the box.
 
-    With --json each line is one problem: rule, event_id, key, sentence. The last line is the summary.
+    With --json each line is one problem: rule, event_id, key, sentence. The summary is on stderr.
 
     --no-bodies reads less from the server, and leaves out the rules `damaged` and `newer`.
 

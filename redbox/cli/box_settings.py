@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -17,6 +16,7 @@ from redbox.cli.options.parameters import DURATION, MOMENT, name_value_pairs
 from redbox.cli.printing.failures import FAILED
 from redbox.cli.printing.output import printable
 from redbox.cli.session import Session, pass_session
+from redbox.cli.why import as_typed
 from redbox.durations import format_duration
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ async def _name_paused_keys(box: Box, unneeded: tuple[str, str, int], count: int
     from redbox.box.texts.stats_json import NAMED_KEYS
 
     named = await box.operate.paused_keys(limit=NAMED_KEYS)
-    commands = [printable(shlex.join(("redbox", "resume", f"--key={each.key}"))) for each in named]
+    commands = [as_typed("resume", f"--key={each.key}") for each in named]
     more = ["..."] if count > len(named) else []
     keys = f"{counted(count, 'ordering key')} {'is' if count == 1 else 'are'}"
     lines = (f"{printable(unneeded[1])}, but {keys}:", *(f"  {each}" for each in commands + more))

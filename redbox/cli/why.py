@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -71,6 +72,11 @@ def given_options(ctx: click.Context) -> tuple[str, ...]:
                 continue
             options += [option, value]
     return tuple(options)
+
+
+def as_typed(*arguments: str) -> str:
+    """A command on the store and the box of the present one, for a shell."""
+    return printable(shlex.join(("redbox", *given_options(click.get_current_context()), *arguments)))
 
 
 def holds_secret(url: str) -> bool:

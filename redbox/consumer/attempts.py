@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
@@ -49,6 +51,21 @@ class AnyAttempt:
             f"event {self._handling.event_id} took longer than its lease, and another delivery of it began, or of a "
             f"later event of its ordering key; {effect}"
         )
+
+
+@contextmanager
+def only_queueing(pipe: Any) -> Iterator[Any]:
+    """A pipeline for the block of a transaction. Its commands must not be carried out without the record, so its
+    `execute` is refused. The pipeline is of whatever class the client has."""
+    pipe.execute = _refuse
+    try:
+        yield pipe
+    finally:
+        del pipe.execute
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise UsageError("a transaction only queues commands; they are sent together with the record when the block ends")
 
 
 A = TypeVar("A", bound=AnyAttempt)

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import anyio
 from redis.exceptions import NoScriptError, RedisError, WatchError
 
-from redbox.consumer.attempts import AnyAttempt, AnyGuard
+from redbox.consumer.attempts import AnyAttempt, AnyGuard, only_queueing
 from redbox.consumer.records import ABANDON, BEGIN, FINISH
 from redbox.store.scripts.registry import Script
 
@@ -55,7 +55,8 @@ class Attempt(AnyAttempt):
     async def transaction(self) -> AsyncIterator[Any]:
         """A pipeline whose commands are carried out together with the record that the event was handled: all or none.
 
-        Raises LeaseLost, and carries out nothing, if another delivery has begun.
+        They are sent when the block ends, not before. Raises LeaseLost, and carries out nothing, if another delivery
+        has begun.
         """
         self._check_open()
         handling = self._handling
@@ -64,7 +65,8 @@ class Attempt(AnyAttempt):
             record = await pipe.hmget(handling.record, "token", "until")
             self._check_held(record, await pipe.get(handling.fence) if handling.fence else None)
             pipe.multi()
-            yield pipe
+            with only_queueing(pipe):
+                yield pipe
             pipe.execute_command("EVAL", FINISH.text, 1, handling.record, *self._memory.finish(handling))
             try:
                 await pipe.execute()

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from redbox.arguments import invalid, shown, whole_number
+from redbox.arguments import invalid, shown, text, whole_number
 from redbox.consumer.deliveries import Delivery
 from redbox.durations import positive_duration
 from redbox.errors import DeliveryInProgress, StaleDelivery
@@ -21,6 +21,7 @@ from redbox.store.scripts.registry import load
 
 LEASE: Final = 60.0
 REMEMBER: Final = 7 * 86400.0
+LARGEST_CLAIM: Final = 10**18 - 1  # as in the header of a delivery
 PREFIX: Final = "redbox:consumer"
 
 # Without the `#!lua` line, which servers before Redis 7 do not parse.
@@ -88,12 +89,12 @@ class Memory:
             event_id = event
         if not isinstance(event_id, str) or not is_event_id(event_id):
             raise invalid("event_id", f"must be the id of an event, not {shown(event_id)}")
-        number: int | str = "" if claim is None else whole_number("claim", claim, 0)
-        box, name = _part(source or ""), _part(event_id)
+        number: int | str = "" if claim is None else whole_number("claim", claim, 0, LARGEST_CLAIM)
+        box, name = _part(text("source", source or "")), _part(event_id)
         if ordering_key is None:
             keys: tuple[str, ...] = (f"{self._prefix}:seen:{{{box}:{name}}}",)
         else:
-            slot = f"{{{box}:{_part(ordering_key)}}}"
+            slot = f"{{{box}:{_part(text('ordering_key', ordering_key))}}}"
             keys = (f"{self._prefix}:seen:{slot}:{name}", f"{self._prefix}:fence:{slot}")
         return Handling(event_id, keys, number, secrets.token_hex(8))
 
@@ -123,8 +124,8 @@ def has_begun(handling: Handling, reply: Any) -> bool:
     return found is Reply.BEGUN
 
 
-def _part(text: str) -> str:
-    return quote(text, safe=_PLAIN)
+def _part(name: str) -> str:
+    return quote(name, safe=_PLAIN)
 
 
 def is_held(handling: Handling, stored: Any, fence: Any) -> bool:

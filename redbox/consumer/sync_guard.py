@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from redis.exceptions import NoScriptError, RedisError, WatchError
 
-from redbox.consumer.attempts import AnyAttempt, AnyGuard
+from redbox.consumer.attempts import AnyAttempt, AnyGuard, only_queueing
 from redbox.consumer.records import ABANDON, BEGIN, FINISH
 from redbox.errors import DeliveryRefused
 from redbox.store.scripts.registry import Script
@@ -53,7 +53,8 @@ class SyncAttempt(AnyAttempt):
     def transaction(self) -> Iterator[Any]:
         """A pipeline whose commands are carried out together with the record that the event was handled: all or none.
 
-        Raises LeaseLost, and carries out nothing, if another delivery has begun.
+        They are sent when the block ends, not before. Raises LeaseLost, and carries out nothing, if another delivery
+        has begun.
         """
         self._check_open()
         handling = self._handling
@@ -62,7 +63,8 @@ class SyncAttempt(AnyAttempt):
             record = pipe.hmget(handling.record, "token", "until")
             self._check_held(record, pipe.get(handling.fence) if handling.fence else None)
             pipe.multi()
-            yield pipe
+            with only_queueing(pipe):
+                yield pipe
             pipe.execute_command("EVAL", FINISH.text, 1, handling.record, *self._memory.finish(handling))
             try:
                 pipe.execute()

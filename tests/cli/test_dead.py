@@ -355,9 +355,9 @@ def test_a_canary_of_which_one_event_dies_and_another_is_retried(dead_events: Re
 @pytest.mark.req("RO-2")
 def test_a_canary_without_a_relay(dead_events: Redbox):
     result = dead_events("dead", "replay", "--all", "--yes", "--canary", "1", "--canary-wait", "100ms", code=1)
-    assert "1 of 1 canary event is not settled yet. `redbox why`" in result.stderr
-    assert "`redbox why` says whether no relay is running, the box is paused or the breaker is open" in result.stderr
-    assert "`redbox show d1`" in result.stderr
+    redbox = f"`redbox --url {dead_events.url}"
+    assert f"1 of 1 canary event is not settled yet. {redbox} why` says whether no relay is running" in result.stderr
+    assert f"{redbox} show d1` shows such an event" in result.stderr
     _, warning, waiting, *_ = result.stderr.splitlines()
     assert warning == "warning: no relay is alive, so the canary would not be published"
     assert waiting == "waiting until 1 canary event is settled (100 ms at most)"
@@ -405,6 +405,12 @@ def test_a_canary_that_fails_counts_the_others(
     ends = {1: "2 other events are still dead\n", 2: "1 other event is still dead\n"}
     assert note.endswith(ends.get(number, "There were no other events to replay\n"))
     assert ("stopped after the canary" in note) is (number < 3)
+
+
+@pytest.mark.req("RO-2")
+def test_a_canary_that_fails_counts_the_others_in_json(dead_events: Redbox):
+    arguments = ("--all", "--yes", "--canary", "1", "--canary-wait", "100ms")
+    assert dead_events.json("dead", "replay", *arguments, code=1)["left"] == 2
 
 
 @pytest.mark.req("RO-2")
@@ -492,6 +498,7 @@ def test_export_some(dead_events: Redbox, tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
     message = dead_events.error("dead", "export", "--to", "no/x", code=1)
     assert message == "cannot write no/x: there is no directory no"
+    assert "an ID must not be empty" in dead_events.error("dead", "export", "", code=2)
 
 
 @pytest.mark.req("RF-3")
@@ -570,6 +577,29 @@ def test_drop_to_a_file_of_a_name_or_to_none(dead_events: Redbox, tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
     message = dead_events.error("dead", "drop", "--all", "--no-export", "--export", "x", "--yes", code=2)
     assert "give either --export or --no-export" in message
+
+
+@pytest.mark.req("RF-3")
+def test_a_long_drop_says_how_to_continue_it(dead_events: Redbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The command as it was typed is refused: its file is the only copy of what was dropped."""
+    drop, left = Store.drop, [1]
+
+    async def drop_one(store: Store, items: list[Any], **options: Any) -> Any:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return [*await drop(store, items[:1], **options), *await drop_one(store, items[1:], **options)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(drop_command, "LONG", 0)
+        patch.setattr(Store, "drop", drop_one)
+        note = dead_events("dead", "drop", "--all", "--yes", "--export", "old", code=1).stderr
+    assert "if this is interrupted, repeat the command with another --export FILE: old is complete" in note
+    assert "old exists" in dead_events.error("dead", "drop", "--all", "--yes", "--export", "old", code=1)
+    done = dead_events("dead", "drop", "--all", "--yes", "--export", "new")
+    assert done.stdout == "2 events dropped; exported to new\n"
+    assert "interrupted" not in done.stderr
+    assert len((tmp_path / "old").read_text().splitlines()) == 3
 
 
 @pytest.mark.req("RF-3")

@@ -473,6 +473,23 @@ async def test_a_delivery_that_is_refused_does_not_disturb_a_transaction(client:
     assert await client.get("{/redbox/b:7}:total") == b"1"
 
 
+async def test_a_transaction_is_not_executed_before_its_block_ends(client: Any):
+    """The effect would be there without the record, and the next delivery would repeat it."""
+    guard = Guard(client, name="billing")
+    with pytest.raises(UsageError, match="when the block ends"):
+        async with guard.once(delivery(key="7")) as first, first.transaction() as pipe:
+            await pipe.incr("{/redbox/b:7}:total").execute()
+    assert await client.get("{/redbox/b:7}:total") is None
+    async with guard.once(delivery(claim=2, key="7")) as first, first.transaction() as pipe:
+        assert first
+        with pytest.raises(UsageError):
+            await pipe.execute()
+        pipe.incr("{/redbox/b:7}:total")
+    assert await client.get("{/redbox/b:7}:total") == b"1"
+    async with guard.once(delivery(claim=3, key="7")) as first:
+        assert not first
+
+
 async def test_an_attempt_that_has_nothing_to_do_has_no_transaction(client: Any):
     guard = Guard(client, name="billing")
     async with guard.once(delivery()):
@@ -707,6 +724,15 @@ def test_sync_a_transaction(sync_client: Any):
     assert sync_client.get("{/redbox/b:7}:total") == b"1"
 
 
+def test_sync_a_transaction_is_not_executed_before_its_block_ends(sync_client: Any):
+    guard = SyncGuard(sync_client, name="billing")
+    with guard.once(delivery(key="7")) as first, first.transaction() as pipe:
+        with pytest.raises(UsageError, match="when the block ends"):
+            pipe.incr("{/redbox/b:7}:total").execute()
+        assert sync_client.get("{/redbox/b:7}:total") is None
+    assert sync_client.get("{/redbox/b:7}:total") == b"1"
+
+
 def test_sync_threads(redis_url: str):
     client = redis.Redis.from_url(redis_url)
     client.flushall()
@@ -755,7 +781,18 @@ def test_options_are_checked(guard: Any, options: dict[str, Any]):
 @pytest.mark.parametrize("guard", [Guard, SyncGuard])
 @pytest.mark.parametrize(
     ("event", "options"),
-    [("", {}), ("a b", {}), (5, {}), ("a", {"claim": -1}), ("a", {"claim": "7"}), (delivery(), {"claim": 7})],
+    [
+        ("", {}),
+        ("a b", {}),
+        (5, {}),
+        ("a", {"claim": -1}),
+        ("a", {"claim": "7"}),
+        ("a", {"claim": 10**18}),  # no claim number of a box; the scripts count in doubles
+        ("a", {"source": 7}),
+        ("a", {"ordering_key": 7}),
+        ("a", {"ordering_key": "\ud800"}),
+        (delivery(), {"claim": 7}),
+    ],
 )
 def test_arguments_are_checked(guard: Any, event: Any, options: dict[str, Any]):
     with pytest.raises(UsageError):

@@ -736,7 +736,8 @@ PYTHON_MUTANTS = [
     Mutant("a caller cancelled twice leaves before the server replies", "redbox/consumer/guard.py", "with suppress(asyncio.CancelledError):", "with suppress():", GUARD_CANCELLED),
     Mutant("a caller in a cancelled scope leaves before the server replies", "redbox/consumer/guard.py", "anyio.CancelScope(shield=True)", "anyio.CancelScope()", GUARD_CANCELLED),
     Mutant("an interrupted begin is left behind", "redbox/consumer/sync_guard.py", "            self._abandon()\n            raise\n", "            raise\n", GUARD_CANCELLED),
-    Mutant("boxes share their records", "redbox/consumer/records.py", '_part(source or "")', '_part("")', GUARD_MEMORY),
+    Mutant("boxes share their records", "redbox/consumer/records.py", '_part(text("source", source or ""))', '_part("")', GUARD_MEMORY),
+    Mutant("a caller executes the transaction of a guard", "redbox/consumer/attempts.py", "    pipe.execute = _refuse\n    try:\n        yield pipe\n    finally:\n        del pipe.execute\n", "    yield pipe\n", GUARD_MEMORY),
     Mutant("consumers share their records", "redbox/consumer/records.py", 'f"{PREFIX}:{name}"', 'f"{PREFIX}:x"', GUARD_MEMORY),
     # --- batches of HTTP targets ---
     Mutant("a rejected batch rejects all of its events", "redbox/publishers/http/publisher.py", "if len(group) > 1 and isinstance(found[0], Reject)", "if False and isinstance(found[0], Reject)", HTTP_BATCHES),

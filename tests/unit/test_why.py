@@ -350,6 +350,29 @@ def test_an_open_breaker_says_what_to_do(reason: str, words: str):
 
 
 @pytest.mark.parametrize(
+    ("reason", "error", "says", "dies"),
+    [
+        ("20 rejections in a row: HTTP 401", "HTTP 422: no amount", "HTTP 422: no amount.", True),
+        ("cannot connect to pay:443: refused", "HTTP 400", "HTTP 400.", True),
+        ("20 rejections in a row: HTTP 422", "cannot connect to pay:443", "cannot connect to pay:443.", False),
+        ("20 rejections in a row: HTTP 422", "HTTP 422: no amount of event 7", "", True),
+        ("cannot connect to pay:443: refused", "cannot connect to pay:443: refused", "", False),
+        ("timeout after 3 s", "", "", False),
+    ],
+)
+def test_an_open_breaker_says_why_its_probes_fail_now(reason: str, error: str, says: str, dies: bool):
+    """The credentials were corrected, and now the target rejects the events themselves."""
+    sick = relay(breaker="open", reason=reason, last_error=error)
+    found = explain_event(snapshot(pending(), stats=stats(relays=[sick])), "e")
+    assert f"has been open: {reason}." in text(found)
+    assert (f"The latest attempt failed with: {says}" in text(found)) is bool(says)
+    assert ("The latest attempt" in text(found)) is bool(says)
+    assert ("check its credentials" in text(found)) is False
+    assert ("each failed try makes one DEAD" in text(found)) is dies
+    assert (found.next_steps[0].arguments == ("pause",)) is dies
+
+
+@pytest.mark.parametrize(
     ("reason", "dies"),
     [("HTTP 400", True), ("HTTP 422: no amount", True), ("HTTP 401", False), ("HTTP 404", False), ("HTTP 429", False)],
 )
@@ -687,6 +710,20 @@ def test_failing_relays_come_before_heads_that_wait_for_a_retry():
     counts = {"phases": {Phase.AVAILABLE: 1, Phase.RETRY_SCHEDULED: 1}, "waiting": 1, "waiting_due": 1}
     found = explain_box(snapshot(stats=stats(**counts, relays=[failing])))
     assert found.situation is Situation.FAILING
+
+
+@pytest.mark.parametrize(
+    ("counts", "says"),
+    [
+        ({Phase.AVAILABLE: 4, Phase.RETRY_SCHEDULED: 1}, "and 1 event waits for a retry."),
+        ({Phase.AVAILABLE: 4}, "and 4 events are due."),
+    ],
+)
+def test_failing_relays_and_what_waits_for_them(counts: dict[Phase, int], says: str):
+    """A retry that is due is no longer scheduled."""
+    failing = relay(rate=0.0, failures_in_row=9, last_error="HTTP 500")
+    found = explain_box(snapshot(stats=stats(phases=counts, relays=[failing])))
+    assert says in text(found)
 
 
 def test_earlier_failures_do_not_explain_scheduled_events():

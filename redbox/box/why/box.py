@@ -283,7 +283,8 @@ def _failing(snapshot: Snapshot) -> Cause | None:
     worst = max(failing, key=lambda relay: relay.failures_in_row)
     text = f"The last {counted(worst.failures_in_row, 'attempt')} of relay {quoted(worst.name)} failed, the latest with"
     relays = "It is the only relay alive" if len(alive) == 1 else f"All {len(alive):,} relays fail"
-    after = f"{relays}; the target is {quoted(worst.target) or 'unknown'}, and {wait(retries)} for a retry."
+    waits = f"{wait(retries)} for a retry" if retries else f"{are(_claimable(snapshot))} due"
+    after = f"{relays}; the target is {quoted(worst.target) or 'unknown'}, and {waits}."
     return Cause(
         Situation.FAILING,
         (sentence(f"{text}: {quoted(worst.last_error)}"), after),

@@ -27,6 +27,7 @@ _REFUSED: Final = re.compile(r"\b40[13]\b")
 _REJECTED: Final = re.compile(r"\bHTTP 4(?!0[13458]|29)[0-9]{2}\b")
 #: HTTP statuses of a target that answers, and may be overloaded.
 _OVERLOADED: Final = re.compile(r"\bHTTP (?:429|5[0-9]{2})\b")
+_STATUS: Final = re.compile(r"\bHTTP [0-9]{3}\b")
 #: As in redbox/relay/outcomes/breaker.py.
 LONGEST_PAUSE: Final = "30 s"
 MOST_PROBED, MOST_PROBED_AGAIN = 512, 64
@@ -178,20 +179,36 @@ def _breakers_open(alive: list[RelayReport]) -> Cause:
         f"error ({MOST_PROBED} if it rejects all of them). When it acknowledges one, "
         f"relays publish the others.{_next_probe(alive)}"
     )
-    refused = any(_REFUSED.search(relay.reason) for relay in alive)
+    reasons = [_present_reason(relay) for relay in alive]
+    refused = any(_REFUSED.search(present) for present in reasons)
     repair = "Repair the target; the breaker then closes by itself."
     if refused:
         repair = "Repair the target: check its credentials. The breaker then closes by itself."
     sentences = [f"The {whose} been open{since}: {reason}", repair, after]
-    rejected = any(_REJECTED.search(relay.reason) for relay in alive)
+    if reasons[0] != latest.reason:
+        sentences.insert(1, sentence(f"The latest attempt failed with: {quoted(reasons[0])}"))
+    rejected = any(_REJECTED.search(present) for present in reasons)
     if rejected:
         sentences.append("While the target rejects events for a reason of their own, each failed try makes one DEAD.")
     steps = [Step("see whether the target is repaired, by its breaker", ("stats",))]
     if rejected:
         steps.insert(0, SPARE_EVENTS)
-    elif any(_OVERLOADED.search(relay.reason) for relay in alive):
+    elif any(_OVERLOADED.search(present) for present in reasons):
         steps.append(HOLD_BACK)
     return Cause(Situation.BREAKER_OPEN, tuple(sentences), tuple(steps))
+
+
+def _present_reason(relay: RelayReport) -> str:
+    """Why probes fail now. While a breaker is open, the target may begin to fail for another reason."""
+    error = relay.last_error
+    if not error or error in relay.reason or _status(error) == _status(relay.reason):
+        return relay.reason
+    return error
+
+
+def _status(text: str) -> str:
+    found = _STATUS.search(text)
+    return found[0] if found else ""
 
 
 def _next_probe(relays: list[RelayReport]) -> str:

@@ -9,6 +9,7 @@ import click
 
 from redbox.arguments import counted
 from redbox.cli.dead.selecting import (
+    LONG,
     SHOWN,
     Choice,
     Refusal,
@@ -134,6 +135,13 @@ class _Drop:
         if not written:  # they were replayed or dropped meanwhile, or cannot be read
             return Dropped()
         self.file = to
+        if written > LONG:
+            other = "" if self._to is None else " with another --export FILE"
+            output.note(
+                f"if this is interrupted, repeat the command{other}: {to} is complete, and may be the only copy of "
+                "dropped events",
+                file=to,
+            )
         with output.progress("dropping", written) as progress:
             return await box.drop(exported=read_lines(to), **self._log, progress=progress)
 

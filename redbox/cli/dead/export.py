@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from redbox.arguments import counted
-from redbox.cli.dead.selecting import SHOWN, note_nothing, split_dead
+from redbox.cli.dead.selecting import SHOWN, empty_id, note_nothing, split_dead
 from redbox.cli.options.filters import filter_options, resolved
 from redbox.cli.printing.output import echo_json
 from redbox.cli.session import Session, pass_session
@@ -44,6 +44,8 @@ def export_dead(session: Session, /, ids: tuple[str, ...], to: str | None, **fil
     """
     if ids and any(value is not None for value in filters.values()):
         raise click.UsageError("select events by ID or with filters, not both", click.get_current_context())
+    if "" in ids:
+        raise empty_id()
     skipped: list[str] = []
     count = session.run(_export(session, list(dict.fromkeys(ids)), filters, to, skipped))
     if to is None:

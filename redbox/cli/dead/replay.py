@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from redbox.arguments import counted
-from redbox.cli.dead.selecting import SHOWN, Choice, Refusal, note_nothing, selection_of, take_choice
+from redbox.cli.dead.selecting import LONG, SHOWN, Choice, Refusal, note_nothing, selection_of, take_choice
 from redbox.cli.options.changes import change_options, confirm, require_answer
 from redbox.cli.options.filters import filter_options
 from redbox.cli.options.parameters import DURATION
 from redbox.cli.printing.output import printable
 from redbox.cli.session import Session, pass_session
-from redbox.cli.why import given_options
+from redbox.cli.why import as_typed
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from redbox import Box, Canary, Outcome
     from redbox.box.reports import Replayed
 
-LONG = 1000  # events of a replay that may be interrupted
 LONG_SECONDS = 10  # of a replay with a rate
 
 
@@ -83,7 +81,7 @@ def replay_dead(
     require_answer(yes=yes, dry_run=dry_run)
     replay = _Replay(session, choice, **options)
     report, refused = session.run(replay.run(dry_run, yes))
-    _print_report(session, report, refused)
+    _print_report(session, report, refused, replay.left)
     if replay.held_key is not None and not session.output.as_json:
         session.output.note(
             f"{_why_held(replay.held_key)} shows which event holds the key; with --force both events are live"
@@ -188,8 +186,7 @@ async def _held_key(box: Box, refused: list[Refusal]) -> str | None:
 
 
 def _why_held(key: str) -> str:
-    options = given_options(click.get_current_context())
-    return f"`{shlex.join(('redbox', *options, 'why', '--unique', key))}`"
+    return f"`{as_typed('why', '--unique', key)}`"
 
 
 def _refusals(report: Replayed) -> list[Refusal]:
@@ -227,13 +224,14 @@ def _list_refused(session: Session, report: Replayed, refused: list[Refusal]) ->
         output.note(f"  ... and {report.refused_count - SHOWN:,} more")
 
 
-def _print_report(session: Session, report: Replayed, refused: list[Refusal]) -> None:
+def _print_report(session: Session, report: Replayed, refused: list[Refusal], still_dead: int) -> None:
     output, canary = session.output, report.canary
     if output.as_json:
         data: dict[str, Any] = {"matched": report.matched, "replayed": report.replayed, "dry_run": report.dry_run}
         data |= {"refused_count": report.refused_count, "conflicts": report.conflicts, "refused": refused}
         if canary is not None:
             data["canary"] = {"passed": canary.passed, **{name: getattr(canary, name) for name in _CANARY}}
+            data["left"] = still_dead
         output.json(data)
         return
     if report.dry_run:
@@ -267,8 +265,8 @@ def _print_canary(session: Session, canary: Canary, left: int) -> None:
         words += "; a relay with --on-dead drop may have removed them"
     else:
         words += (
-            ". `redbox why` says whether no relay is running, the box is paused or the breaker is open; remove that, "
-            f"or wait longer with --canary-wait. `redbox show {canary.unsettled[0]}` shows such an event"
+            f". `{as_typed('why')}` says whether no relay is running, the box is paused or the breaker is open; remove "
+            f"that, or wait longer with --canary-wait. `{as_typed('show', canary.unsettled[0])}` shows such an event"
         )
     if left:
         others = f"{counted(left, 'other event')} {'is' if left == 1 else 'are'} still dead"

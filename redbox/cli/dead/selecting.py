@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from redbox.cli.session import Session
 
 SHOWN = 10  # refused events of a table
+LONG = 1000  # events of a replay or a drop that may be interrupted
 _BEGINNING = re.compile("[0-9a-f]{8}(-[0-9a-f-]{0,26})?")  # of a UUID, the default id
 
 
@@ -31,13 +32,17 @@ def take_choice(ids: tuple[str, ...], everything: bool, options: dict[str, Any])
     """Takes the filters out of the options of a command, which must select events in exactly one way."""
     filters = {name: options.pop(name) for name in NAMES}
     if "" in ids:
-        ctx = click.get_current_context()
-        raise click.UsageError("an ID must not be empty; is a variable of the shell not set?", ctx)
+        raise empty_id()
     ways = sum((bool(ids), everything, any(value is not None for value in filters.values())))
     if ways != 1:
         ctx = click.get_current_context()
         raise click.UsageError("select events in one way: by ID, with --all, or with filters such as --type", ctx)
     return Choice(list(dict.fromkeys(ids)), filters, everything)
+
+
+def empty_id() -> click.UsageError:
+    ctx = click.get_current_context()
+    return click.UsageError("an ID must not be empty; is a variable of the shell not set?", ctx)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import os
 import signal
+import sys
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -141,6 +142,55 @@ def test_a_transaction_from_before_a_fork_writes_nothing(blocking: Box):
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
     assert sorted(record.event.event_type for record in blocking.list()) == ["child", "parent"]
+
+
+@pytest.mark.needs("server")
+@pytest.mark.timeout(120)
+def test_all_threads_of_a_forked_process_share_its_box(blocking: Box):
+    """As those of a server of workers that opens the box before it forks: the first calls come at the same time."""
+    blocking.put(Event("parent"))
+    for _ in range(5):
+        child = os.fork()
+        if child == 0:  # pragma: no cover  # in another process
+            signal.alarm(20)
+            code = 1
+            try:
+                sys.setswitchinterval(1e-5)
+                together = threading.Barrier(8)
+
+                def put(_: int, together: threading.Barrier = together) -> bool:
+                    together.wait()
+                    return blocking.put(Event("child")).created
+
+                with ThreadPoolExecutor(8) as threads:
+                    code = 0 if all(threads.map(put, range(8))) else 2
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+    assert blocking.count(event_type="child") == 40
+
+
+# --- closing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(60)
+def test_closing_ends_the_calls_of_other_threads(blocking: Box):
+    """Else they would wait for ever, and keep the process from ending."""
+    do(blocking, make_dead, *(Event("a") for _ in range(3)))
+    waiting, ended = threading.Event(), list[str]()
+
+    def replay() -> None:
+        try:
+            blocking.replay(state="DEAD", rate=0.001, progress=lambda _: waiting.set())  # waits before the second one
+        except UsageError as error:
+            ended.append(str(error))
+
+    other = threading.Thread(target=replay, daemon=True)
+    other.start()
+    assert waiting.wait(30)
+    blocking.close()
+    other.join(20)
+    assert ["closed by another thread" in each for each in ended] == [True]
 
 
 # --- stats, count and replay -----------------------------------------------------------------------------------------
