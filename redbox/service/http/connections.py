@@ -121,6 +121,11 @@ class LimitedConnection(HttpToolsProtocol):
         self._write_due = inf
         super().resume_writing()
 
+    @property
+    def unread_since(self) -> float:
+        """Since when the client has not read what is to be sent; infinity if nothing is."""
+        return self._write_due - self._limits.write_seconds
+
     def data_received(self, data: bytes) -> None:
         if self._waiting:
             self._waiting += data
@@ -325,6 +330,11 @@ class LimitedConnection(HttpToolsProtocol):
         if self.phase is not RequestPhase.DISCARDED:
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MUCH)
         self.transport.close()
+
+    def abort(self) -> None:
+        """Closes the connection at once, without what is still to be sent."""
+        self._write_due = inf  # it is not chosen again
+        self.transport.abort()
 
     def refuse(self) -> None:
         """Answers a request that is not complete, in favour of others."""
