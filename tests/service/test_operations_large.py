@@ -55,7 +55,7 @@ async def test_a_page_with_payloads_is_bounded_in_bytes(service: Service, ids: l
         assert max(map(len, found)) <= most
     for query in QUERIES[2:]:
         (newest,) = await pages(service, **query)
-        assert 1 < len(newest) <= most
+        assert len(newest) == PAGE_BYTES // SIZE + 1
         assert set(newest) <= set(ids)
         assert query.get("state") is None or newest == ids[: -len(newest) - 1 : -1]
 
@@ -97,3 +97,21 @@ async def test_a_page_of_large_events_lets_others_have_their_turn(service: Servi
             longest = max(longest, time.thread_time() - before)
         assert reading.result().status_code == 200
         assert longest < 0.2, query
+
+
+async def test_others_have_their_turn_between_two_payloads(
+    service: Service, ids: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    assert ids
+    turn, turns, form = 0, list[int](), record_json._payload_json
+
+    def note(*arguments: Any) -> Any:
+        turns.append(turn)
+        return form(*arguments)
+
+    monkeypatch.setattr(record_json, "_payload_json", note)
+    reading = asyncio.create_task(service.get("events", limit=1000, payload=1))
+    while not reading.done():
+        await asyncio.sleep(0)
+        turn += 1
+    assert len(set(turns)) == len(turns) > 1
