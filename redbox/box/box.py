@@ -261,20 +261,31 @@ class Box:
         return record
 
     async def page(
-        self, *, limit: int = 100, cursor: str | None = None, look: int | None = None, **filters: Any
+        self,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        look: int | None = None,
+        payloads: bool = True,
+        size: int | None = None,
+        **filters: Any,
     ) -> Page:
         """A page of `list`, and the cursor of the next one.
 
-        With `look`, the page ends after about that number of events were read, even if fewer than `limit` match.
+        With `look`, the page ends after about that number of events were read, even if fewer than `limit` match. With
+        `size`, it ends after events with about that number of bytes of payloads. With `payloads=False` the events have
+        empty payloads, and none is kept in memory.
         """
         self._store.ensure_open()
-        return await inspect.page(self._store, select(**filters), limit, cursor, look)
+        return await inspect.page(self._store, select(**filters), limit, cursor, look, payloads=payloads, size=size)
 
-    async def newest(self, *, state: State | None = None, limit: int = 100) -> Records:
+    async def newest(
+        self, *, state: State | None = None, limit: int = 100, payloads: bool = True, size: int | None = None
+    ) -> Records:
         """The events that died or were published last, the newest first; without a state, those that were put last,
-        of the newest of each state. `limit` is at most 200."""
+        of the newest of each state. `limit` is at most 200; `payloads` and `size` are as for `page`."""
         self._store.ensure_open()
-        return await inspect.newest(self._store, select(state=state).state, limit)
+        return await inspect.newest(self._store, select(state=state).state, limit, payloads=payloads, size=size)
 
     async def error_groups(self, **filters: Any) -> Groups:
         """The errors of DEAD events, or of those that the filters of `list` select, grouped by their fingerprints; the

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 import msgspec
 
-from redbox.arguments import shown, whole_number
+from redbox.arguments import flag, shown, whole_number
 from redbox.box.bulk.selection import Selection, decode_cursor, encode_cursor
 from redbox.box.reports import Page
 from redbox.errors import UsageError
@@ -46,26 +46,40 @@ class Budget:
         return most if self._most is None else min(most, self._most - self.looked)
 
 
-async def page(store: Store, selection: Selection, limit: int, cursor: str | None, look: int | None = None) -> Page:
+async def page(
+    store: Store,
+    selection: Selection,
+    limit: int,
+    cursor: str | None,
+    look: int | None = None,
+    *,
+    payloads: bool = True,
+    size: int | None = None,
+) -> Page:
     """Up to `limit` records, and the cursor that continues the listing. Each step is bounded in work and in bytes.
 
-    With `look`, the page ends after about that number of events were read, with fewer records, or none.
+    With `look`, the page ends after about that number of events were read, with fewer records, or none; with `size`,
+    after events with about that number of bytes of payloads. Without `payloads`, none of them is kept.
     """
     whole_number("limit", limit)
-    if look is not None:
-        whole_number("look", look)
+    for name, most in (("look", look), ("size", size)):
+        if most is not None:
+            whole_number(name, most)
+    flag("payloads", payloads)
     indexes = selection.indexes
     index, after = decode_cursor(cursor, indexes) if cursor else (indexes[0], START)
     records: list[Record] = []
-    looked = 0
+    looked = held = 0
     for current in indexes[indexes.index(index) :]:
         more = True
         while more:
             found = await _step(store, selection, current, min(limit - len(records), PAGE_LIMIT), after)
             more, after = found.more, found.after
-            records += found.records
+            records += found.records if payloads else map(_without_payload, found.records)
             looked += found.looked
-            if len(records) >= limit or (look is not None and looked >= look):
+            held += _payload_bytes(found.records) if payloads else 0
+            full = len(records) >= limit or (size is not None and held >= size)
+            if full or (look is not None and looked >= look):
                 last = current == indexes[-1] and not more
                 return Page(records, None if last else encode_cursor(current, after), looked)
         after = START
@@ -86,18 +100,51 @@ async def listing(store: Store, selection: Selection, limit: int | None) -> Asyn
             return
 
 
-async def newest(store: Store, state: State | None, limit: int) -> list[Record]:
-    """The events that entered a state last, the newest first; of all states, those that were put last of these."""
+async def newest(
+    store: Store, state: State | None, limit: int, *, payloads: bool = True, size: int | None = None
+) -> list[Record]:
+    """The events that entered a state last, the newest first; of all states, those that were put last of these.
+
+    With `size`, there are fewer if their payloads have more than about that number of bytes. Without `payloads`, none
+    of them is kept.
+    """
     whole_number("limit", limit, 1, MOST_NEWEST)
+    if size is not None:
+        whole_number("size", size)
+    flag("payloads", payloads)
     found: list[Record] = []
     for index in INDEXES if state is None else INDEXES_OF[state]:
+        held = 0
         for batch in batches(await store.newest(index, limit), GET_COUNT):
             read = await store.get([each.event_id for each in batch])
-            found += [record for record in read if record is not None and state in (None, record.state)]
+            records = [record for record in read if record is not None and state in (None, record.state)]
+            found += records if payloads else map(_without_payload, records)
+            held += _payload_bytes(records) if payloads else 0
+            if size is not None and held >= size:
+                break
     once = {record.event_id: record for record in found}  # one that changed its state meanwhile is in two indexes
-    if state in (State.DEAD, State.PUBLISHED):
-        return list(once.values())
-    return sorted(once.values(), key=lambda record: record.created_at, reverse=True)[:limit]
+    ordered = list(once.values())
+    if state not in (State.DEAD, State.PUBLISHED):
+        ordered.sort(key=lambda record: record.created_at, reverse=True)
+    return _up_to(ordered[:limit], size)
+
+
+def _up_to(records: list[Record], size: int | None) -> list[Record]:
+    """The first of these, up to the one with which their payloads have `size` bytes."""
+    held = 0
+    for at, record in enumerate(records):
+        held += _payload_bytes([record])
+        if size is not None and held >= size:
+            return records[: at + 1]
+    return records
+
+
+def _payload_bytes(records: Iterable[Record]) -> int:
+    return sum(len(record.event.payload) for record in records)
+
+
+def _without_payload(record: Record) -> Record:
+    return msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, payload=b""))
 
 
 async def _step(store: Store, selection: Selection, index: str, limit: int, after: Position) -> RecordPage:
@@ -114,6 +161,8 @@ async def _step(store: Store, selection: Selection, index: str, limit: int, afte
                 records.append(record)
             if len(records) == limit:
                 return RecordPage(records, True, summary.position, found.looked)
+        if _payload_bytes(records) >= STEP_BYTES and batch[-1] is not members[-1]:
+            return RecordPage(records, True, batch[-1].position, found.looked)
     return RecordPage(records, found.more, found.after, found.looked)
 
 

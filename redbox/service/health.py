@@ -80,14 +80,15 @@ class RelayHealth(Health):
         """`box`: the box of a service, whose store has to accept puts; its problem is reported beside those of the
         relays."""
         self._relays = relays
-        self._puts = None if box is None else _Checks({_place(box): partial(_check_puts, box)})
+        self._puts = _Checks({} if box is None else {_place(box): partial(_check_puts, box)})
+        self._is_service = box is not None
         self._stores = _Checks({_place(relay.box): partial(_read, relay.box) for relay in relays})
 
     async def metrics(self) -> str:
         return await metrics.scrape(self._relays)
 
     async def health(self) -> tuple[bool, dict[str, Any]]:
-        answers = await self._stores.problems()
+        answers, puts = await asyncio.gather(self._stores.problems(), self._puts.problems())
         problems = [
             answers[_place(relay.box)] if relay.running else "the relay is not running" for relay in self._relays
         ]
@@ -103,9 +104,9 @@ class RelayHealth(Health):
             }
             for relay, problem in zip(self._relays, problems, strict=True)
         ]
-        own = "" if self._puts is None else "; ".join(filter(None, (await self._puts.problems()).values()))
+        own = "; ".join(filter(None, puts.values()))
         healthy = not own and not any(problems)
-        report = {} if self._puts is None else {"problem": own or None}
+        report = {"problem": own or None} if self._is_service else {}
         return healthy, {"status": "ok" if healthy else "failing", **report, "relays": reports}
 
 

@@ -49,6 +49,7 @@ SERVICE_UPGRADE = ("tests/service/test_upgrade.py",)
 SERVICE_TLS = ("tests/service/test_tls.py",)
 SERVICE_BODIES = ("tests/service/test_ingest_bad_cases.py",)
 SERVICE_LIMITS = ("tests/service/test_limits.py",)
+SERVICE_LARGE = ("tests/service/test_operations_large.py",)
 GUARD_MEMORY = ("tests/consumer/test_guard.py", "-k", "memory")
 GUARD_CANCELLED = ("tests/consumer/test_guard.py", "-k", "any_moment or interrupt or for_the_reply")
 VERIFY = ("tests/consumer/test_verify.py",)
@@ -343,6 +344,11 @@ PYTHON_MUTANTS = [
     Mutant("a page of a search skips matches", "redbox/box/inspect.py", "        if len(matched) <= limit:", "        matched = matched[:limit]\n        if True:", SEARCH),
     Mutant("a page reads without a bound", "redbox/box/inspect.py", "or (look is not None and looked >= look)", "", SEARCH),
     Mutant("a bulk action finds what it changed again", "redbox/box/operate.py", "        ids: dict[str, None] = {}\n        async for found in at_most(most, selected_claims(self._store, selection, budget)):\n", "        ids: dict[str, None] = {}\n        async for found in at_most(most, selected_claims(self._store, selection, budget)):\n            yield [each.event_id for each in found]\n            continue\n", SEARCH),
+    Mutant("a page holds payloads without a bound", "redbox/box/inspect.py", "or (size is not None and held >= size)", "", SERVICE_LARGE),
+    Mutant("the newest events are without a bound", "redbox/box/inspect.py", "            return records[: at + 1]\n", "            return records\n", SERVICE_LARGE),
+    Mutant("a page of a group holds payloads without a bound", "redbox/box/inspect.py", "if _payload_bytes(records) >= STEP_BYTES and", "if False and", SERVICE_LARGE),
+    Mutant("a page keeps payloads that nobody wants", "redbox/box/inspect.py", "found += records if payloads else map(_without_payload, records)", "found += records", SERVICE_LARGE),
+    Mutant("a page of large events stops all others", "redbox/service/operations/reading.py", "        if payload:\n            await asyncio.sleep(0)\n", "", SERVICE_LARGE),
     Mutant("a limit is not kept", "redbox/box/inspect.py", "yield items[:left]", "yield items", SEARCH),
     Mutant("a drop is not fenced by what was exported", "redbox/box/bulk/drop.py", "SeenClaim(line.event_id, line.number)", "SeenClaim(line.event_id)", DEAD_LETTERS),
     Mutant("a drop by id exports an event that died again", "redbox/cli/dead/selecting.py", "found if record.number == numbers[record.event_id]]", "found]", ("tests/cli/test_dead.py", "-k", "before_the_export")),
@@ -390,9 +396,9 @@ PYTHON_MUTANTS = [
     Mutant("a form of another page is a link", "redbox/service/http/headers.py", 'scope["method"] in ("GET", "HEAD") and mode', "mode", SERVICE_GATE),
     Mutant("the origin is not looked at", "redbox/service/http/headers.py", "if not all(_is_own", "if False and not all(_is_own", SERVICE_GATE),
     Mutant("the port of an origin is ignored", "redbox/service/http/headers.py", 'return parts.netloc.lower() == host.decode("latin-1").lower()', 'return (parts.hostname or "") == host.decode("latin-1").lower().partition(":")[0]', SERVICE_GATE),
-    Mutant("the body after an upgrade is dropped", "redbox/service/http/connections.py", "data = self._head_without_upgrade() + data[upgrade.args[0] :]", "data = self._head_without_upgrade()", SERVICE_UPGRADE),
-    Mutant("a request with an upgrade is handled without its body", "redbox/service/http/connections.py", "            return  # the request is parsed again\n", "", SERVICE_UPGRADE),
-    Mutant("the requests after an upgrade are dropped", "redbox/service/http/connections.py", "                self._new_parser()\n", "                self._new_parser()\n                return self.parser.feed_data(data)\n", SERVICE_UPGRADE),
+    Mutant("the body after an upgrade is dropped", "redbox/service/http/parsing.py", "data = self._head_without_upgrade() + data[upgrade.args[0] :]", "data = self._head_without_upgrade()", SERVICE_UPGRADE),
+    Mutant("a request with an upgrade is handled without its body", "redbox/service/http/parsing.py", "if not self.parser.should_upgrade():", "if True:", SERVICE_UPGRADE),
+    Mutant("the requests after an upgrade are dropped", "redbox/service/http/parsing.py", "                self._new_parser()\n", "                self._new_parser()\n                return self.parser.feed_data(data)\n", SERVICE_UPGRADE),
     Mutant("a body that is too short is stored", "redbox/service/ingest/intake.py", "if announced is not None and len(body) != announced:", "if False:", ("tests/service/test_ingest_bad_cases.py", "-k", "another_length")),
     Mutant("a client that sends no more gets no answer", "redbox/service/http/connections.py", "        self._is_half_closed = True\n        self.cycle.keep_alive = False\n        return True\n", "        return False\n", SERVICE_ENDS),
     Mutant("a client that sends no more is waited for", "redbox/service/http/connections.py", "        self._is_half_closed = True\n        self.cycle.keep_alive = False\n", "", SERVICE_ENDS),
@@ -414,7 +420,9 @@ PYTHON_MUTANTS = [
     Mutant("requests that wait are read without a limit", "redbox/service/http/connections.py", "        if not self.is_held:\n            super().resume_reading()\n", "        super().resume_reading()\n", ("tests/service/test_pipelining.py",)),
     Mutant("requests that wait do not count", "redbox/service/http/connections.py", "        self._count(len(data) - begin)\n", "", ("tests/service/test_pipelining.py",)),
     Mutant("invalid bytes cost the request before its answer", "redbox/service/http/connections.py", "        if self.phase is RequestPhase.RECEIVED:\n            dropped", "        if False:\n            dropped", ("tests/service/test_pipelining.py",)),
-    Mutant("a transfer coding is ignored", "redbox/service/http/connections.py", 'if self._coding != b"chunked":', "if False:", ("tests/service/test_pipelining.py",)),
+    Mutant("a transfer coding is ignored", "redbox/service/http/parsing.py", 'if self._coding != b"chunked":', "if False:", ("tests/service/test_pipelining.py",)),
+    Mutant("a body of known length is read like requests", "redbox/service/http/parsing.py", "if self.phase is RequestPhase.BODY and self._left > 0:", "if False:", ("tests/service/test_pipelining.py",)),
+    Mutant("a client that does not read keeps others out", "redbox/service/http/pool.py", "return self._abort_unread()", "return False", SERVICE_LIMITS),
     Mutant("handshakes are not counted", "redbox/service/http/pool.py", "if len(self._state.connections) + len(self.handshakes) >=", "if len(self._state.connections) >=", SERVICE_TLS),
     Mutant("an expired certificate is not reported", "redbox/service/http/certificates.py", "if now >= ends:", "if False:", SERVICE_TLS),
     Mutant("a search of unknown length refuses an error group", "redbox/box/desk/error_groups.py", "group=group) or budget.spent:", "group=group):", SERVICE_JOBS),

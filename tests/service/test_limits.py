@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -148,6 +149,23 @@ async def test_connections_that_are_answered_are_not_ended_for_others(redbox_box
         go.set()
         await asyncio.gather(*busy)
         assert (await request(server, "GET", "/v1")).status == 200
+
+
+async def test_clients_that_do_not_read_their_answers_keep_nobody_out(redbox_box: Box):
+    limits = Limits(connections=5, unread_seconds=0.2)
+    get = b"GET /schema HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with serving(redbox_box, limits=limits) as server:
+        deaf = [await asyncio.open_connection("127.0.0.1", server.port, limit=1024) for _ in range(5)]
+        for _, writer in deaf:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            writer.write(get * 100)  # the answers fit in no buffer
+        async with asyncio.timeout(20):
+            while (await request(server, "GET", "/v1")).status != 200:  # noqa: ASYNC110  # until they are known
+                await asyncio.sleep(0.1)
+        for _ in range(4):
+            assert (await request(server, "GET", "/v1")).status == 200
+        for _, writer in deaf:
+            writer.transport.abort()
 
 
 async def test_the_bodies_of_all_requests_together_are_bounded(redbox_box: Box):

@@ -77,6 +77,23 @@ async def test_requests_are_answered_in_order_however_they_are_cut(redbox_box: B
     assert statuses(answers) == [202, 200, 422, 202, 200, 202]  # it is no event id
 
 
+async def test_a_body_of_known_length_is_read_in_few_parts(redbox_box: Box, monkeypatch: pytest.MonkeyPatch):
+    """Although parts end where the first line of a request might: a log of requests is full of such places."""
+    parts, parse = 0, LimitedConnection._parse
+
+    def count(connection: LimitedConnection, data: bytes) -> None:
+        nonlocal parts
+        parts += 1
+        parse(connection, data)
+
+    monkeypatch.setattr(LimitedConnection, "_parse", count)
+    body = b'{"event_type": "a", "payload": "%s"}' % (b"GET / HTTP/1.1 " * 50_000)
+    head = b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with serving(redbox_box) as server:
+        assert statuses(await send(server, head + body + put("a", "Connection: close"))) == [202, 202]
+    assert parts < 500
+
+
 async def test_a_request_after_one_that_closes_the_connection_is_not_handled(redbox_box: Box):
     async with serving(redbox_box) as server:
         assert statuses(await send(server, put("a", "Connection: close") + put("b") * 1000)) == [202]

@@ -95,6 +95,24 @@ async def test_probes_ask_the_store_at_most_once_per_second(redbox_box: Box, mon
     assert calls == 1
 
 
+async def test_the_store_is_asked_at_once_whether_it_accepts_events_and_answers_the_relays(
+    redbox_box: Box, monkeypatch: pytest.MonkeyPatch
+):
+    """So that a probe of a store that does not answer takes 2 seconds, and not 4."""
+    asked = asyncio.Barrier(2)
+    stats = redbox_box.stats
+
+    async def wait(*_: Any) -> Any:
+        await asked.wait()
+        return await stats()
+
+    monkeypatch.setattr(redbox_box, "stats", wait)
+    monkeypatch.setattr(redbox_box.desk, "check_puts", asked.wait)
+    monkeypatch.setattr(Relay, "running", True)
+    async with serving(redbox_box, relays=(Relay(redbox_box, publish),)) as server:
+        assert (await request(server, "GET", "/readyz")).status == 200
+
+
 @pytest.mark.usefixtures("redbox_runner")
 @pytest.mark.parametrize(
     ("refuse", "accept", "problem"),

@@ -109,6 +109,21 @@ def test_the_document_is_complete_and_fetches_nothing(url: str):
     assert httpx.get(f"{url}/schema/openapi.yaml").status_code == 200
 
 
+@pytest.mark.parametrize("page", ["/schema", "/schema/openapi.yaml"])
+def test_the_document_is_rendered_once(url: str, page: str, monkeypatch: pytest.MonkeyPatch):
+    """No token is needed to ask for it, and nothing else is served meanwhile."""
+    first = httpx.get(f"{url}{page}")
+    assert first.status_code == 200
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("rendered again")
+
+    monkeypatch.setattr("litestar.openapi.plugins.yaml.dump", refuse)
+    monkeypatch.setattr("litestar.openapi.plugins.encode_json", refuse)
+    again = httpx.get(f"{url}{page}")
+    assert (again.content, again.headers["content-type"]) == (first.content, first.headers["content-type"])
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_document_has_the_probes_and_says_who_needs_a_token():
     box = Box.open("memory:")

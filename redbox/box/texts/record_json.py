@@ -18,10 +18,11 @@ def line_of(record: Record) -> bytes:
     return msgspec.json.encode(as_json(record)) + b"\n"
 
 
-def as_json(record: Record) -> dict[str, Any]:
+def as_json(record: Record, *, with_payload: bool = True) -> dict[str, Any]:
     """The whole record as one flat object: specification names, times in ISO 8601, the payload decoded if possible.
 
-    `redbox put --many` reads it: `payload_base64` is present whenever `payload` does not hold the exact bytes.
+    `redbox put --many` reads it: `payload_base64` is present whenever `payload` does not hold the exact bytes. Without
+    the payload, the object has neither.
     """
     event = record.event
     payload, content_type = event.encode()
@@ -30,7 +31,8 @@ def as_json(record: Record) -> dict[str, Any]:
     data |= {name: getattr(event, name) for name in _EVENT_FIELDS}
     data["history"] = record.history
     data["content_type"] = content_type
-    data |= {"payload": None} if record.problem else _payload_json(payload, content_type)
+    if with_payload:
+        data |= {"payload": None} if record.problem else _payload_json(payload, content_type)
     return data
 
 

@@ -19,13 +19,12 @@ from typing import Any, Final
 from redbox.errors import MissingExtra
 
 try:
-    from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
     from uvicorn.protocols.http.flow_control import FlowControl
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ModuleNotFoundError as error:
     raise MissingExtra("the HTTP server", "metrics") from error
 
 from redbox.service.http.headers import SECURITY
+from redbox.service.http.parsing import ParsedConnection
 from redbox.service.http.pool import ENDED_FOR_OTHERS, Pool, RequestPhase
 from redbox.service.http.problems import problem_with
 
@@ -66,7 +65,7 @@ class _HeldFlow(FlowControl):
             super().resume_reading()
 
 
-class LimitedConnection(HttpToolsProtocol):
+class LimitedConnection(ParsedConnection):
     """One connection."""
 
     flow: _HeldFlow
@@ -82,7 +81,6 @@ class LimitedConnection(HttpToolsProtocol):
         self._due = self.since + self._limits.head_seconds
         self._write_due = inf
         self._unused = 0  # bytes since the start of the request, or since the last that belonged to a body
-        self._coding: bytes | None = None  # the transfer coding of the request
         self._keep_alive = False  # whether the client asks for it in the newest request
         self._is_half_closed = False  # the client sends no more
         self.buffered = 0  # bytes of bodies, and of requests that wait
@@ -121,6 +119,11 @@ class LimitedConnection(HttpToolsProtocol):
         self._write_due = inf
         super().resume_writing()
 
+    @property
+    def unread_since(self) -> float:
+        """Since when the client has not read what is to be sent; infinity if nothing is."""
+        return self._write_due - self._limits.write_seconds
+
     def data_received(self, data: bytes) -> None:
         if self._waiting:
             self._waiting += data
@@ -138,13 +141,9 @@ class LimitedConnection(HttpToolsProtocol):
             if self.phase is RequestPhase.RECEIVED:
                 self._wait(data, begin)
                 return
-            # A part ends within the first line of the next request. Only one request is complete in it, as only one
-            # of two has got beyond its first line.
-            end = begin
+            end = self._end_of_part(data, begin)
             if self.phase is RequestPhase.IDLE:
                 self._begin()
-                end = _end_of(_VERSION, data, end)
-            end = _end_of(_VERSION, data, end)
             if self.phase is RequestPhase.HEAD:
                 end = min(end, begin + most)
             part, begin = data[begin:end], end
@@ -171,35 +170,6 @@ class LimitedConnection(HttpToolsProtocol):
         self.cycle.keep_alive = False
         return True
 
-    def _parse(self, data: bytes) -> None:
-        """Feeds the parser. It stops after the headers of a request for another protocol, and takes its body for the
-        next request: a new parser, which does not see that wish, reads this request from its start."""
-        while data:
-            try:
-                self.parser.feed_data(data)
-                return
-            except HttpParserUpgrade as upgrade:
-                data = self._head_without_upgrade() + data[upgrade.args[0] :]
-                self._new_parser()
-            except HttpParserError as error:
-                reason = error.__context__
-                if isinstance(reason, _Unsupported):
-                    self._end(reason.status, str(reason))
-                else:
-                    self.send_400_response(_INVALID)
-                return
-
-    def _new_parser(self) -> None:
-        self.parser = HttpRequestParser(self)
-        # Requests after one with `Connection: close` are not an error; they are not answered.
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-
-    def _head_without_upgrade(self) -> bytes:
-        version = self.parser.get_http_version().encode()
-        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
-        lines += [b"%s: %s" % each for each in self.headers if each[0] != b"upgrade"]
-        return b"\r\n".join([*lines, b"", b""])
-
     # --- the request ---------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
@@ -213,35 +183,16 @@ class LimitedConnection(HttpToolsProtocol):
             self._is_next_begun = True
         elif self.phase is not RequestPhase.HEAD:
             self._begin()
-        self._coding = None
         super().on_message_begin()
 
-    def on_headers_complete(self) -> None:
-        if self.phase is RequestPhase.RECEIVED:  # `_read` looks for the version of HTTP
-            raise _Unsupported("the protocol is not HTTP/1.1")
-        if self._coding is not None:
-            if self._coding != b"chunked":
-                raise _Unsupported("the only transfer coding is chunked", HTTPStatus.NOT_IMPLEMENTED)
-            if self.parser.get_http_version() != "1.1":
-                raise _Unsupported("HTTP/1.0 has no Transfer-Encoding; send Content-Length")
-        if self.parser.should_upgrade():
-            if self.parser.get_method() == b"CONNECT":
-                raise _Unsupported("the method CONNECT is not supported")
-            return  # the request is parsed again
-        super().on_headers_complete()
+    def _begin_body(self) -> None:
+        super()._begin_body()
         self.phase = RequestPhase.BODY
         self._unused = 0
         self._due = self.loop.time() + self._limits.body_seconds
         # Until the request is complete, a response to it ends the connection, and says so.
         self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
         self.cycle.transport = self._responses
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self.phase is RequestPhase.BODY:
-            return  # trailers are not kept
-        if len(name) == len(_CODING) and name.lower() == _CODING:
-            self._coding = value.strip().lower() if self._coding is None else self._coding + b", " + value
-        super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
         self._unused = 0
@@ -326,12 +277,14 @@ class LimitedConnection(HttpToolsProtocol):
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MUCH)
         self.transport.close()
 
+    def abort(self) -> None:
+        """Closes the connection at once, without what is still to be sent."""
+        self._write_due = inf  # it is not chosen again
+        self.transport.abort()
+
     def refuse(self) -> None:
         """Answers a request that is not complete, in favour of others."""
         self._end(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MUCH)
-
-    def send_400_response(self, msg: str) -> None:
-        self._end(HTTPStatus.BAD_REQUEST, msg)
 
     def shutdown(self) -> None:
         """Ends the connection when the service ends: a request that has arrived is answered, half a one is refused."""
@@ -408,25 +361,8 @@ class LimitedConnection(HttpToolsProtocol):
             self.transport.close()
 
 
-class _Unsupported(Exception):
-    """A request that the service cannot answer, though it is valid."""
-
-    def __init__(self, detail: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
-        super().__init__(detail)
-        self.status = status
-
-
-_CODING: Final = b"transfer-encoding"
-_VERSION: Final = b" HTTP/"
-_INVALID: Final = "this is not a valid HTTP request"
 _UNANSWERED: Final = "the service is ending, and the request took too long; an event may be stored or not: repeat it"
 _TOO_MUCH: Final = "too much is being received; repeat the request later"
-
-
-def _end_of(mark: bytes, data: bytes, begin: int) -> int:
-    """Where the first mark from there ends, or else the data."""
-    found = data.find(mark, begin)
-    return len(data) if found < 0 else found + len(mark)
 
 
 def _response(status: HTTPStatus, detail: str) -> bytes:

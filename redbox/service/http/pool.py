@@ -22,8 +22,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     closed. `head_bytes`: of the request line and headers. `head_seconds`: from the first byte of a request, or from
     connecting, to the end of its headers. `body_seconds`: for a body. `bodies`: of all bodies that are being received
     or handled, and of all requests that wait for the one before. `write_seconds`: without the client reading what was
-    sent. `discard_bytes` and `discard_seconds`: what a client may send, and how long, after its request was answered
-    before it was complete; then the connection is closed.
+    sent; after `unread_seconds` of them the connection may be closed in favour of others. `discard_bytes` and
+    `discard_seconds`: what a client may send, and how long, after its request was answered before it was complete; then
+    the connection is closed.
     """
 
     connections: int = 1000
@@ -32,6 +33,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_seconds: float = 30.0
     bodies: int = 64 * 1024 * 1024
     write_seconds: float = 60.0
+    unread_seconds: float = 5.0
     discard_bytes: int = 8 * 1024 * 1024
     discard_seconds: float = 5.0
 
@@ -99,15 +101,24 @@ class Pool:
             self.evict(*ENDED_FOR_OTHERS)
 
     def evict(self, *phases: RequestPhase) -> bool:
-        """Ends the connection that is in one of these phases for longest, idle ones first, or a handshake; whether
-        there was one."""
+        """Ends the connection that is in one of these phases for longest, idle ones first, or a handshake; else the one
+        whose client has not read its answer for longest. Returns whether there was one."""
         found: list[LimitedConnection | Handshake] = [*self._open(phases), *self.handshakes]
         if not found:
-            return False
+            return self._abort_unread()
         chosen = min(found, key=lambda each: (each.phase is RequestPhase.BODY, each.since))
         chosen.evict()
         if isinstance(chosen, Handshake):
             self.handshakes.discard(chosen)
+        return True
+
+    def _abort_unread(self) -> bool:
+        """Aborts the connection whose client has not read for longest, if that is long enough; also one that is being
+        closed, and still has bytes to send."""
+        chosen = min(self.connections, key=lambda each: each.unread_since, default=None)
+        if chosen is None or chosen.loop.time() < chosen.unread_since + self.limits.unread_seconds:
+            return False
+        chosen.abort()
         return True
 
     def evict_largest(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, cast
 
 from litestar import Request
@@ -40,7 +42,7 @@ from redbox.service.options import ServiceOptions
 MOST_BOXES: Final = 100  # with their stats
 MOST_KEYS: Final = 100
 PAGE: Final = 100
-_PAYLOAD: Final = ("payload", "payload_base64")
+PAGE_BYTES: Final = 8 * 1024 * 1024  # of payloads
 
 
 @get("/v1", summary="The service and its boxes")
@@ -108,25 +110,32 @@ async def list_events(
     ] = "oldest",
 ) -> EventPage:
     """Events by state and in order of time. A page reads a bounded number of events, so a search for something rare
-    takes several pages. The newest events are one page of at most 200."""
+    takes several pages. A page with payloads has at most about 8 MiB of them. The newest events are one page of at most
+    200."""
     where = await boxes.get(box)
     filters = await event_filter.resolved(where)
     if order == "newest":
         if filters.keys() - {"state"} or cursor is not None:
             raise invalid("order", "cannot be newest with a cursor or a filter other than state")
-        found = await where.newest(state=filters.get("state"), limit=min(limit, MOST_NEWEST))
-        return EventPage(events=[_event(record, payload) for record in found], cursor=None, looked=len(found))
-    page = await where.page(limit=limit, cursor=cursor, look=options.look, **filters)
-    return EventPage(
-        events=[_event(record, payload) for record in page.records], cursor=page.cursor, looked=page.looked
-    )
+        most = min(limit, MOST_NEWEST)
+        found = await where.newest(state=filters.get("state"), limit=most, payloads=payload, size=PAGE_BYTES)
+        return EventPage(events=await _documents(found, payload), cursor=None, looked=len(found))
+    page = await where.page(limit=limit, cursor=cursor, look=options.look, payloads=payload, size=PAGE_BYTES, **filters)
+    return EventPage(events=await _documents(page.records, payload), cursor=page.cursor, looked=page.looked)
+
+
+async def _documents(records: Iterable[Record], payload: bool) -> list[EventDocument]:
+    """Other requests get their turn between two events: to format a large payload takes a while."""
+    found: list[EventDocument] = []
+    for record in records:
+        found.append(_event(record, payload))
+        if payload:
+            await asyncio.sleep(0)
+    return found
 
 
 def _event(record: Record, payload: bool = True) -> EventDocument:
-    data = as_json(record)
-    if not payload:
-        data = {name: value for name, value in data.items() if name not in _PAYLOAD}
-    return cast("EventDocument", data)
+    return cast("EventDocument", as_json(record, with_payload=payload))
 
 
 @get("/v1/boxes/{box:str}/events/{event_id:str}", summary="One event")
