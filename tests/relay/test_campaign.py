@@ -174,7 +174,8 @@ def test_only_the_event_that_kills_relays_is_dead():
     assert (final.phases[Phase.DEAD], final.phases[Phase.COMPLETED]) == (1, 300)
     assert record.state == "DEAD"
     assert record.attempts - record.excused == attempts
-    assert deaths == record.attempts
+    # A relay that starves on a busy machine loses its claim without a death.
+    assert attempts <= deaths <= record.attempts
 
 
 # --- what the processes and the questions are made of ----------------------------------------------------------
