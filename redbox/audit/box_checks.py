@@ -186,7 +186,7 @@ def _events(stats: Stats) -> Iterator[Finding]:
             )
     retrying = stats.phases[Phase.RETRY_SCHEDULED]
     if retrying:
-        yield info("retries", f"{counted(retrying, 'event')} failed and waiting for a retry", remedy="`redbox why ID`")
+        yield info("retries", f"{counted(retrying, 'event')} failed and will be retried", remedy="`redbox why ID`")
     dead = stats.phases[Phase.DEAD]
     if dead:
         yield info(

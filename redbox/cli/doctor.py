@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from redbox.arguments import counted
 from redbox.cli.options.changes import change_options, confirm, require_answer
 from redbox.cli.printing.failures import FAILED
 from redbox.cli.printing.output import printable
 from redbox.cli.session import Session, pass_session
+from redbox.cli.why import as_typed
 
 if TYPE_CHECKING:
     from redbox.audit import Finding, Repaired
@@ -54,7 +56,7 @@ def doctor_command(
             raise click.UsageError("--dry-run, --yes, --why and --who are options of --repair", ctx)
         findings = session.run(_diagnose(session, full))
         for finding in findings:
-            _show(session, finding)
+            _show(session, _on_this_box(finding))
         ctx.exit(FAILED if any(finding.severity == "error" for finding in findings) else 0)
     require_answer(yes=yes, dry_run=dry_run)
     done = session.run(_repair(session, dry_run=dry_run, yes=yes, why=why, who=who))
@@ -84,6 +86,11 @@ async def _repair(session: Session, *, dry_run: bool, yes: bool, why: str, who: 
             confirm(question, yes=False)
         with session.output.progress("repairing") as progress:
             return await repair(box, why=why, who=who, progress=progress)
+
+
+def _on_this_box(finding: Finding) -> Finding:
+    """The finding with the store and the box in its commands, as they were given on this command line."""
+    return msgspec.structs.replace(finding, remedy=finding.remedy.replace("`redbox ", f"`{as_typed()} "))
 
 
 def _show(session: Session, finding: Finding) -> None:

@@ -50,7 +50,7 @@ def test_doctor_exits_with_1_if_there_is_an_error(redbox: Redbox):
     redbox.put(Event("n", delay=3600))
     text = redbox("doctor").stdout
     assert "WARNING 1 pending event, 0 of them due, and no relay is running" in text
-    assert "        → redbox relay --to URL" in text
+    assert f"        → redbox --url {redbox.url} relay --to URL" in text
     redbox.within(damage)
     lines = redbox("doctor", code=1).stdout.splitlines()
     assert lines[0].startswith("ERROR   ")
@@ -111,3 +111,11 @@ def test_a_repair_names_an_event_that_breaks_several_rules_once(redbox: Redbox):
     )
     rows = [line for line in redbox("doctor", "--repair", "--dry-run").stdout.splitlines() if line.startswith("e ")]
     assert len(rows) == 1
+
+
+def test_the_commands_of_a_finding_name_the_box(redbox: Redbox):
+    redbox("--box", "orders", "configure", "max_pending=5", "--yes")
+    redbox("--box", "orders", "pause", "--why", "a test", "--yes")
+    (finding,) = [each for each in redbox.lines("--box", "orders", "doctor") if each["check"] == "pause"]
+    assert finding["remedy"] == f"`redbox --url {redbox.url} --box orders resume`"
+    assert f"→ redbox --url {redbox.url} --box orders resume" in redbox("--box", "orders", "doctor").stdout
