@@ -3,7 +3,7 @@ PYTHON ?= python3
 # One virtual environment for each interpreter: `make test PYTHON=python3.13` uses .venv-python3.13.
 VENV ?= .venv$(if $(filter python3,$(PYTHON)),,-$(notdir $(PYTHON)))
 BIN = $(VENV)/bin
-PROCESSES ?= 3
+PROCESSES ?= 4
 # Images often set this: every process that a test starts would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -21,7 +21,7 @@ demo-up: $(VENV)/.service  ## a live dashboard of orders and a service that some
 quick: $(VENV)/.quick  ## unit tests, and the contract in memory: no server, under a minute
 	@$(BIN)/python -m pytest -q -n $(PROCESSES) --stores memory tests/unit tests/contract tests/stateful
 
-test: $(VENV)/.dev servers  ## install what the tests need, and run all but the campaigns, in PROCESSES=3 processes
+test: $(VENV)/.dev servers  ## install what the tests need, and run all but the campaigns, in PROCESSES=4 processes
 	@$(BIN)/python -m pytest -n $(PROCESSES)
 
 campaign: $(VENV)/.dev servers  ## faults at every point, thousands of events, long state machines; the contract on all other stores

@@ -100,4 +100,4 @@ def test_the_live_demo_leaves_nothing_behind(end: signal.Signals, tmp_path: Path
             live.kill()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((address.hostname, address.port or 0), 5)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("redbox-demo-*")) == []
