@@ -189,10 +189,11 @@ async def _above(box: Box, count: int) -> bool:
 @pytest.mark.req("LM-1")
 @pytest.mark.campaign
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("rate", [50, 500, 5000])
-async def test_the_rate_is_kept_within_two_percent_over_a_minute(server: servers.Server, rate: int, count: int):
-    seconds, before = 60, 5
+@pytest.mark.parametrize(
+    ("rate", "count", "seconds"), [(50, 1, 20), (50, 3, 60), (500, 1, 60), (500, 3, 20), (5000, 1, 20), (5000, 3, 20)]
+)
+async def test_the_rate_is_kept_within_two_percent(server: servers.Server, rate: int, count: int, seconds: int):
+    before = 5
     async with Box.open(server.url, name=f"exact{rate}x{count}") as box:
         total = rate * (seconds + before)
         await put(box, total)
