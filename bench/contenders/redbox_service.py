@@ -18,6 +18,7 @@ from contender import Contender, Figures, main
 from litestar import Request, Response, post
 
 from redbox import Box, Relay
+from redbox.cli.process import freeze_objects
 from redbox.service.app import create_app
 from redbox.service.boxes import Boxes
 from redbox.service.http.listening import Address
@@ -51,6 +52,7 @@ class Service(Contender):
         app = create_app(Boxes(self.box))
         app.register(bare)
         self._server = await HttpServer(app, Address()).__aenter__()
+        freeze_objects()  # as `redbox up` does
 
     async def close(self) -> None:
         await self._server.__aexit__(None, None, None)

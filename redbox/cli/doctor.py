@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from redbox.arguments import counted
 from redbox.cli.options.changes import change_options, confirm, require_answer
@@ -90,6 +89,8 @@ async def _repair(session: Session, *, dry_run: bool, yes: bool, why: str, who: 
 
 def _on_this_box(finding: Finding) -> Finding:
     """The finding with the store and the box in its commands, as they were given on this command line."""
+    import msgspec
+
     return msgspec.structs.replace(finding, remedy=finding.remedy.replace("`redbox ", f"`{as_typed()} "))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -41,6 +42,12 @@ def run(work: Coroutine[Any, Any, T], finish: Callable[[T], int]) -> int:
         raise
     _close(runner, code)
     return code
+
+
+def freeze_objects() -> None:
+    """Leaves the objects that exist now, such as modules, out of garbage collections for good. They stay as long as the
+    process, and each full collection of them would stop the event loop for about 50 ms."""
+    gc.freeze()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 
@@ -27,3 +28,16 @@ async def test_an_end_that_takes_too_long_says_what_it_waited_for(
     words = run._deadline().last_words
     assert ("publish" in words, "events being published" in caplog.text) == (bool(relays), bool(relays))
     assert "within 0 s" not in words
+
+
+async def test_garbage_collections_leave_out_what_stays(redbox_box: Box):
+    """A full one of all modules stops the event loop for about 50 ms."""
+    during = []
+
+    async def look(event: Event) -> None:
+        during.append(gc.get_freeze_count())
+
+    await redbox_box.put(Event("n"))
+    gc.unfreeze()
+    await RelayRun([Relay(redbox_box, look)], [""], once=True).run()
+    assert during[0] > 10_000

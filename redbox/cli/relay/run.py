@@ -91,6 +91,7 @@ class RelayRun:
                     with anyio.CancelScope() as self._starting:
                         await self._start(stack)
                     if not self._stopping:
+                        process.freeze_objects()
                         await self._run()
         except BaseExceptionGroup as group:
             raise _cause(group) from group
