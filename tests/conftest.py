@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -44,6 +45,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False  # SLOW_FOLDERS decides what comes first
     return ByFile(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Leaves the thousands of collected tests out of garbage collections: a full one of them holds up event loops for
+    half a second, which some tests take for a defect."""
+    gc.collect()
+    gc.freeze()
 
 
 def _place(item: pytest.Item) -> int:
