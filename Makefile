@@ -27,8 +27,8 @@ test: $(VENV)/.dev servers  ## install what the tests need, and run all but the 
 campaign: $(VENV)/.dev servers  ## faults at every point, thousands of events, long state machines; the contract on all other stores
 	@$(BIN)/python -m pytest -n $(PROCESSES) -m campaign
 
-again: $(VENV)/.dev  ## run once more, one at a time, the tests that failed in the last run
-	@$(BIN)/python -m pytest -v -m "campaign or not campaign" --last-failed --last-failed-no-failures none
+again: $(VENV)/bin/python  ## run once more, one at a time, the tests that failed in the last run; TESTS='folders'
+	@$(BIN)/python -m pytest -v -m "campaign or not campaign" --last-failed --last-failed-no-failures none $(TESTS)
 
 lint: $(VENV)/.dev  ## ruff, mypy and the import rules
 	@$(BIN)/ruff check .
